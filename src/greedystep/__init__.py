@@ -1,0 +1,38 @@
+"""Greedy-step reinforcement learning: let the data choose the bootstrapping step.
+
+The public names are imported on first use, so that planning never pays for JAX and `greedystep --help` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from greedystep import operators, returns
+    from greedystep.mdp import MDP
+    from greedystep.planning import Solution, solve
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "MDP": "greedystep.mdp",
+    "Solution": "greedystep.planning",
+    "solve": "greedystep.planning",
+    "operators": None,
+    "returns": None,
+}
+"""Where each public name lives; None marks a submodule."""
+
+__all__ = ["MDP", "Solution", "operators", "returns", "solve"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'greedystep' has no attribute {name!r}")
+    home = _HOME[name]
+    value = import_module(f"greedystep.{name}") if home is None else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
