@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from greedystep import operators, returns
+    from greedystep import models, operators, returns
     from greedystep.mdp import MDP
     from greedystep.planning import Solution, solve
 
@@ -17,12 +17,13 @@ _HOME = {
     "MDP": "greedystep.mdp",
     "Solution": "greedystep.planning",
     "solve": "greedystep.planning",
+    "models": None,
     "operators": None,
     "returns": None,
 }
 """Where each public name lives; None marks a submodule."""
 
-__all__ = ["MDP", "Solution", "operators", "returns", "solve"]
+__all__ = ["MDP", "Solution", "models", "operators", "returns", "solve"]
 
 
 def __getattr__(name: str) -> Any:

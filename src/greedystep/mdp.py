@@ -1,0 +1,474 @@
+"""Finite Markov decision processes: the container, its checks, Gymnasium tables and files.
+
+A model is three things, with S states and A actions:
+
+    transitions   [S*A, S]   row s*A + a holds p(s' | s, a); SciPy CSR, or a NumPy array where the model is dense
+    rewards       [S, A]     r(s, a) = E[r | s, a]; -inf marks an action that state s does not have
+    discount      γ in (0, 1]
+
+A step may end the episode: `termination[s, a]` is the probability that it does, and then row s*A + a sums to
+1 - termination[s, a]. The value after the end is 0, so no absorbing state has to be added and state numbers stay those
+of the environment. A *terminal state* is one in which every action ends at once and pays nothing: its value is 0.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+Policy = Any
+"""A policy is int [S] (the action of each state) or float [S, A] (action probabilities, rows sum to one)."""
+
+ROW_SUM_TOLERANCE = 1e-6
+"""Rows may miss one by this much (float32 tables do); certificates use the sums as they are."""
+
+DENSE_FROM = 0.25
+"""Dense input with at least this share of non-zeros stays dense: a CSR entry costs 12 bytes, a dense one 8."""
+
+FILE_FORMAT = "greedystep-mdp-1"
+
+
+class MDP:
+    """A finite MDP, checked when it is made and not changed afterwards.
+
+    Args:
+        transitions: dense [S, A, S], or SciPy sparse [S*A, S] with row s*A + a. A CSR matrix of float64 is used as it
+            is, without a copy.
+        rewards: [S, A]; or, paid on arrival, [S, A, S] (dense) or [S*A, S] (sparse), which is averaged over s'.
+            -inf in [S, A] marks an unavailable action, whose row of transitions is ignored.
+        discount: γ in (0, 1]. With 1, every state must be able to reach a terminal state; states that only loop on
+            themselves and pay nothing then count as terminal.
+        terminal: bool [S], states in which the episode is over: value 0, their rows and rewards are ignored.
+        available: bool [S, A], False where the state does not have the action.
+        termination: [S, A], probability that the step ends the episode; the row holds the rest.
+    """
+
+    transitions: sp.csr_array | np.ndarray
+    rewards: np.ndarray
+    discount: float
+    termination: np.ndarray | None
+
+    def __init__(
+        self,
+        transitions: Any,
+        rewards: Any,
+        discount: float,
+        *,
+        terminal: Any = None,
+        available: Any = None,
+        termination: Any = None,
+    ):
+        matrix, num_states, num_actions = _as_matrix(transitions)
+        shape = (num_states, num_actions)
+        reward = _expected_rewards(rewards, matrix, shape)
+        over = _as_mask(terminal, "terminal", (num_states,))
+        has_action = _as_mask(available, "available", shape, default=True) & (reward > -np.inf)
+        has_action |= over[:, None]
+        if not has_action.any(axis=1).all():
+            state = int(np.argmin(has_action.any(axis=1)))
+            raise ValueError(f"available: state {state} has no available action; mark it in `terminal` if it is an end")
+        self.discount = _checked_discount(discount)
+        self.rewards = np.where(has_action, np.where(over[:, None], 0.0, reward), -np.inf)
+        ends = _checked_termination(termination, shape)
+        if over.any():
+            ends = np.zeros(shape) if ends is None else ends
+            ends = np.where(over[:, None], 1.0, ends)
+        self.termination = ends
+        # Rows of terminal states and missing actions are emptied, so that a plain product already has value 0 there.
+        self.transitions = _without_rows(matrix, (over[:, None] | ~has_action).ravel())
+        _check_rows(self.transitions, ends, has_action)
+        if self.discount == 1.0:
+            self._end_in_silent_loops()
+            self._check_terminal_reachable()
+
+    # -- shape and structure ------------------------------------------------------------------------------------------
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return self.rewards.shape[0]
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.rewards.shape[1]
+
+    @property
+    def available(self) -> np.ndarray:
+        """bool [S, A]: which actions each state has."""
+        return self.rewards > -np.inf
+
+    @property
+    def terminal(self) -> np.ndarray:
+        """bool [S]: states in which every action ends the episode at once and pays nothing."""
+        if self.termination is None:
+            return np.zeros(self.num_states, bool)
+        silent_end = (self.termination >= 1.0) & (self.rewards == 0.0)
+        return (silent_end | ~self.available).all(axis=1)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether every available step has one possible outcome."""
+        if isinstance(self.transitions, np.ndarray):
+            outcomes = np.count_nonzero(self.transitions, axis=1)
+        else:
+            nonzero = np.concatenate([[0], np.cumsum(self.transitions.data != 0)])
+            outcomes = np.diff(nonzero[self.transitions.indptr])
+        outcomes = outcomes.reshape(self.rewards.shape)
+        if self.termination is not None:
+            outcomes = outcomes + (self.termination > 0)
+        return bool((outcomes <= 1).all())
+
+    def __repr__(self) -> str:
+        kind = "dense" if isinstance(self.transitions, np.ndarray) else f"{self.transitions.nnz} transitions"
+        return f"MDP({self.num_states} states, {self.num_actions} actions, {kind}, discount {self.discount:g})"
+
+    def backup(self, values: np.ndarray) -> np.ndarray:
+        """r(s, a) + γ Σ_s' p(s' | s, a) v(s'), [S] -> [S, A]; -inf where the action is not available."""
+        return self.rewards + self.discount * (self.transitions @ values).reshape(self.rewards.shape)
+
+    def with_rewards(self, rewards: Any) -> MDP:
+        """The same transitions under other rewards: nothing is copied."""
+        return MDP._trusted(self.transitions, rewards, self.discount, self.termination, self.available)
+
+    # -- policies -----------------------------------------------------------------------------------------------------
+
+    def check_policy(self, policy: Policy, name: str = "policy") -> np.ndarray:
+        """The policy as an array, int [S] or float64 [S, A]; ValueError says what is wrong with it."""
+        array = np.asarray(policy)
+        if array.shape == (self.num_states,) and np.issubdtype(array.dtype, np.integer):
+            outside = (array < 0) | (array >= self.num_actions)
+            if outside.any():
+                s = int(np.argmax(outside))
+                raise ValueError(f"{name}: action {array[s]} of state {s} is not in 0..{self.num_actions - 1}")
+            missing = ~self.available[np.arange(self.num_states), array]
+            if missing.any():
+                s = int(np.argmax(missing))
+                raise ValueError(f"{name}: action {array[s]} is not available in state {s}")
+            return array
+        if array.shape == self.rewards.shape and np.issubdtype(array.dtype, np.floating):
+            array = array.astype(np.float64, copy=False)
+            wrong = ~(array.min(axis=1) >= 0) | ~(np.abs(array.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
+            if wrong.any():
+                s = int(np.argmax(wrong))
+                raise ValueError(f"{name}: the probabilities of state {s}, {array[s]}, are not a distribution")
+            unavailable = (array > 0) & ~self.available
+            if unavailable.any():
+                s, a = np.argwhere(unavailable)[0]
+                raise ValueError(
+                    f"{name}: action {a} of state {s} has probability {array[s, a]:g} but is not available"
+                )
+            return array
+        raise ValueError(
+            f"{name}: expected int [{self.num_states}] or float [{self.num_states}, {self.num_actions}], "
+            f"got {array.dtype} {list(array.shape)}"
+        )
+
+    def check_policies(self, policies: Any) -> list[np.ndarray]:
+        """A non-empty list of checked policies."""
+        if isinstance(policies, np.ndarray) and policies.ndim < 2:
+            raise ValueError("policies: expected a list of policies, got one array; write [policy]")
+        checked = [self.check_policy(policy, f"policies[{i}]") for i, policy in enumerate(policies)]
+        if not checked:
+            raise ValueError("policies: the set is empty; give at least one behaviour policy")
+        return checked
+
+    def under(self, policy: Policy) -> tuple[sp.csr_array | np.ndarray, np.ndarray]:
+        """The Markov chain of a policy: (T^π [S, S], r^π [S])."""
+        policy = self.check_policy(policy)
+        S, A = self.rewards.shape
+        if policy.ndim == 1:
+            rows = np.arange(S) * A + policy
+            return self.transitions[rows], self.rewards.ravel()[rows]
+        used = np.nonzero(policy)
+        counts = np.concatenate([[0], np.cumsum(np.count_nonzero(policy, axis=1))])
+        mixture = sp.csr_array((policy[used], used[0] * A + used[1], counts), shape=(S, S * A))
+        reward = np.add.reduceat(policy[used] * self.rewards[used], counts[:-1])
+        chain = mixture @ self.transitions
+        return (chain if isinstance(chain, np.ndarray) else sp.csr_array(chain)), reward
+
+    # -- other sources ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_gymnasium(cls, env: Any, discount: float = 0.99, **options: Any) -> MDP:
+        """The model of a Gymnasium environment that carries its table `P[s][a] = [(p, s', reward, terminated), ...]`.
+
+        Args:
+            env: an environment id such as "FrozenLake-v1", or an environment object (custom ones too).
+            discount: γ.
+            **options: passed to `gymnasium.make` when `env` is an id, e.g. map_name="8x8", is_slippery=False.
+        """
+        import gymnasium
+
+        made = isinstance(env, str)
+        if made:
+            try:
+                env = gymnasium.make(env, **options)
+            except (gymnasium.error.Error, TypeError) as problem:
+                raise ValueError(f"env: gymnasium cannot make {env!r}: {problem}") from None
+        elif options:
+            raise ValueError(f"options: {sorted(options)} only apply when env is an id, not an environment object")
+        try:
+            table = getattr(env.unwrapped, "P", None)
+            if table is None:
+                raise ValueError(f"env: {env} has no transition table `P`, so its model is not known")
+            return cls.from_table(table, discount)
+        finally:
+            if made:
+                env.close()
+
+    @classmethod
+    def from_table(cls, table: Any, discount: float) -> MDP:
+        """From a table P[s][a] = [(probability, next state, reward, terminated), ...] as Gymnasium's toy texts have."""
+        S = len(table)
+        A = max((len(table[s]) for s in range(S)), default=0)
+        if S == 0 or A == 0:
+            raise ValueError(f"table: expected at least one state and one action, got {S} and {A}")
+        rewards, termination = np.full((S, A), -np.inf), np.zeros((S, A))
+        rows, columns, probabilities = [], [], []
+        for s in range(S):
+            for a, outcomes in sorted(table[s].items()) if hasattr(table[s], "items") else enumerate(table[s]):
+                rewards[s, a] = 0.0
+                for p, successor, reward, terminated in outcomes:
+                    rewards[s, a] += p * reward
+                    if terminated:
+                        termination[s, a] += p
+                    else:
+                        rows.append(s * A + a)
+                        columns.append(successor)
+                        probabilities.append(p)
+        if columns and not 0 <= min(columns) <= max(columns) < S:
+            raise ValueError(f"table: next states must lie in 0..{S - 1}, found {min(columns)} to {max(columns)}")
+        entries = (np.array(probabilities, float), (np.array(rows, int), np.array(columns, int)))
+        return cls(sp.csr_array(entries, shape=(S * A, S)), rewards, discount, termination=termination)
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write one .npz file (no pickle); an older file is replaced only once the new one is complete."""
+        arrays: dict[str, Any] = {"format": FILE_FORMAT, "rewards": self.rewards, "discount": self.discount}
+        if isinstance(self.transitions, np.ndarray):
+            arrays["dense"] = self.transitions
+        else:
+            arrays |= {k: getattr(self.transitions, k) for k in ("data", "indices", "indptr")}
+        if self.termination is not None:
+            arrays["termination"] = self.termination
+        path = Path(path)
+        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz.part", delete=False) as part:
+            try:
+                np.savez(part, **arrays)
+                part.flush()
+                os.fsync(part.fileno())
+                os.replace(part.name, path)
+            except BaseException:
+                os.unlink(part.name)
+                raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> MDP:
+        """Read what `save` wrote; FileNotFoundError or ValueError say in one sentence what is wrong with a file."""
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"no such model file: {path}")
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays = dict(archive)
+        except (zipfile.BadZipFile, ValueError, EOFError, OSError, TypeError) as problem:
+            raise ValueError(f"{path} is not a readable .npz file ({problem})") from None
+        if str(arrays.get("format")) != FILE_FORMAT:
+            raise ValueError(f"{path} is not a model saved by greedystep (its format is not {FILE_FORMAT!r})")
+        try:
+            rewards, discount = arrays["rewards"], float(arrays["discount"])
+            S, A = rewards.shape
+            if "dense" in arrays:
+                transitions = arrays["dense"].reshape(S, A, S)
+            else:
+                entries = (arrays["data"], arrays["indices"], arrays["indptr"])
+                transitions = sp.csr_array(entries, shape=(S * A, S))
+                transitions.check_format(full_check=True)
+        except (KeyError, ValueError, TypeError) as problem:
+            raise ValueError(f"{path} is damaged: {problem}") from None
+        return cls(transitions, rewards, discount, termination=arrays.get("termination"))
+
+    # -- within -------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _trusted(cls, transitions, rewards, discount, termination, available) -> MDP:
+        """A model whose transitions have been checked before; only the rewards are new."""
+        mdp = cls.__new__(cls)
+        reward = _expected_rewards(rewards, transitions, available.shape)
+        mdp.transitions, mdp.discount, mdp.termination = transitions, discount, termination
+        mdp.rewards = np.where(available, reward, -np.inf)
+        return mdp
+
+    def _end_in_silent_loops(self) -> None:
+        """With discount 1: a state that only loops on itself and pays nothing is an end."""
+        S, A = self.rewards.shape
+        row_state = np.repeat(np.arange(S), A)
+        if isinstance(self.transitions, np.ndarray):
+            loop = self.transitions[np.arange(S * A), row_state]
+        else:
+            entry_state = np.repeat(row_state, np.diff(self.transitions.indptr))
+            on_self = self.transitions.indices == entry_state
+            entry_row = np.repeat(np.arange(S * A), np.diff(self.transitions.indptr))
+            loop = np.bincount(entry_row[on_self], self.transitions.data[on_self], minlength=S * A)
+        silent = (loop.reshape(S, A) >= 1 - ROW_SUM_TOLERANCE) & (self.rewards == 0)
+        over = (silent | ~self.available).all(axis=1)
+        if over.any():
+            ends = np.zeros((S, A)) if self.termination is None else self.termination
+            self.termination = np.where(over[:, None], 1.0, ends)
+            self.transitions = _without_rows(self.transitions, np.repeat(over, A))
+
+    def _check_terminal_reachable(self) -> None:
+        S, A = self.rewards.shape
+        ends = np.zeros(S, bool) if self.termination is None else (self.termination > 0).any(axis=1)
+        matrix = sp.csr_array(self.transitions)
+        # One extra node, reached from wherever a step may end; walk backwards from it.
+        sources = np.repeat(np.repeat(np.arange(S), A), np.diff(matrix.indptr))
+        positive = matrix.data > 0
+        sources = np.concatenate([sources[positive], np.flatnonzero(ends)])
+        targets = np.concatenate([matrix.indices[positive], np.full(ends.sum(), S)])
+        backwards = sp.csr_array((np.ones(len(sources), bool), (targets, sources)), shape=(S + 1, S + 1))
+        reached = sp.csgraph.breadth_first_order(backwards, S, return_predecessors=False)
+        if len(reached) <= S:
+            stranded = int(np.setdiff1d(np.arange(S), reached)[0])
+            raise ValueError(
+                f"discount: 1 needs a terminal state within reach of every state, and state {stranded} reaches none; "
+                "mark terminal states or choose a discount below 1"
+            )
+
+
+# -- checks of the arguments ------------------------------------------------------------------------------------------
+
+
+def _as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
+    """(matrix [S*A, S], S, A); CSR with int32 indices unless the model is dense. Existing CSR arrays are not copied."""
+    if sp.issparse(transitions):
+        rows, S = transitions.shape
+        if S == 0 or rows == 0 or rows % S:
+            raise ValueError(f"transitions: sparse input must be [S*A, S] with row s*A + a, got {[rows, S]}")
+        matrix = sp.csr_array(transitions, dtype=np.float64)
+        if matrix.indices.dtype != np.int32 and matrix.nnz < 2**31:
+            entries = (matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32))
+            matrix = sp.csr_array(entries, shape=matrix.shape)
+        return matrix, S, rows // S
+    dense = np.asarray(transitions)
+    if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
+        raise ValueError(
+            f"transitions: expected a dense [S, A, S] array or a sparse [S*A, S] matrix, got shape {list(dense.shape)}"
+        )
+    if not (np.issubdtype(dense.dtype, np.floating) or np.issubdtype(dense.dtype, np.integer)):
+        raise ValueError(f"transitions: expected numbers, got {dense.dtype}")
+    S, A, _ = dense.shape
+    matrix = np.ascontiguousarray(dense, dtype=np.float64).reshape(S * A, S)
+    if np.count_nonzero(matrix) < DENSE_FROM * matrix.size:
+        return sp.csr_array(matrix), S, A
+    return matrix, S, A
+
+
+def _expected_rewards(rewards: Any, matrix: Any, shape: tuple[int, int]) -> np.ndarray:
+    """Rewards as float64 [S, A]."""
+    S, A = shape
+    by_successor = None
+    if sp.issparse(rewards):
+        if rewards.shape != (S * A, S):
+            raise ValueError(f"rewards: sparse rewards must be [S*A, S] = {[S * A, S]}, got {list(rewards.shape)}")
+        by_successor = sp.csr_array(rewards, dtype=np.float64)
+        _check_finite(by_successor.data, "rewards")
+    else:
+        try:
+            rewards = np.asarray(rewards, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("rewards: expected numbers of shape [S, A] or [S, A, S]") from None
+        if rewards.shape == (S, A, S):
+            by_successor = rewards.reshape(S * A, S)
+            _check_finite(by_successor, "rewards")
+    if by_successor is not None:
+        product = sp.csr_array(matrix).multiply(by_successor)
+        return np.asarray(product.sum(axis=1)).reshape(S, A)
+    if rewards.shape != (S, A):
+        raise ValueError(f"rewards: expected [S, A] = {[S, A]} or [S, A, S], got shape {list(rewards.shape)}")
+    wrong = ~(rewards < np.inf)
+    if wrong.any():
+        s, a = np.argwhere(wrong)[0]
+        raise ValueError(f"rewards: r[{s}, {a}] is {rewards[s, a]}; rewards must be finite (-inf: unavailable action)")
+    return rewards
+
+
+def _check_finite(array: np.ndarray, name: str) -> None:
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: every entry of [S, A, S] rewards must be finite, found nan or infinity")
+
+
+def _as_mask(mask: Any, name: str, shape: tuple[int, ...], default: bool = False) -> np.ndarray:
+    if mask is None:
+        return np.full(shape, default)
+    array = np.asarray(mask)
+    if array.shape != shape or array.dtype != bool:
+        raise ValueError(f"{name}: expected bool {list(shape)}, got {array.dtype} {list(array.shape)}")
+    return array
+
+
+def _checked_discount(discount: Any) -> float:
+    try:
+        value = float(discount)
+    except (TypeError, ValueError):
+        value = np.nan
+    if not 0 < value <= 1:
+        raise ValueError(f"discount: expected a number in (0, 1], got {discount!r}")
+    return value
+
+
+def _checked_termination(termination: Any, shape: tuple[int, int]) -> np.ndarray | None:
+    if termination is None:
+        return None
+    ends = np.asarray(termination, dtype=np.float64)
+    if ends.shape != shape:
+        raise ValueError(f"termination: expected [S, A] = {list(shape)}, got shape {list(ends.shape)}")
+    wrong = ~((ends >= 0) & (ends <= 1 + ROW_SUM_TOLERANCE))
+    if wrong.any():
+        s, a = np.argwhere(wrong)[0]
+        raise ValueError(f"termination: the entry for state {s}, action {a} is {ends[s, a]}, not a probability")
+    return ends
+
+
+def _without_rows(matrix: Any, empty: np.ndarray) -> Any:
+    """The matrix with some rows set to zero; indices are shared with the given one."""
+    if not empty.any():
+        return matrix
+    if isinstance(matrix, np.ndarray):
+        return np.where(empty[:, None], 0.0, matrix)
+    data = matrix.data.copy()
+    data[np.repeat(empty, np.diff(matrix.indptr))] = 0.0
+    return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _check_rows(matrix: Any, ends: np.ndarray | None, has_action: np.ndarray) -> None:
+    """Every available row is a distribution over the next state and the end."""
+    A = has_action.shape[1]
+    entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    if entries.size and not entries.min() >= 0:  # a nan fails this too
+        if isinstance(matrix, np.ndarray):
+            row, successor = np.argwhere(~(matrix >= 0))[0]
+            entry = matrix[row, successor]
+        else:
+            k = int(np.argmin(matrix.data >= 0))
+            row = int(np.searchsorted(matrix.indptr, k, side="right")) - 1
+            successor, entry = matrix.indices[k], matrix.data[k]
+        raise ValueError(
+            f"transitions: p(s'={successor} | s={row // A}, a={row % A}) is {entry}; probabilities must be >= 0"
+        )
+    sums = (matrix @ np.ones(matrix.shape[1])).reshape(has_action.shape)
+    total = sums if ends is None else sums + ends
+    wrong = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & has_action
+    if wrong.any():
+        s, a = (int(i) for i in np.argwhere(wrong)[0])
+        what = "the row" if ends is None else "the row and its termination"
+        raise ValueError(
+            f"transitions: {what} of state {s}, action {a} (row {s * A + a}) sums to {total[s, a]:.12g}, not to 1"
+        )
