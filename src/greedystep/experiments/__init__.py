@@ -1,0 +1,51 @@
+"""The paper's tables and figures, one module each, imported when asked for.
+
+An experiment is a module with
+
+    NAME      what one types after `greedystep reproduce`
+    TITLE     one line
+    run       (scale, progress) -> result; `progress(share, what)` is called with the share done, 0 to 1
+    draw      result -> figures by name, from the result's JSON alone
+    tables    result -> tables, likewise
+
+A result is a dictionary in JSON's types: "title", "settings", "numbers" and "claims", a list of `asdict(Claim)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from greedystep.experiments.claims import Table
+
+NAMES = ("table1", "fig1")
+"""In the order of the paper."""
+
+SCALES = ("quick", "paper")
+"""quick: minutes on two cores. paper: the paper's sizes."""
+
+Progress = Callable[[float, str], None]
+
+
+class Experiment(Protocol):
+    """The shape of an experiment's module."""
+
+    NAME: str
+    TITLE: str
+
+    def run(self, scale: str, progress: Progress) -> dict[str, Any]: ...
+
+    def draw(self, result: dict[str, Any]) -> dict[str, Figure]: ...
+
+    def tables(self, result: dict[str, Any]) -> list[Table]: ...
+
+
+def load(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in NAMES:
+        raise ValueError(f"experiment: {name!r} is not known; there are {', '.join(NAMES)}")
+    return cast(Experiment, import_module(f"greedystep.experiments.{name}"))

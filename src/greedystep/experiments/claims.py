@@ -1,0 +1,50 @@
+"""What the paper says, what was measured, and the verdict; and the tables an experiment makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Verdict = Literal["confirmed", "partly", "refuted", "untested"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of the paper beside its measurement."""
+
+    id: str
+    """A short name, unique over all experiments, such as "fig1-two-iterations"."""
+    claim: str
+    """The statement, in a sentence."""
+    where: str
+    """Where the paper makes it: section, table, figure, theorem."""
+    claimed: Any
+    """The paper's number or word."""
+    measured: Any
+    """Ours."""
+    verdict: Verdict
+    """Given by a rule that was written before the run."""
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"verdict: expected one of {', '.join(VERDICTS)}, got {self.verdict!r}")
+        for name in ("id", "claim", "where"):
+            text = getattr(self, name)
+            if not isinstance(text, str) or not text.strip():
+                raise ValueError(f"{name}: expected some text, got {text!r}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: a header and rows of the same width; cells are text, numbers, booleans or None."""
+
+    id: str
+    title: str
+    header: list[str]
+    rows: list[list[Any]]
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.header):
+                raise ValueError(f"rows: row {number} has {len(row)} cells, the header has {len(self.header)}")

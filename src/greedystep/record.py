@@ -1,0 +1,190 @@
+"""What a result was made with, and files that are either complete or not there.
+
+JSON has no infinity and no NaN. They are written as the strings "Infinity", "-Infinity" and "NaN", so that every file
+is strict JSON for other tools, and `read_json` turns these three strings back into floats.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""How the numbers that JSON lacks are written."""
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """A binary file that takes the place of `path` once it is complete and on the disk.
+
+    Whatever goes wrong before that (an exception, a full disk, a kill), an older file at `path` stays as it was.
+    Folders on the way are made.
+    """
+    target = Path(os.path.realpath(path))  # through a link, not over it
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a UTF-8 file, completely or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """Write strict JSON, completely or not at all; NumPy scalars and arrays become numbers and lists."""
+    text = json.dumps(jsonable(value), indent=1, allow_nan=False, ensure_ascii=False)
+    write_text(path, text + "\n")
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """Read what `write_json` wrote; ValueError says in one sentence what is wrong with a file."""
+    try:
+        return _with_floats(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise ValueError(f"{path} is not a readable JSON file ({problem})") from None
+
+
+def jsonable(value: Any) -> Any:
+    """The same value in JSON's own types; TypeError names a type that has no place there."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else next(k for k, x in NOT_FINITE.items() if str(x) == str(value))
+        case np.generic() | np.ndarray():
+            return jsonable(value.tolist())
+        case Mapping():
+            return {_key(k): jsonable(v) for k, v in value.items()}
+        case list() | tuple():
+            return [jsonable(v) for v in value]
+        case os.PathLike():
+            return os.fspath(value)
+    raise TypeError(f"cannot write a {type(value).__name__} as JSON: {value!r}")
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"JSON objects have text keys, got {key!r}")
+    return key
+
+
+def _with_floats(value: Any) -> Any:
+    if isinstance(value, str):
+        return NOT_FINITE.get(value, value)
+    if isinstance(value, list):
+        return [_with_floats(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _with_floats(v) for k, v in value.items()}
+    return value
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself last through a power cut, where the system can (Windows cannot open a folder)."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# -- provenance -------------------------------------------------------------------------------------------------------
+
+
+def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[str, Any]:
+    """Where a result comes from, to be stored beside it.
+
+    Args:
+        config: every setting that decides the numbers, and nothing else (no output folder, no verbosity): equal hashes
+            mean equal settings.
+        command: what was typed; this process's own command line by default.
+    """
+    config = jsonable(config)
+    return {
+        "command": command or shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "config": config,
+        "config_hash": config_hash(config),
+        "versions": {"greedystep": _version("greedystep"), **{name: _version(name) for name in _dependencies()}},
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpu": f"{_cpu_name()} ({os.cpu_count()} logical cores)",
+        "device": _device(),
+        "commit": _commit(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Sixteen hexadecimal digits that do not depend on the order of the settings."""
+    canonical = json.dumps(jsonable(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _dependencies() -> list[str]:
+    """The names of the core dependencies, from the package's own metadata."""
+    with suppress(metadata.PackageNotFoundError):
+        required = metadata.requires("greedystep") or []
+        return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required if "extra ==" not in line]
+    return []
+
+
+def _version(package: str) -> str | None:
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return None
+
+
+def _cpu_name() -> str:
+    with suppress(OSError):
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        if found:
+            return found[1]
+    return platform.processor() or platform.machine()
+
+
+def _device() -> str:
+    """The accelerator JAX uses, if the work has used JAX at all; asking never imports it."""
+    jax = sys.modules.get("jax")
+    return "cpu" if jax is None else ", ".join(sorted({device.device_kind for device in jax.devices()}))
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this package runs from, with -dirty after local changes; None when installed.
+
+    `ls-files` comes first because an environment may lie inside a checkout of something else.
+    """
+    git = ["git", "-C", str(Path(__file__).parent)]
+    with suppress(OSError, subprocess.SubprocessError):
+        subprocess.run([*git, "ls-files", "--error-unmatch", Path(__file__).name], check=True, capture_output=True)
+        describe = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        return subprocess.run(describe, check=True, capture_output=True, text=True).stdout.strip()
+    return None
