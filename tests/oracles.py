@@ -1,0 +1,248 @@
+"""Slow, obvious references that the tests compare with: plain loops, straight from the formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+
+from greedystep.mdp import MDP
+
+# -- operators --------------------------------------------------------------------------------------------------------
+# References on a small MDP: every trajectory is written out, with its probability. Nothing is clever here.
+
+
+def random_mdp(random: np.random.Generator, deterministic: bool = False, discount: float | None = None) -> MDP:
+    """A small MDP: some with terminating steps, missing actions or a terminal state, some dense, some sparse."""
+    S, A = random.integers(2, 6), random.integers(1, 4)
+    if deterministic:
+        transitions = np.eye(S)[random.integers(0, S, (S, A))]
+    else:
+        transitions = random.dirichlet(np.full(S, random.choice([0.2, 1.0])), (S, A))
+        transitions = np.where(transitions > 0.05, transitions, 0.0) + 1e-3 * np.eye(S)[random.integers(0, S, (S, A))]
+        transitions /= transitions.sum(axis=2, keepdims=True)
+    ends = np.zeros((S, A))
+    if random.random() < 0.5:
+        ends = np.where(random.random((S, A)) < 0.3, 1.0 if deterministic else random.random((S, A)), 0.0)
+    transitions *= 1 - ends[:, :, None]
+    available = random.random((S, A)) < 0.8
+    available[np.arange(S), random.integers(0, A, S)] = True
+    return MDP(
+        transitions if random.random() < 0.5 else sp.csr_array(transitions.reshape(S * A, S)),
+        random.normal(size=(S, A)),
+        random.choice([0.5, 0.9, 0.99]) if discount is None else discount,
+        terminal=np.arange(S) < random.integers(0, 2),
+        available=available,
+        termination=ends,
+    )
+
+
+def random_policies(random: np.random.Generator, mdp: MDP, count: int) -> list[np.ndarray]:
+    """Deterministic and stochastic policies, some of which leave actions out."""
+    return [random_policy(random, mdp, stochastic=random.random() < 0.5) for _ in range(count)]
+
+
+def random_policy(random: np.random.Generator, mdp: MDP, stochastic: bool) -> np.ndarray:
+    weights = np.where(mdp.available, random.random(mdp.rewards.shape) + 0.01, 0.0)
+    if not stochastic:
+        return weights.argmax(axis=1)
+    weights = np.where(random.random(weights.shape) < 0.3, 0.0, weights)
+    empty = weights.sum(axis=1) == 0
+    weights[empty] = mdp.available[empty]
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def random_q(random: np.random.Generator, mdp: MDP, scale: float = 3.0) -> np.ndarray:
+    return np.where(mdp.available, random.normal(0, scale, mdp.rewards.shape), -np.inf)
+
+
+def probability(policy: np.ndarray, state: int, action: int) -> float:
+    return float(policy[state] == action) if policy.ndim == 1 else float(policy[state, action])
+
+
+def paths(mdp: MDP, policy: np.ndarray, state: int, action: int, steps: int):
+    """Every way to go `steps` steps, the first by `action` and the others by `policy`.
+
+    Yields (probability, [(s_0, a_0), (s_1, a_1), ...], the state after the last step or None if the episode is over).
+    A trajectory that ends earlier is shorter.
+    """
+    row = dense(mdp)[state, action]
+    over = 1 - row.sum()
+    if over > 1e-12:
+        yield over, [(state, action)], None
+    for successor in np.flatnonzero(row):
+        if steps == 1:
+            yield row[successor], [(state, action)], successor
+            continue
+        for following in range(mdp.num_actions):
+            chance = probability(policy, successor, following)
+            if chance > 0:
+                for p, rest, last in paths(mdp, policy, successor, following, steps - 1):
+                    yield row[successor] * chance * p, [(state, action), *rest], last
+
+
+def dense(mdp: MDP) -> np.ndarray:
+    matrix = mdp.transitions if isinstance(mdp.transitions, np.ndarray) else mdp.transitions.toarray()
+    return matrix.reshape(mdp.num_states, mdp.num_actions, mdp.num_states)
+
+
+def discounted_rewards(mdp: MDP, steps: list[tuple[int, int]]) -> float:
+    return sum(mdp.discount**t * mdp.rewards[s, a] for t, (s, a) in enumerate(steps))
+
+
+def greedy_return(mdp: MDP, q: np.ndarray, steps: list[tuple[int, int]], last: int | None) -> float:
+    """Rewards along the way, then the best action's value."""
+    bootstrap = 0.0 if last is None else mdp.discount ** len(steps) * max(q[last])
+    return discounted_rewards(mdp, steps) + bootstrap
+
+
+def per_action(mdp: MDP, value_of: Callable[[int, int], float]) -> np.ndarray:
+    """A table [S, A] from a function of state and action."""
+    table = np.full(mdp.rewards.shape, -np.inf)
+    for s, a in np.argwhere(mdp.available):
+        table[s, a] = value_of(s, a)
+    return table
+
+
+def expected_greedy_return(mdp: MDP, policy: np.ndarray, q: np.ndarray, s: int, a: int, n: int) -> float:
+    """E over n-step trajectories of the policy from (s, a), then greedy: ((B^π)^(n-1) B q)(s, a)."""
+    return sum(p * greedy_return(mdp, q, steps, last) for p, steps, last in paths(mdp, policy, s, a, n))
+
+
+def greedy_step_inside(mdp: MDP, policies: list[np.ndarray], q: np.ndarray, horizon: int) -> np.ndarray:
+    """The definition: for each successor the best policy and the best number of steps."""
+
+    def from_state(policy: np.ndarray, state: int, n: int) -> float:
+        """What n - 1 steps of the policy and then greed are worth in `state`."""
+        if n == 1:
+            return max(q[state])
+        actions = [a for a in range(mdp.num_actions) if probability(policy, state, a) > 0]
+        return sum(
+            probability(policy, state, a) * expected_greedy_return(mdp, policy, q, state, a, n - 1) for a in actions
+        )
+
+    def value(s: int, a: int) -> float:
+        successors = np.flatnonzero(dense(mdp)[s, a])
+        best = {
+            s1: max(from_state(policy, s1, n) for policy in policies for n in range(1, horizon + 1))
+            for s1 in successors
+        }
+        return mdp.rewards[s, a] + mdp.discount * sum(dense(mdp)[s, a, s1] * best[s1] for s1 in successors)
+
+    return per_action(mdp, value)
+
+
+def greedy_step_outside(mdp: MDP, policies: list[np.ndarray], q: np.ndarray, horizon: int) -> np.ndarray:
+    """The proofs' form: one policy and one number of steps for all successors."""
+    ways = [(policy, n) for policy in policies for n in range(1, horizon + 1)]
+    return per_action(mdp, lambda s, a: max(expected_greedy_return(mdp, policy, q, s, a, n) for policy, n in ways))
+
+
+def multi_step_optimality(mdp: MDP, policies: list[np.ndarray], q: np.ndarray, horizon: int) -> np.ndarray:
+    return per_action(mdp, lambda s, a: max(expected_greedy_return(mdp, p, q, s, a, horizon) for p in policies))
+
+
+def multi_step_off_policy(
+    mdp: MDP, target: np.ndarray, behaviours: list[np.ndarray], q: np.ndarray, horizon: int, selection: list[float]
+) -> np.ndarray:
+    """Every trajectory of every behaviour, each reward multiplied by the ratios of the actions up to it.
+
+    With behaviours = [target] every ratio is one: the on-policy operator.
+    """
+
+    def corrected_return(behaviour: np.ndarray, steps: list[tuple[int, int]], last: int | None) -> float:
+        ratio, total = 1.0, 0.0
+        for t, (s, a) in enumerate(steps):
+            if t > 0:
+                ratio *= probability(target, s, a) / probability(behaviour, s, a)
+            total += mdp.discount**t * ratio * mdp.rewards[s, a]
+        if last is None:
+            return total
+        for a in range(mdp.num_actions):
+            chance = probability(behaviour, last, a)
+            if chance > 0 and probability(target, last, a) > 0:
+                last_ratio = ratio * probability(target, last, a) / chance
+                total += chance * mdp.discount ** len(steps) * last_ratio * q[last, a]
+        return total
+
+    def value(s: int, a: int) -> float:
+        return sum(
+            chance * p * corrected_return(behaviour, steps, last)
+            for chance, behaviour in zip(selection, behaviours, strict=True)
+            for p, steps, last in paths(mdp, behaviour, s, a, horizon)
+        )
+
+    return per_action(mdp, value)
+
+
+def sampled_limit(mdp: MDP, policies: list[np.ndarray], q: np.ndarray, horizon: int) -> np.ndarray:
+    """The luckiest of all trajectories: probabilities do not matter."""
+    ways = [(policy, n) for policy in policies for n in range(1, horizon + 1)]
+    return per_action(
+        mdp,
+        lambda s, a: max(
+            greedy_return(mdp, q, steps, last) for policy, n in ways for _, steps, last in paths(mdp, policy, s, a, n)
+        ),
+    )
+
+
+def sampled(trajectories: list, q: np.ndarray, discount: float, horizon: int) -> np.ndarray:
+    """Every stretch of every trajectory, every number of steps."""
+    result = {}
+    for states, actions, rewards, terminated in trajectories:
+        T = len(actions)
+        for t in range(T):
+            for n in range(1, min(horizon, T - t) + 1):
+                value = sum(discount**i * rewards[t + i] for i in range(n))
+                if not (terminated and t + n == T):
+                    value += discount**n * max(q[states[t + n]])
+                key = states[t], actions[t]
+                result[key] = max(value, result.get(key, -np.inf))
+    table = q.copy()
+    for key, value in result.items():
+        table[key] = value
+    return table
+
+
+def matrix_form(mdp: MDP, policies: list[np.ndarray], v: np.ndarray, horizon: int, as_printed: bool) -> np.ndarray:
+    """The V-update of the paper's Section 4 with its matrices, as printed or with the missing T^a in the reward sum.
+
+    V' = max_a max_π max_n [ R^a + γ T^a Σ_{i=0}^{n-2} (γ T^π)^i R^π + γ T^a (γ T^π)^(n-1) V ];   printed: γ Σ ... R^π
+    """
+    T, gamma = dense(mdp), mdp.discount
+    best = np.full(mdp.num_states, -np.inf)
+    for policy in policies:
+        pi = np.eye(mdp.num_actions)[policy] if policy.ndim == 1 else policy
+        T_pi = np.einsum("sa,sat->st", pi, T)
+        R_pi = np.array([sum(p * r for p, r in zip(pi[s], mdp.rewards[s], strict=True) if p) for s in range(len(v))])
+        power = np.linalg.matrix_power
+        for n in range(1, horizon + 1):
+            rewards = sum((power(gamma * T_pi, i) @ R_pi for i in range(n - 1)), np.zeros(len(v)))
+            for a in range(mdp.num_actions):
+                on_the_way = gamma * (rewards if as_printed else T[:, a] @ rewards)
+                update = mdp.rewards[:, a] + on_the_way + gamma * T[:, a] @ power(gamma * T_pi, n - 1) @ v
+                best = np.maximum(best, update)
+    return best
+
+
+def optimal_q(mdp: MDP) -> np.ndarray:
+    """Q*: policy iteration with exact evaluation."""
+    q = np.where(mdp.available, 0.0, -np.inf)
+    policy = q.argmax(axis=1)
+    while True:
+        q = policy_q(mdp, policy)
+        here = np.arange(mdp.num_states)
+        better = q.max(axis=1) > q[here, policy] + 1e-10
+        if not better.any():
+            return q
+        policy = np.where(better, q.argmax(axis=1), policy)
+
+
+def policy_q(mdp: MDP, policy: np.ndarray) -> np.ndarray:
+    """Q^π: the linear system of the policy's chain."""
+    pi = np.eye(mdp.num_actions)[policy] if policy.ndim == 1 else policy
+    chain = np.einsum("sa,sat->st", pi, dense(mdp))
+    reward = np.where(pi > 0, pi * np.where(pi > 0, mdp.rewards, 0.0), 0.0).sum(axis=1)
+    value = np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * chain, reward)
+    return mdp.rewards + mdp.discount * dense(mdp) @ value
