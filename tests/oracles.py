@@ -1,7 +1,6 @@
-"""Slow, obvious references that the tests compare with: plain loops, straight from the formulas."""
+"""Slow, obvious references: each result straight from its definition, in plain Python."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,8 +8,77 @@ import scipy.sparse as sp
 
 from greedystep.mdp import MDP
 
-# -- operators --------------------------------------------------------------------------------------------------------
-# References on a small MDP: every trajectory is written out, with its probability. Nothing is clever here.
+# ---------------------------------------------------------------------------------------------------------------------
+# returns: lists of one stretch; `cuts` is a list of booleans. Each function gives the return from step t.
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def steps_left(discounts, cuts, t):
+    """How many steps can be taken from t before a termination, a cut or the end of the list."""
+    left = 1
+    while t + left < len(discounts) and discounts[t + left - 1] != 0 and not cuts[t + left - 1]:
+        left += 1
+    return left
+
+
+def n_step(rewards, discounts, values, cuts, t, n, ratios=None):
+    """n rewards, or as many as are left, then the value; `ratios[t]` weighs everything from step t+1 on."""
+    total, weight = 0.0, 1.0
+    last = t + min(n, steps_left(discounts, cuts, t)) - 1
+    for k in range(t, last + 1):
+        total += weight * rewards[k]
+        if k < last:
+            weight *= discounts[k] * (1.0 if ratios is None else ratios[k])
+    return total if discounts[last] == 0 else total + weight * discounts[last] * values[last]
+
+
+def greedy_step(rewards, discounts, values, cuts, t, horizon=math.inf):
+    """The largest n-step return, and the smallest n that attains it."""
+    longest = min(horizon, steps_left(discounts, cuts, t))
+    candidates = [n_step(rewards, discounts, values, cuts, t, n) for n in range(1, longest + 1)]
+    return max(candidates), candidates.index(max(candidates)) + 1
+
+
+def greedy_step_twin(rewards, discounts, values, other_values, cuts, t):
+    n = greedy_step(rewards, discounts, values, cuts, t)[1]
+    return n_step(rewards, discounts, other_values, cuts, t, n)
+
+
+def soft_greedy_step(rewards, discounts, values, alpha, cuts, t):
+    if discounts[t] == 0:
+        return rewards[t]
+    if steps_left(discounts, cuts, t) == 1:
+        return rewards[t] + discounts[t] * values[t]
+    v, y = values[t], soft_greedy_step(rewards, discounts, values, alpha, cuts, t + 1)
+    top = max(alpha * v, alpha * y)
+    weight_v, weight_y = math.exp(alpha * v - top), math.exp(alpha * y - top)
+    return rewards[t] + discounts[t] * (v * weight_v + y * weight_y) / (weight_v + weight_y)
+
+
+def weighted(rewards, discounts, values, weights, cuts, t):
+    return sum(w * n_step(rewards, discounts, values, cuts, t, n) for n, w in enumerate(weights, start=1))
+
+
+def lambda_return(rewards, discounts, values, lambda_, cuts, t):
+    """(1-λ) Σ λ^(n-1) of the n-step returns; the longest takes the rest of the weight."""
+    left = steps_left(discounts, cuts, t)
+    weights = [(1 - lambda_) * lambda_ ** (n - 1) for n in range(1, left)] + [lambda_ ** (left - 1)]
+    return weighted(rewards, discounts, values, weights, cuts, t)
+
+
+def off_policy(rewards, discounts, values, taken, traces, cuts, t):
+    """The forward view: one-step return plus the later one-step errors, weighed by the product of the traces."""
+    total, weight = 0.0, 1.0
+    for k in range(t, t + steps_left(discounts, cuts, t)):
+        target = rewards[k] + (0.0 if discounts[k] == 0 else discounts[k] * values[k])
+        total += weight * (target if k == t else target - taken[k - 1])
+        weight *= discounts[k] * traces[k]
+    return total
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# operators: a small MDP whose every trajectory is written out, with its probability.
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def random_mdp(random: np.random.Generator, deterministic: bool = False, discount: float | None = None) -> MDP:
