@@ -15,17 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from greedystep.experiments.claims import Table
 
-NAMES = ("table1", "fig1")
+Name = Literal["table1", "fig1"]
+NAMES: tuple[Name, ...] = get_args(Name)
 """In the order of the paper."""
 
-SCALES = ("quick", "paper")
+Scale = Literal["quick", "paper"]
 """quick: minutes on two cores. paper: the paper's sizes."""
 
 Progress = Callable[[float, str], None]

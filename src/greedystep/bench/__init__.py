@@ -1,0 +1,23 @@
+"""Timings beside other packages, one module a subject, imported when asked for.
+
+A benchmark is a module with `run(out, repeats) -> dict`, which writes out/NAME.json and out/NAME.md.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+Name = Literal["planning", "returns"]
+
+
+class Benchmark(Protocol):
+    """The shape of a benchmark's module."""
+
+    def run(self, out: Path, repeats: int) -> dict[str, Any]: ...
+
+
+def load(name: Name) -> Benchmark:
+    """The benchmark of that name."""
+    return cast(Benchmark, import_module(f"greedystep.bench.{name}"))

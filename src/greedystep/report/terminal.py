@@ -1,0 +1,167 @@
+"""Solutions and claims on the terminal: in colour there, plain text in a pipe or file."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from greedystep.report.tables import cell
+
+if TYPE_CHECKING:
+    from greedystep.catalogue import Layout, Model
+    from greedystep.planning import Solution
+
+MAX_ROWS = 64
+"""A taller map is not printed: nobody scrolls back to read it."""
+
+MAX_STATES = 16
+"""A model without a layout is printed state by state up to this size."""
+
+MARKS = {"goal": "G", "hole": "H", "wall": "#"}
+MARK_STYLES = {"goal": "bold green", "hole": "bold red", "wall": "dim"}
+VERDICT_STYLES = {"confirmed": "green", "partly": "yellow", "refuted": "red", "untested": "dim"}
+ASCII_ARROWS = str.maketrans("↑→↓←", "^>v<")
+
+
+def print_solution(console: Console, model: Model, solution: Solution) -> None:
+    """The model, how it was solved, how good the answer is, and the answer."""
+    say(console, f"{model.name}: {_describe(model)}")
+    say(
+        console,
+        f"{solution.method}: {_count(solution.iterations, 'iteration')}, {_count(solution.sweeps, 'sweep')}, "
+        f"{solution.seconds:.3g} s",
+    )
+    if math.isfinite(solution.error_bound):
+        say(console, f"v is within {solution.error_bound:.2g} of v*.")
+    if math.isfinite(solution.policy_loss_bound):
+        say(console, f"Following the policy loses at most {solution.policy_loss_bound:.2g} from any state.")
+    if solution.message:
+        say(console, solution.message)
+    say(console)
+    if model.layout is not None:
+        _print_maps(console, model.layout, solution)
+    elif len(solution.v) <= MAX_STATES:
+        for state, (value, action) in enumerate(zip(solution.v, solution.policy, strict=True)):
+            say(console, f"state {state}: v {value:.4g}, action {action}")
+    else:
+        _print_summary(console, solution)
+
+
+def print_claims(console: Console, results: list[dict[str, Any]]) -> None:
+    """The claims of all results beside their measurements."""
+    table = RichTable(header_style="bold", show_lines=False)
+    for heading, width in (("claim", 3), ("claimed", 1), ("measured", 1)):
+        table.add_column(heading, ratio=width, overflow="fold")
+    table.add_column("verdict", no_wrap=True)
+    for result in results:
+        for claim in result["claims"]:
+            verdict = Text(claim["verdict"], style=VERDICT_STYLES[claim["verdict"]])
+            cells = (Text(cell(claim[key])) for key in ("claim", "claimed", "measured"))
+            table.add_row(*cells, verdict)
+    console.print(table)
+
+
+@contextmanager
+def progress(console: Console, name: str) -> Iterator[Callable[[float, str], None]]:
+    """A line with the share done and the time left on a terminal; two plain lines, start and end, elsewhere.
+
+    Yields `report(share, what)`, to be called with the share done, 0 to 1, and what is being done.
+    """
+    started = time.perf_counter()
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(name, total=1.0)
+            yield lambda share, what: bar.update(task, completed=share, description=f"{name}: {what}")
+    else:
+        say(console, f"{name} ...")
+        yield lambda share, what: None
+    say(console, f"{name}: done in {time.perf_counter() - started:.1f} s")
+
+
+def say(console: Console, text: str | Text = "") -> None:
+    """Print as it is: no wrapping of long lines in a pipe, no markup, no guessed highlighting."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _describe(model: Model) -> str:
+    mdp = model.mdp
+    parts = [_count(mdp.num_states, "state"), _count(mdp.num_actions, "action")]
+    if not isinstance(mdp.transitions, np.ndarray):
+        parts.append(_count(mdp.transitions.nnz, "transition"))
+    parts.append("deterministic" if mdp.deterministic else "stochastic")
+    return ", ".join([*parts, f"discount {mdp.discount:g}"])
+
+
+def _print_summary(console: Console, solution: Solution) -> None:
+    say(console, f"v: lowest {solution.v.min():.4g}, mean {solution.v.mean():.4g}, highest {solution.v.max():.4g}")
+    actions, counts = np.unique(solution.policy, return_counts=True)
+    shares = ", ".join(f"{a} in {count}" for a, count in zip(actions, counts, strict=True))
+    say(console, f"policy: action {shares} of {len(solution.policy)} states")
+
+
+def _print_maps(console: Console, layout: Layout, solution: Solution) -> None:
+    """The values, where the terminal is wide enough for numbers, and the policy, where it is wide enough for arrows."""
+    if layout.width > console.width or layout.height > MAX_ROWS:
+        say(console, f"The map of {layout.height} x {layout.width} cells is too large to print here.")
+        _print_summary(console, solution)
+        return
+    numbers = _numbers(solution.v, layout, console.width)
+    if numbers is not None:
+        say(console, "v")
+        _print_map(console, layout, numbers, _heat(solution.v))
+    else:
+        _print_summary(console, solution)
+    say(console, "policy")
+    arrows = layout.arrows if console.encoding.startswith("utf") else layout.arrows.translate(ASCII_ARROWS)
+    _print_map(console, layout, [arrows[action] for action in solution.policy], None)
+    used = [f"{MARKS[kind]} {kind}" for kind in MARKS if kind in layout.cells]
+    if used:
+        say(console, ", ".join(used))
+
+
+def _print_map(console: Console, layout: Layout, texts: list[str], styles: list[str] | None) -> None:
+    texts = [MARKS.get(kind, text) for kind, text in zip(layout.cells, texts, strict=True)]
+    widest = max(map(len, texts))
+    gap = 1 if (widest + 1) * layout.width <= console.width else 0
+    for row in range(layout.height):
+        line = Text()
+        for state in range(row * layout.width, (row + 1) * layout.width):
+            plain = "" if styles is None else styles[state]
+            line.append(texts[state].rjust(widest + gap), style=MARK_STYLES.get(layout.cells[state], plain))
+        say(console, line)
+    say(console)
+
+
+def _numbers(values: np.ndarray, layout: Layout, columns: int) -> list[str] | None:
+    """The values with as many decimals (at most three) as the terminal has room for; None where it has none."""
+    for decimals in (3, 2, 1, 0):
+        texts = [f"{value:.{decimals}f}" for value in values]
+        if (max(map(len, texts)) + 1) * layout.width <= columns:
+            return texts
+    return None
+
+
+def _heat(values: np.ndarray) -> list[str]:
+    """A background from dark (lowest) to bright (highest), and a foreground that can be read on it."""
+    low, high = values.min(), values.max()
+    share = (values - low) / (high - low) if high > low else np.ones_like(values)
+    anchors = np.array([(68, 1, 84), (33, 145, 140), (253, 231, 37)])  # Viridis: the order survives in grey
+    channels = [np.interp(share, (0, 0.5, 1), channel).astype(int) for channel in anchors.T]
+    colours = zip(*channels, strict=True)
+    return [
+        f"{'black' if s > 0.6 else 'white'} on rgb({r},{g},{b})" for s, (r, g, b) in zip(share, colours, strict=True)
+    ]
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
