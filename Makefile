@@ -1,0 +1,44 @@
+# Each target sets up what it lacks: on a fresh checkout `make reproduce` is enough.
+
+PYTHON ?= $(shell for python in python3.11 python3.12 python3 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+.PHONY: help setup test reproduce bench
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make reproduce   run the paper's experiments at quick scale -> results/quick/report.html"
+	@echo "make test        lint, types and tests"
+	@echo "make bench       time greedystep beside other packages -> benchmarks/results/"
+	@echo "make setup       only create .venv, with everything needed for development"
+
+setup: .venv/.dev
+
+test: .venv/.dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/pyright
+	.venv/bin/pytest -n auto
+
+reproduce: .venv/.core
+	.venv/bin/greedystep reproduce all --scale quick --out results/quick
+
+bench: .venv-peers/.ready
+	.venv-peers/bin/greedystep bench planning returns --out benchmarks/results
+
+# An environment is installed again when what it is made from has changed.
+define install
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
+	test -x $(@D)/bin/pip || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet -c constraints.txt -e "$(1)"
+	@touch $@
+endef
+
+.venv/.core: pyproject.toml constraints.txt
+	$(call install,.)
+
+.venv/.dev: pyproject.toml constraints.txt
+	$(call install,.[dev])
+
+.venv-peers/.ready: pyproject.toml constraints.txt
+	$(call install,.[peers])
