@@ -77,9 +77,9 @@ def test_a_table_is_rectangular():
 
 
 def test_cells_read_well():
-    given = (None, True, 3, 0.123456, 1e-9, float("inf"), float("-inf"), "γ", [1, 0.5], {"n": 2})
+    given = (None, True, 3, 0.123456, 12345.6, 1e-9, float("inf"), float("-inf"), "γ", [1, 0.5], {"n": 2})
     assert [tables.cell(value) for value in given] == [
-        *("–", "yes", "3", "0.1235", "1e-09", "∞", "-∞", "γ", "1, 0.5", "n: 2"),
+        *("–", "yes", "3", "0.1235", "12346", "1e-09", "∞", "-∞", "γ", "1, 0.5", "n: 2"),
     ]
 
 

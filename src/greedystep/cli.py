@@ -138,8 +138,10 @@ class Plan:
         from greedystep.report.terminal import print_solution, say
 
         with answering_bad_input():
-            if self.out is not None and self.out.suffix not in (".npz", ".json"):
-                raise ValueError(f"out: expected a file that ends in .npz or .json, got {str(self.out)!r}")
+            if self.out is not None:
+                _check_place(self.out.parent)
+                if self.out.suffix not in (".npz", ".json") or self.out.is_dir():
+                    raise ValueError(f"out: expected a file that ends in .npz or .json, got {str(self.out)!r}")
             model = catalogue.model(self.model, self.discount, self.slip)
             solution = solve(
                 model.mdp,
@@ -184,8 +186,8 @@ class Reproduce:
 
         out = self.out or Path("results", self.scale)
         with answering_bad_input():
+            _check_place(out)
             present = {result["name"]: result for result in results.collect([out])} if _has_results(out) else {}
-            out.mkdir(parents=True, exist_ok=True)
         try:
             for name in names:
                 settings = {"experiment": name, "scale": self.scale}
@@ -230,9 +232,10 @@ class Report:
         if not self.paths:
             raise BadInputError("paths: give at least one results folder or JSON file")
         with answering_bad_input():
+            _check_place(self.out)
             found = results.collect(self.paths)
-            for result in found:
-                write_json(self.out / f"{result['name']}.json", result)
+        for result in found:
+            write_json(self.out / f"{result['name']}.json", result)
         return _conclude(found, self.out)
 
 
@@ -255,11 +258,19 @@ class Bench:
         if self.repeats < 1:
             raise BadInputError(f"repeats: expected at least 1, got {self.repeats}")
         with answering_bad_input():
-            self.out.mkdir(parents=True, exist_ok=True)
+            _check_place(self.out)
+        self.out.mkdir(parents=True, exist_ok=True)
         for name in dict.fromkeys(self.names):
             bench.load(name).run(self.out, self.repeats)
             print((self.out / f"{name}.md").read_text(encoding="utf-8"))
         return 0
+
+
+def _check_place(folder: Path) -> None:
+    """Before the work, not after it: the folder is one to write to, or can be made."""
+    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not (place.is_dir() and os.access(place, os.W_OK)):
+        raise ValueError(f"out: {place} is not a folder one can write to")
 
 
 def _has_results(folder: Path) -> bool:

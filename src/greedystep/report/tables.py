@@ -22,7 +22,7 @@ _LATEX = str.maketrans(
 
 
 def cell(value: Any) -> str:
-    """A value as a reader wants it: four significant digits, yes and no, a dash for nothing."""
+    """A value as a reader wants it: about four significant digits, yes and no, a dash for nothing."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -30,7 +30,7 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         if math.isinf(value):
             return "∞" if value > 0 else "-∞"
-        return f"{value:.4g}"
+        return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
     if isinstance(value, list):
         return ", ".join(map(cell, value))
     if isinstance(value, dict):

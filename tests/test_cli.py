@@ -1,0 +1,444 @@
+"""The command line: help, answers to bad input, plan, reproduce, report, bench."""
+
+import dataclasses
+import json
+import os
+import resource
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import greedystep as gs
+from greedystep import cli
+from greedystep.cli import main
+from greedystep.experiments.claims import Claim, Table
+
+COMMANDS = {"plan": cli.Plan, "reproduce": cli.Reproduce, "report": cli.Report, "bench": cli.Bench}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Every test runs in an empty folder, on a terminal of ordinary width."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def run(*words, **options):
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "greedystep.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+# -- help -------------------------------------------------------------------------------------------------------------
+
+
+def test_help_is_quick():
+    def seconds():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert run("--help").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+def test_help_imports_nothing_heavy():
+    heavy = "{'jax', 'numba', 'scipy', 'matplotlib', 'gymnasium'}"
+    script = "import sys; from greedystep.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    subprocess.run([sys.executable, "-c", f"{script}assert not {heavy} & set(sys.modules)"], check=True)
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_help_names_every_command(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(f"• {name} " in shown for name in COMMANDS)
+    assert "--version" in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained(name, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([name, "--help"])
+    assert stop.value.code == 0
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    source = COMMANDS[name].__doc__
+    assert source is not None
+    assert source in shown
+    for field in dataclasses.fields(COMMANDS[name]):
+        option = f"--{field.name.replace('_', '-')} "
+        assert option in shown or field.name in ("model", "names", "paths")
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"greedystep {gs.__version__}\n"
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "number"), [("5e6", 5_000_000), ("1_000", 1000), ("12", 12), ("-3", -3)])
+def test_counts(text, number):
+    assert cli._count(text) == number
+
+
+@pytest.mark.parametrize("text", ["5.5", "1e400", "nan", "inf", "five", "", "5k"])
+def test_what_is_no_count(text):
+    with pytest.raises(ValueError, match="expected a whole number such as 1000 or 5e6"):
+        cli._count(text)
+
+
+BAD = {
+    "plan": "Missing from greedystep plan: MODEL",
+    "plan nope": "model: 'nope' is not known",
+    "plan grid-20": "expected sizes as in grid-20x30",
+    "plan grid-0x5": "expected at least 1",
+    "plan missing.npz": "no such model file: missing.npz",
+    "plan broken.npz": "broken.npz is not a readable .npz file",
+    "plan foreign.npz": "foreign.npz",
+    "plan Nothing-v1": "gymnasium cannot make 'Nothing-v1'",
+    "plan CartPole-v1": "has no transition table",
+    "plan taxi --slip 0.1": "slip: taxi does not take it",
+    "plan frozenlake-4x4 --slip 1.5": "slip: expected a probability",
+    "plan grid-3x3 --slip -0.5": "slip: expected a probability",
+    "plan grid-3x3 --discount 0": "discount",
+    "plan grid-3x3 --discount 1.01": "discount",
+    "plan grid-3x3 --discount x": "--discount: expected a number, got 'x'",
+    "plan garnet-20x2x2 --discount 1": "discount: 1 needs a terminal state",
+    "plan grid-3x3 --tolerance -1": "tolerance",
+    "plan grid-3x3 --tolerance nan": "tolerance",
+    "plan grid-3x3 --method fast": "invalid choice 'fast'",
+    "plan grid-3x3 --method greedy-step --horizon 0": "horizon",
+    "plan grid-3x3 --method greedy-step --horizon 2.5": "--horizon: expected a whole number",
+    "plan grid-3x3 --method value-iteration --horizon 3": "horizon",
+    "plan grid-3x3 --method value-iteration --policies uniform": "policies",
+    "plan grid-3x3 --method greedy-step --policies some": "policies: 'some' is not known",
+    "plan grid-3x3 --method greedy-step --policies random-0": "policies: 'random-0' is not known",
+    "plan grid-3x3 --max-iterations 0": "max_iterations",
+    "plan grid-3x3 --time-limit -1": "time_limit",
+    "plan grid-3x3 --out solution.pickle": "out: expected a file that ends in .npz or .json",
+    "plan grid-3x3 --out broken.npz/solution.json": "broken.npz is not a folder one can write to",
+    "plan grid-3x3 --fast": "Unrecognized options: --fast",
+    "plan grid-3x3 extra": "Unrecognized options: extra",
+    "train": "Unrecognized options: train",
+    "reproduce": "names: give at least one of table1, fig1, or all",
+    "reproduce fig9": "invalid choice 'fig9'",
+    "reproduce fig1 --scale huge": "invalid choice 'huge'",
+    "reproduce fig1 --out broken.npz": "broken.npz is not a folder one can write to",
+    "bench returns --out broken.npz/deeper": "broken.npz is not a folder one can write to",
+    "report --out here": "paths: give at least one",
+    "report nowhere --out here": "no such file or folder: nowhere",
+    "report . --out here": "holds no results",
+    "report broken.npz --out here": "broken.npz is not a readable JSON file",
+    "bench": "names: give planning, returns, or both",
+    "bench speed": "invalid choice 'speed'",
+    "bench returns --repeats 0": "repeats: expected at least 1, got 0",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_answered_in_one_sentence(line, elsewhere, capsys):
+    (elsewhere / "broken.npz").write_bytes(b"PK\x03\x04 and then nothing")
+    np.savez(elsewhere / "foreign.npz", a=np.arange(3))
+    before = {path: path.read_bytes() for path in elsewhere.rglob("*")}
+    assert main(line.split()) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("greedystep: ")
+    assert said.err.count("\n") == 1
+    assert BAD[line] in said.err
+    assert {path: path.read_bytes() for path in elsewhere.rglob("*")} == before
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    def broken(scale, progress):
+        raise ValueError("a bug in an experiment is not the user's mistake")
+
+    monkeypatch.setitem(sys.modules, "greedystep.experiments.fig1", SimpleNamespace(run=broken))
+    with pytest.raises(ValueError, match="a bug"):
+        main(["reproduce", "fig1"])
+
+
+def test_a_full_disk_is_reported_in_one_sentence(monkeypatch, capsys):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cli, "_write_solution", full)
+    assert main(["plan", "grid-3x3", "--out", "a.json"]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+
+
+# -- plan -------------------------------------------------------------------------------------------------------------
+
+
+def test_plan_prints_a_map_with_arrows(capsys):
+    assert main(["plan", "frozenlake-4x4", "--slip", "0"]) == 0
+    out = capsys.readouterr().out
+    assert "frozenlake-4x4: 16 states, 4 actions" in out
+    assert "deterministic, discount 0.99" in out
+    assert "v is within " in out
+    policy = [line.split() for line in out.split("policy\n")[1].splitlines()[:4]]
+    assert [row.count("H") for row in policy] == [0, 2, 1, 1]
+    assert policy[3][3] == "G"
+    # Without slipping the walk from the start ends at the goal.
+    row = column = 0
+    for _ in range(6):
+        down, right = {"←": (0, -1), "↓": (1, 0), "→": (0, 1), "↑": (-1, 0)}[policy[row][column]]
+        row, column = row + down, column + right
+    assert (row, column) == (3, 3)
+    values = [line.split() for line in out.split("v\n", 1)[1].splitlines()[:4]]
+    assert float(values[0][0]) == pytest.approx(0.99**5, abs=1e-3)
+    assert "\x1b" not in out
+
+
+def test_plan_marks_walls_and_goal(capsys):
+    assert main(["plan", "maze-5x7"]) == 0
+    out = capsys.readouterr().out
+    assert "G goal, # wall" in out
+    wall = gs.models.maze(5, 7).terminal.reshape(5, 7)
+    policy = [line.split() for line in out.split("policy\n")[1].splitlines()[:5]]
+    assert [[cell == "#" or cell == "G" for cell in row] for row in policy] == wall.tolist()
+
+
+@pytest.mark.parametrize(
+    ("columns", "has_values", "has_policy"), [(200, True, True), (70, False, True), (20, False, False)]
+)
+def test_plan_minds_the_width(columns, has_values, has_policy, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["plan", "grid-3x30"]) == 0
+    out = capsys.readouterr().out
+    assert ("v\n" in out) == has_values
+    assert ("policy\n" in out) == has_policy
+    assert ("lowest" in out) != has_values
+    maps = out.split("\n\n", 1)[1]
+    if has_policy:
+        assert max(map(len, maps.splitlines())) <= columns
+
+
+def test_big_and_shapeless_models_get_a_summary(capsys):
+    for name in ("grid-100x20", "taxi", "garnet-50x3x2"):
+        assert main(["plan", name]) == 0
+        out = capsys.readouterr().out
+        assert "lowest" in out
+        assert len(out.splitlines()) < 12
+
+
+def test_plan_draws_in_colour_on_a_terminal():
+    out = run("plan", "frozenlake-4x4", env={**os.environ, "FORCE_COLOR": "1", "TERM": "xterm-256color"}).stdout
+    assert "\x1b[" in out
+
+
+def test_plan_falls_back_to_ascii():
+    done = run("plan", "grid-2x3", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    assert "v" in done.stdout.split("policy\n")[1]
+    assert done.stdout.isascii()
+
+
+def test_plan_never_imports_jax():
+    script = (
+        "import sys; from greedystep.cli import main; main(['plan', 'frozenlake-8x8']); sys.exit('jax' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_plan_writes_the_solution(suffix, elsewhere, capsys):
+    words = ["plan", "frozenlake-8x8", "--discount", "0.9", "--out", f"made/solution{suffix}"]
+    assert main(words) == 0
+    assert f"Written: made/solution{suffix}" in capsys.readouterr().out
+    path = elsewhere / "made" / f"solution{suffix}"
+    if suffix == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            content = {key: archive[key].tolist() for key in archive}
+        content["provenance"] = json.loads(content["provenance"])
+    else:
+        content = json.loads(path.read_text())
+    expected = gs.solve(gs.MDP.from_gymnasium("FrozenLake-v1", 0.9, map_name="8x8"))
+    np.testing.assert_allclose(content["v"], expected.v, atol=2e-6)
+    assert np.shape(content["q"]) == (64, 4)
+    assert content["policy"] == np.argmax(content["q"], axis=1).tolist()
+    assert content["converged"] is True
+    assert content["error_bound"] <= 1e-6
+    assert content["provenance"]["config"]["discount"] == 0.9
+    assert "out" not in content["provenance"]["config"]
+    assert [path.name for path in (elsewhere / "made").iterdir()] == [f"solution{suffix}"]
+
+
+def test_plan_reads_files_and_their_discount(elsewhere, capsys):
+    gs.models.chain(5, 0.5).save(elsewhere / "chain.npz")
+    assert main(["plan", "chain.npz"]) == 0
+    assert "discount 0.5" in capsys.readouterr().out
+    assert main(["plan", "chain.npz", "--discount", "0.8"]) == 0
+    out = capsys.readouterr().out
+    assert "discount 0.8" in out
+    assert "state 4: v 1, action 1" in out
+    assert "state 3: v 0.8, action 1" in out
+
+
+@pytest.mark.parametrize("policies", ["greedy", "each-action", "uniform", "random-3"])
+def test_plan_takes_behaviour_policies(policies, capsys):
+    assert main(["plan", "grid-4x4", "--method", "greedy-step", "--policies", policies, "--horizon", "6"]) == 0
+    assert "greedy-step: " in capsys.readouterr().out
+
+
+def test_plan_says_when_it_stopped_early(capsys):
+    words = ["plan", "garnet-200x4x3", "--method", "value-iteration", "--max-iterations", "3"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "3 iterations" in out
+    assert "stopped" in out.lower()
+
+
+def test_a_reader_who_leaves_early_is_no_error():
+    command = f"{sys.executable} -m greedystep.cli plan grid-20x20 | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+def test_ctrl_c(monkeypatch, capsys):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.Plan, "run", interrupted)
+    assert main(["plan", "grid-3x3"]) == 130
+    assert capsys.readouterr().err == "greedystep: interrupted\n"
+
+
+# -- reproduce, report, bench -----------------------------------------------------------------------------------------
+
+
+class Stand:
+    """A stand-in for an experiment, which counts how often it is run."""
+
+    def __init__(self, name):
+        self.NAME, self.TITLE, self.runs = name, f"The {name} stand-in", 0
+        self.interrupt = False
+
+    def run(self, scale, progress):
+        if self.interrupt:
+            raise KeyboardInterrupt
+        self.runs += 1
+        progress(0.5, "half of it")
+        claim = Claim(f"{self.NAME}-two", "Two iterations", "Figure 1", 2, 2, "confirmed")
+        return {
+            "title": self.TITLE,
+            "settings": {"scale": scale},
+            "numbers": {"runs": np.arange(3), "rate": np.inf},
+            "claims": [dataclasses.asdict(claim)],
+        }
+
+    def draw(self, result):
+        from greedystep import figures
+
+        assert result["numbers"] == {"runs": [0, 1, 2], "rate": float("inf")}
+        figure, axes = figures.panels()
+        axes.plot(result["numbers"]["runs"])
+        return {self.NAME: figure}
+
+    def tables(self, result):
+        return [Table("runs", "Runs", ["n"], [[number] for number in result["numbers"]["runs"]])]
+
+
+@pytest.fixture
+def stands(monkeypatch):
+    made = {name: Stand(name) for name in ("table1", "fig1")}
+    for name, stand in made.items():
+        monkeypatch.setitem(sys.modules, f"greedystep.experiments.{name}", stand)
+    return made
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def files_of(name):
+    return {f"{name}.json", f"{name}.png", f"{name}.svg", f"{name}-runs.md", f"{name}-runs.tex"}
+
+
+def test_reproduce_writes_everything(stands, elsewhere, capsys):
+    assert main(["reproduce", "fig1"]) == 0
+    assert names(elsewhere / "results" / "quick") == files_of("fig1") | {"report.html"}
+    said = capsys.readouterr()
+    assert "Two iterations" in said.out
+    assert "confirmed" in said.out
+    assert "fig1: done in" in said.err
+    result = json.loads((elsewhere / "results/quick/fig1.json").read_text())
+    assert result["name"] == "fig1"
+    assert result["provenance"]["config"] == {"experiment": "fig1", "scale": "quick"}
+    assert result["numbers"]["rate"] == "Infinity"
+
+
+def test_reproduce_all_and_again(stands, elsewhere, capsys):
+    assert main(["reproduce", "all", "--scale", "paper", "--out", "here"]) == 0
+    assert names(elsewhere / "here") == files_of("fig1") | files_of("table1") | {"report.html"}
+    assert main(["reproduce", "all", "fig1", "--scale", "paper", "--out", "here", "--resume"]) == 0
+    assert "already in here" in capsys.readouterr().err
+    assert [stand.runs for stand in stands.values()] == [1, 1]
+    assert main(["reproduce", "fig1", "--scale", "paper", "--out", "here"]) == 0
+    assert [stand.runs for stand in stands.values()] == [1, 2]
+    assert main(["reproduce", "fig1", "--scale", "quick", "--out", "here", "--resume"]) == 0  # other settings
+    assert stands["fig1"].runs == 3
+
+
+def test_an_interrupted_reproduction_keeps_what_is_finished(stands, elsewhere, capsys):
+    stands["fig1"].interrupt = True
+    assert main(["reproduce", "all", "--out", "here"]) == 130
+    said = capsys.readouterr().err
+    assert "Finished experiments are in here; add --resume" in said
+    assert "interrupted" in said
+    assert "table1.json" in names(elsewhere / "here")
+    stands["fig1"].interrupt = False
+    assert main(["reproduce", "all", "--out", "here", "--resume"]) == 0
+    assert [stand.runs for stand in stands.values()] == [1, 1]
+
+
+def test_a_broken_result_in_the_folder_is_noticed_before_the_work(stands, elsewhere, capsys):
+    (elsewhere / "here").mkdir()
+    (elsewhere / "here" / "fig1.json").write_text("{")
+    assert main(["reproduce", "table1", "--out", "here"]) == 2
+    assert "fig1.json is not a readable JSON file" in capsys.readouterr().err
+    assert stands["table1"].runs == 0
+
+
+def test_report_draws_without_running(stands, elsewhere, capsys):
+    main(["reproduce", "all", "--out", "here"])
+    first = {path.name: path.read_bytes() for path in (elsewhere / "here").iterdir()}
+    assert main(["report", "here/table1.json", "here/fig1.json", "--out", "there"]) == 0
+    assert {path.name: path.read_bytes() for path in (elsewhere / "there").iterdir()} == first
+    assert [stand.runs for stand in stands.values()] == [1, 1]
+
+
+def test_bench_runs_each_subject_once(monkeypatch, elsewhere, capsys):
+    calls = []
+
+    def timed(out, repeats):
+        calls.append((str(out), repeats))
+        (out / "returns.md").write_text("| a table |\n")
+        return {}
+
+    monkeypatch.setitem(sys.modules, "greedystep.bench.returns", SimpleNamespace(run=timed))
+    assert main(["bench", "returns", "returns", "--repeats", "1e1"]) == 0
+    assert calls == [("benchmarks/results", 10)]
+    assert "| a table |" in capsys.readouterr().out
+
+
+def test_progress_on_a_terminal_shows_the_share_and_goes_away():
+    import io
+
+    from rich.console import Console
+
+    from greedystep.report.terminal import progress
+
+    screen = io.StringIO()
+    with progress(Console(file=screen, force_terminal=True, width=80), "fig1") as report:
+        report(0.25, "N = 16")
+    assert "fig1: done in" in screen.getvalue()
