@@ -51,8 +51,8 @@ def problem(seed: int, deterministic: bool | None = None, discount: float | None
 
 
 def below(optimum: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Some q <= Q*."""
-    return optimum - random.exponential(3.0, optimum.shape) * random.integers(0, 2, optimum.shape)
+    """Some q <= Q*: every entry too low by the same amount, which is the hardest case, or each by its own."""
+    return optimum - (1.0 if random.random() < 0.5 else random.exponential(3.0, optimum.shape))
 
 
 def fixed_point(operator, q: np.ndarray) -> np.ndarray:
