@@ -1,0 +1,140 @@
+"""What a user meets first: the wheel, the lazy import, the README and the examples."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import greedystep
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def run(*command, cwd=None):
+    """Its standard output; a failure shows what the command said."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command} said:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_wheel_works_in_an_empty_environment(tmp_path):
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT)
+    (wheel,) = tmp_path.glob("greedystep-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"greedystep/py.typed", "greedystep/report/page.html"} <= set(names)
+    assert not [name for name in names if name.startswith(("tests/", "examples/"))]
+
+    venv.create(tmp_path / "empty", with_pip=True)
+    programs = tmp_path / "empty" / "bin"
+    run(programs / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert run(programs / "greedystep", "--version", cwd=elsewhere) == f"greedystep {greedystep.__version__}\n"
+    assert "v is within" in run(programs / "greedystep", "plan", "frozenlake-4x4", cwd=elsewhere)
+    everything = "import greedystep as gs; [getattr(gs, name) for name in gs.__all__]; print(gs.__file__)"
+    assert str(tmp_path / "empty") in run(programs / "python", "-c", everything, cwd=elsewhere)
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    heavy = {"jax", "numba", "scipy", "matplotlib", "gymnasium", "numpy"}
+    script = f"import sys, greedystep; print(sorted({heavy} & set(sys.modules)))"
+    assert run(sys.executable, "-c", script).strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["MDP", "solve", "models", "operators"])
+def test_planning_does_not_import_jax(name):
+    script = f"import sys, greedystep; greedystep.{name}; print('jax' in sys.modules)"
+    assert run(sys.executable, "-c", script).strip() == "False"
+
+
+def test_public_names_are_all_there():
+    assert [name for name in greedystep.__all__ if not hasattr(greedystep, name)] == []
+    assert set(greedystep.__all__) <= set(dir(greedystep))
+    with pytest.raises(AttributeError, match="no attribute 'sovle'"):
+        _ = greedystep.sovle
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src" / "greedystep")))
+def test_no_pickle(path):
+    """A file somebody sends you cannot run code: nothing is read with pickle or what is built on it."""
+    assert pickles(path.read_text(encoding="utf-8")) == []
+
+
+def pickles(source):
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                found += [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module)):
+                found.append(module)
+            case ast.Call(func=ast.Attribute(attr="load", value=ast.Name(id="np")), keywords=keywords):
+                allowed = [word.value for word in keywords if word.arg == "allow_pickle"]
+                if not (len(allowed) == 1 and isinstance(allowed[0], ast.Constant) and allowed[0].value is False):
+                    found.append("pickle through np.load")
+    unsafe = ("pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal")
+    return [name for name in found if name.split(".")[0].split()[0] in unsafe]
+
+
+def test_the_search_for_pickle_finds_it():
+    for source in ("import pickle", "from dill import loads", "np.load(path)", "np.load(path, allow_pickle=True)"):
+        assert pickles(source)
+    assert not pickles("np.load(path, allow_pickle=False)\nimport json")
+
+
+def test_one_version_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert version == greedystep.__version__
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_constraints_are_names_and_versions_only():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert [line for line in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)] == []
+    assert not [line for line in pins if line.startswith("tfp-nightly")]
+
+
+PYTHON_BLOCKS = [
+    pytest.param(block, id=f"{guide.name}-{number}")
+    for guide in GUIDES
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("code", PYTHON_BLOCKS)
+def test_python_in_the_guides_runs(code, tmp_path):
+    run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_examples_run(path, tmp_path):
+    assert run(sys.executable, "-W", "error", path, cwd=tmp_path).strip()
+
+
+def test_commands_in_the_guides_exist():
+    """Every `make` target and `greedystep` command line that a guide shows is known to the program."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for guide in GUIDES:
+        text = guide.read_text()
+        assert set(re.findall(r"^make ([a-z]+)", text, re.MULTILINE)) <= targets
+        known = {"plan", "reproduce", "report", "bench"}
+        assert set(re.findall(r"^(?:\.venv/bin/)?greedystep ([a-z]+)", text, re.MULTILINE)) <= known
+
+
+def test_links_in_the_guides_lead_somewhere():
+    for guide in GUIDES:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", guide.read_text()):
+            assert (guide.parent / target).exists(), f"{guide.name} links to {target}"
