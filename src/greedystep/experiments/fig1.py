@@ -1,0 +1,143 @@
+"""The paper's Figure 1: two iterations against N on the N-horizon problem, and what the two iterations cost.
+
+The figure is not in the paper's text; `models.n_horizon` is a reconstruction from its caption. Every method starts from
+q = 0, which lies below Q*, and stops when its greedy values are exact. Work is counted in Bellman sweeps: one product
+with the whole model is 1, one with the chain of a policy is 1/A.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from greedystep import figures, models, operators
+from greedystep.experiments import Progress
+from greedystep.experiments.claims import Claim, Table, Verdict
+
+NAME = "fig1"
+TITLE = "The N-horizon problem: iterations and work of value iteration and Greedy-Step"
+
+HORIZONS = {"quick": [2**k for k in range(2, 10)], "paper": [2**k for k in range(2, 13)]}
+DISCOUNT = 0.99
+EXACT = 1e-12
+"""Largest error of V that counts as none: the values are powers of γ, each rounded a few times."""
+
+ONE_STEP, HALF, FULL = "value iteration", "Greedy-Step, N/2 steps", "Greedy-Step, N steps"
+LOOK_AHEAD = {ONE_STEP: lambda N: 1, HALF: lambda N: N // 2, FULL: lambda N: N}
+"""How many steps each method looks ahead. N/2 is as far as either policy knows the way: the best, if one knew it."""
+
+COLOUR = dict(zip(LOOK_AHEAD, figures.COLOURS, strict=False))
+
+
+def run(scale: str, progress: Progress) -> dict[str, Any]:
+    rows = []
+    for i, horizon in enumerate(HORIZONS[scale]):
+        progress(i / len(HORIZONS[scale]), f"horizon {horizon}")
+        rows.append(
+            {"horizon": horizon} | {method: _cost(horizon, look(horizon)) for method, look in LOOK_AHEAD.items()}
+        )
+    return {
+        "title": TITLE,
+        "settings": {"scale": scale, "discount": DISCOUNT, "horizons": HORIZONS[scale], "start": "q = 0"},
+        "numbers": {"rows": rows},
+        "claims": [asdict(claim) for claim in _claims(rows)],
+    }
+
+
+def _cost(horizon: int, look_ahead: int) -> dict[str, float]:
+    """Iterations and sweeps until V is exact. Looking ahead by one step is value iteration."""
+    mdp, policies = models.n_horizon(horizon, DISCOUNT)
+    optimum = DISCOUNT ** np.arange(horizon - 1, -1, -1.0)  # state s needs horizon - s steps, of which the last pays 1
+    q, iterations = np.zeros(mdp.rewards.shape), 0
+    while np.abs(q.max(axis=1) - optimum).max() > EXACT:
+        q, iterations = operators.greedy_step(mdp, policies, q, look_ahead), iterations + 1
+    sweeps_each = 1 + len(policies) * (look_ahead - 1) / mdp.num_actions
+    return {"iterations": iterations, "sweeps": iterations * sweeps_each}
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def _claims(rows: list[dict[str, Any]]) -> list[Claim]:
+    horizons = [row["horizon"] for row in rows]
+    one_step, ours = ([row[method]["iterations"] for row in rows] for method in (ONE_STEP, FULL))
+    work = {method: max(row[method]["sweeps"] / row[ONE_STEP]["sweeps"] for row in rows) for method in (HALF, FULL)}
+    return [
+        Claim(
+            "fig1-two-iterations",
+            "On the N-horizon problem Greedy-Step needs 2 iterations, whatever N.",
+            "Section 3, Figure 1",
+            2,
+            2 if set(ours) == {2} else ours,
+            "confirmed" if set(ours) == {2} else "refuted",
+        ),
+        Claim(
+            "fig1-n-iterations",
+            "On the same problem classical value iteration needs N iterations.",
+            "Section 3, Figure 1",
+            "N",
+            "N" if one_step == horizons else one_step,
+            "confirmed" if one_step == horizons else "refuted",
+        ),
+        Claim(
+            "fig1-faster",
+            "There Greedy-Step converges faster than value iteration.",
+            "Section 3, Figure 1",
+            "faster",
+            f"{max(ours)} iterations against up to {max(one_step)}; {work[FULL]:.2g} times the work of value iteration "
+            f"with look-ahead N, {work[HALF]:.2g} times with the shortest look-ahead that does it, N/2",
+            _faster(max(ours) < max(one_step), min(work.values())),
+        ),
+    ]
+
+
+def _faster(fewer_iterations: bool, work_ratio: float) -> Verdict:
+    """Faster means less work; fewer iterations that cost as much are half of it."""
+    if work_ratio < 1:
+        return "confirmed"
+    return "partly" if fewer_iterations else "refuted"
+
+
+# -- output -----------------------------------------------------------------------------------------------------------
+
+
+def draw(result: dict[str, Any]) -> dict[str, Figure]:
+    rows = result["numbers"]["rows"]
+    horizons = [row["horizon"] for row in rows]
+    with figures.style():
+        figure, axes = figures.panels(1, 2, sharex=True, sharey=True)
+        for axis, measure, what in zip(axes, ("iterations", "sweeps"), ("Iterations", "Bellman sweeps"), strict=True):
+            curves: dict[tuple[float, ...], list[str]] = {}  # curves that coincide are drawn once, with both names
+            for method in LOOK_AHEAD:
+                curves.setdefault(tuple(row[method][measure] for row in rows), []).append(method)
+            for counts, methods in curves.items():
+                colour, top = COLOUR[methods[-1]], counts == max(curves)
+                axis.plot(horizons, counts, marker="o", color=colour, linestyle="-")
+                axis.annotate(
+                    "\n".join(methods),
+                    (horizons[len(horizons) // 2], counts[len(horizons) // 2]),
+                    (-8, 4) if top else (8, -6),
+                    textcoords="offset points",
+                    color=colour,
+                    ha="right" if top else "left",
+                    va="bottom" if top else "top",
+                )
+            axis.set(title=f"{what} until V is exact", xlabel="horizon N")
+        for axis, set_scale in ((axes[0].xaxis, axes[0].set_xscale), (axes[0].yaxis, axes[0].set_yscale)):
+            set_scale("log", base=2)
+            axis.set_ticks([2, *horizons] if axis is axes[0].yaxis else horizons)
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes[0].set_ylim(bottom=0.7)
+    return {"fig1": figure}
+
+
+def tables(result: dict[str, Any]) -> list[Table]:
+    measures = [(method, measure) for measure in ("iterations", "sweeps") for method in LOOK_AHEAD]
+    header = ["N", *(f"{measure}: {method}" for method, measure in measures)]
+    rows = [
+        [row["horizon"], *(row[method][measure] for method, measure in measures)] for row in result["numbers"]["rows"]
+    ]
+    return [Table("fig1", "Iterations and Bellman sweeps until V is exact on the N-horizon problem", header, rows)]
