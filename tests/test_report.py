@@ -28,7 +28,7 @@ CLAIMS = [
     Claim("nasty", NASTY, NASTY, NASTY, float("inf"), "refuted"),
     Claim("later", "It learns to play", "Section 6", None, None, "untested"),
 ]
-TABLE = Table("work", NASTY, ["method", "work", "met"], [["VI", 12345.678, True], [NASTY, None, False]])
+TABLE = Table("fig1", NASTY, ["method", "work", "met"], [["VI", 12345.678, True], [NASTY, None, False]])
 
 
 def draw(result):
@@ -130,7 +130,7 @@ def test_everything_is_drawn_from_json_alone(tmp_path, result):
     written = results.write(results.collect([tmp_path / "in"]), tmp_path / "out")
     assert written == tmp_path / "out" / "report.html"
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        *("fig1.png", "fig1.svg", "fig1-work.png", "fig1-work.svg", "fig1-work.md", "fig1-work.tex", "report.html"),
+        *("fig1.png", "fig1.svg", "fig1-work.png", "fig1-work.svg", "fig1.md", "fig1.tex", "report.html"),
     }
 
 
@@ -309,6 +309,8 @@ def test_chromium_shows_the_page(tmp_path, result, browser):
     images = "Promise.all([...document.images].map(i => i.decode().then(() => i.naturalWidth)))"
     assert [width > 100 for width in browser.evaluate(images)] == [True, True]
     assert browser.evaluate("document.querySelectorAll('#claims tr[data-claim]').length") == len(CLAIMS)
+    unique = "(ids => ids.length === new Set(ids).size)([...document.querySelectorAll('[id]')].map(e => e.id))"
+    assert browser.evaluate(unique)
     outside = [url for url in browser.requests() if not url.startswith(("data:", "file:", "about:"))]
     assert outside == []
     assert browser.complaints() == []

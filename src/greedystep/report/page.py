@@ -93,7 +93,7 @@ def _table(table: Table) -> str:
 
     body = "".join(row("td", values) for values in table.rows)
     return (
-        f'<div class="wide"><table id="{escape(table.id)}"><caption>{_text(table.title)}</caption>'
+        f'<div class="wide"><table><caption>{_text(table.title)}</caption>'
         f"<thead>{row('th', table.header)}</thead><tbody>{body}</tbody></table></div>"
     )
 
