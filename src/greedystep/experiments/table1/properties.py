@@ -1,0 +1,264 @@
+"""What every operator converges to, how fast, and whether its limit depends on the policies that made the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil, log
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from greedystep import models
+from greedystep.mdp import MDP
+from greedystep.operators import (
+    LAMBDA_TOLERANCE,
+    bellman,
+    distance,
+    greedy_step,
+    lambda_operator,
+    multi_step_off_policy,
+    multi_step_on_policy,
+    multi_step_optimality,
+    sampled_limit,
+    weighted,
+)
+
+GAMMA, N, LAMBDA = 0.9, 5, 0.8
+POLICIES = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, the policies that made the data, and the policy whose value is asked for."""
+
+    name: str
+    mdp: MDP
+    data: list[np.ndarray]
+    target: np.ndarray
+
+    @property
+    def covering(self) -> list[np.ndarray]:
+        """The data's policies mixed with the uniform one: importance sampling needs every action to be taken."""
+        A = self.mdp.num_actions
+        return [(np.eye(A)[policy] + 1 / A) / 2 for policy in self.data]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A row of the table: limit and rate in theory, what it has to be given, how many steps it takes, and itself."""
+
+    limit: str
+    rate: str
+    bound: float
+    needs: str
+    steps: str
+    products: Callable[[int], int]
+    """Products with the chain of a policy per application, with A actions; a product with the model counts A."""
+    apply: Callable[[Case, np.ndarray], np.ndarray]
+
+    def theory(self, num_actions: int) -> dict[str, Any]:
+        words = {name: getattr(self, name) for name in ("limit", "rate", "bound", "needs", "steps")}
+        return words | {"products": self.products(num_actions)}
+
+    def limit_on(self, case: Case) -> np.ndarray:
+        return limit_of(lambda q: self.apply(case, q), case.mdp)
+
+
+OPERATORS = {
+    "one-step optimality": Operator("Q*", "γ", GAMMA, "-", "1", lambda A: A, lambda c, q: bellman(c.mdp, q)),
+    "multi-step optimality": Operator(
+        "below Q*",
+        "γ^N",
+        GAMMA**N,
+        "-",
+        "N",
+        lambda A: POLICIES * (N - 1 + A),
+        lambda c, q: multi_step_optimality(c.mdp, c.data, q, N),
+    ),
+    "multi-step on-policy": Operator(
+        "Q^π",
+        "γ^N",
+        GAMMA**N,
+        "data of π alone",
+        "N",
+        lambda A: N - 1 + A,
+        lambda c, q: multi_step_on_policy(c.mdp, c.data[0], q, N),
+    ),
+    "multi-step off-policy": Operator(
+        "Q^π",
+        "γ^N",
+        GAMMA**N,
+        "π, and the data's policies for the ratios",
+        "N",
+        lambda A: A * (1 + POLICIES * (N - 1)),
+        lambda c, q: multi_step_off_policy(c.mdp, c.target, c.covering, q, N),
+    ),
+    "λ-operator": Operator(
+        "Q^π",
+        "γ(1-λ)/(1-γλ)",
+        GAMMA * (1 - LAMBDA) / (1 - GAMMA * LAMBDA),
+        "data of π alone",
+        "all",
+        lambda A: ceil(log(LAMBDA_TOLERANCE) / log(GAMMA * LAMBDA)) + A,
+        lambda c, q: lambda_operator(c.mdp, c.data[0], q, LAMBDA),
+    ),
+    "weighted returns": Operator(
+        "Q^π",
+        "Σ w_n γ^n",
+        float(np.mean(GAMMA ** np.arange(1, N + 1))),
+        "data of π alone",
+        "1 to N",
+        lambda A: N - 1 + A,
+        lambda c, q: weighted(c.mdp, c.data[0], q, np.full(N, 1 / N)),
+    ),
+    "Greedy-Step (definition)": Operator(
+        "Q*",
+        "γ",
+        GAMMA,
+        "-",
+        "chosen",
+        lambda A: POLICIES * (N - 1) + A,
+        lambda c, q: greedy_step(c.mdp, c.data, q, N),
+    ),
+    "Greedy-Step (proofs)": Operator(
+        "Q*",
+        "γ",
+        GAMMA,
+        "-",
+        "chosen",
+        lambda A: A * (1 + POLICIES * (N - 1)),
+        lambda c, q: greedy_step(c.mdp, c.data, q, N, "outside"),
+    ),
+    "sampled Greedy-Step": Operator(
+        "Q* if deterministic",
+        "γ",
+        GAMMA,
+        "-",
+        "chosen",
+        lambda A: A * (1 + POLICIES * (N - 1)),
+        lambda c, q: sampled_limit(c.mdp, c.data, q, N),
+    ),
+}
+TABLE_1 = [name for name in OPERATORS if name not in ("λ-operator", "weighted returns", "sampled Greedy-Step")]
+"""The rows that the paper's table has; the others are operators of its text."""
+
+GREEDY = ("Greedy-Step (definition)", "Greedy-Step (proofs)")
+
+
+# -- measurements ------------------------------------------------------------------------------------------------------
+
+
+def cases(side: int) -> list[Case]:
+    """A deterministic and a stochastic model of either kind, random and structured, with side² states each."""
+    S = side * side
+    mdps = {
+        "random, deterministic": models.garnet(S, 4, 1, discount=GAMMA, seed=1),
+        "random, stochastic": models.garnet(S, 4, 4, discount=GAMMA, seed=2),
+        "grid, deterministic": models.grid(side, side, discount=GAMMA),
+        "grid, slippery": models.grid(side, side, slip=0.4, discount=GAMMA),
+    }
+    random = np.random.default_rng(0)
+    cases = []
+    for name, mdp in mdps.items():
+        data = random_policies(mdp, random)
+        cases.append(Case(name, mdp, data, target=data[0]))
+    return cases
+
+
+def random_policies(mdp: MDP, random: np.random.Generator) -> list[np.ndarray]:
+    return list(random.integers(mdp.num_actions, size=(POLICIES, mdp.num_states)))
+
+
+def properties(cases: list[Case], pairs: int) -> dict[str, dict[str, Any]]:
+    """For each operator what the theory says, and what was measured in each case."""
+    random = np.random.default_rng(1)
+    measured: dict[str, list[dict[str, Any]]] = {name: [] for name in OPERATORS}
+    for case in cases:
+        optimum, of_policy = optimal_q(case.mdp), _policy_q(case.mdp, case.target)
+        other = replace(case, data=random_policies(case.mdp, random))
+        for name, operator in OPERATORS.items():
+            limit = operator.limit_on(case)
+            measured[name].append(
+                {
+                    "case": case.name,
+                    "deterministic": case.mdp.deterministic,
+                    "to_optimum": distance(case.mdp, limit, optimum),
+                    "to_policy": distance(case.mdp, limit, of_policy),
+                    "above_optimum": float((limit - optimum).max()),
+                    "moves": distance(case.mdp, limit, operator.limit_on(other)),
+                    "rate": _rate(operator, case, pairs, random),
+                    "steps": _chosen_steps(case) if name == GREEDY[0] else None,
+                }
+            )
+    A = cases[0].mdp.num_actions
+    return {name: operator.theory(A) | {"cases": measured[name]} for name, operator in OPERATORS.items()}
+
+
+def limit_of(operator: Callable[[np.ndarray], np.ndarray], mdp: MDP) -> np.ndarray:
+    """Where repeated application ends: the last change is at most 1e-11."""
+    q, change = np.zeros(mdp.rewards.shape), np.inf
+    while change > 1e-11:
+        image = operator(q)
+        q, change = image, distance(mdp, image, q)
+    return q
+
+
+def optimal_q(mdp: MDP) -> np.ndarray:
+    """Q* by policy iteration with exact evaluation: the truth, found without any of the operators."""
+    policy, here = np.zeros(mdp.num_states, int), np.arange(mdp.num_states)
+    while True:
+        q = _policy_q(mdp, policy)
+        better = q.max(axis=1) > q[here, policy] + 1e-10
+        if not better.any():
+            return q
+        policy = np.where(better, q.argmax(axis=1), policy)
+
+
+def _policy_q(mdp: MDP, policy: np.ndarray) -> np.ndarray:
+    """Q^π from its linear system."""
+    chain, reward = mdp.under(policy)
+    return mdp.backup(np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * sp.csr_array(chain).toarray(), reward))
+
+
+def _rate(operator: Operator, case: Case, pairs: int, random: np.random.Generator) -> float:
+    """The largest ‖Oq - Oq'‖ / ‖q - q'‖ seen; half of the pairs differ by a constant, which is the worst case."""
+    worst = 0.0
+    for i in range(pairs):
+        q = random.normal(0, 5, case.mdp.rewards.shape)
+        other = q + 1 if i % 2 else random.normal(0, 5, case.mdp.rewards.shape)
+        image, image_of_other = operator.apply(case, q), operator.apply(case, other)
+        worst = max(worst, distance(case.mdp, image, image_of_other) / distance(case.mdp, q, other))
+    return worst
+
+
+def _lowest(mdp: MDP) -> np.ndarray:
+    """A q that lies below Q* and below its own backup."""
+    return np.full(mdp.rewards.shape, min(mdp.rewards.min(), 0.0) / (1 - mdp.discount))
+
+
+def _chosen_steps(case: Case) -> list[int]:
+    """Which n Greedy-Step chooses on its way up: for each (s, a) the shortest look-ahead that gives the same value."""
+    q, chosen = _lowest(case.mdp), set()
+    for _ in range(30):
+        by_horizon = [greedy_step(case.mdp, case.data, q, n) for n in range(1, N + 1)]
+        q = by_horizon[-1]
+        chosen |= set(N - np.sum([q <= image + 1e-12 for image in by_horizon], axis=0).ravel() + 1)
+    return sorted(int(n) for n in chosen)
+
+
+def convergence(case: Case, iterations: int = 120) -> dict[str, Any]:
+    """‖q_k - Q*‖ from below, for what converges there and for what does not."""
+    optimum = optimal_q(case.mdp)
+    knowing = replace(case, data=[*case.data[1:], optimum.argmax(axis=1)])
+    shown = {name: (name, case) for name in (*list(OPERATORS)[:3], *GREEDY)}
+    shown["Greedy-Step with π* in Π"] = (GREEDY[0], knowing)
+    curves = {}
+    for label, (name, where) in shown.items():
+        q, errors = _lowest(case.mdp), []
+        for _ in range(iterations + 1):
+            errors.append(distance(case.mdp, q, optimum))
+            q = OPERATORS[name].apply(where, q)
+        curves[label] = {"errors": errors, "products": OPERATORS[name].products(case.mdp.num_actions)}
+    return {"case": case.name, "curves": curves}
