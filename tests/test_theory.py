@@ -161,6 +161,14 @@ def test_counterexample_1_the_definition_breaks_theorem_4_and_lemma_1():
     np.testing.assert_allclose(greedy_step(mdp, [policy], q, 2, "outside"), optimum, atol=1e-15)
 
 
+def test_lemma_1_first_inequality_fails_inside_even_below_the_optimum():
+    mdp, policy = coin()
+    q, other = np.array([[-4.0], [-6.0]]), np.array([[-5.0], [-5.0]])
+    np.testing.assert_allclose(bellman(mdp, q), bellman(mdp, other))
+    np.testing.assert_allclose(greedy_step(mdp, [policy], q, 2), -3.825)  # 0.9 (-4 - 4.5) / 2
+    np.testing.assert_allclose(greedy_step(mdp, [policy], other, 2), -4.05)  # 0.9 (-4.5)
+
+
 # -- Theorem 5: the fast rate -----------------------------------------------------------------------------------------
 
 

@@ -74,7 +74,8 @@ def greedy_step(
     `outside` is what the proofs and the matrix formula of Section 4 use: one choice for all successors, made with
     A (1 + |Π|(N-1)) products. They agree where transitions are deterministic; otherwise inside >= outside.
 
-    Both are γ-contractions with fixed point Q*. From q <= Q*, `inside` has every property that the paper claims.
+    Both are γ-contractions with fixed point Q*. From q <= Q*, `inside` is never slower than B and has the paper's fast
+    rate γ^(n+1) where a policy knows the next n steps; docs/theory.md tells what fails elsewhere.
     """
     policies, horizon = mdp.check_policies(policies), _checked_horizon(horizon)
     if form == "inside":
