@@ -1,0 +1,118 @@
+"""What every estimator is given: checked arrays of one dtype, where the stretch breaks, and who computes on it."""
+
+import sys
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = Any
+"""A NumPy or JAX array. The estimators return the kind, the shape and the dtype that they are given."""
+
+
+class Stretch(NamedTuple):
+    """Consecutive stored steps `[T, ...]`, possibly of several episodes packed back to back."""
+
+    rewards: Array
+    discounts: Array  # γ, or 0 where the episode terminates
+    values: Array  # values[t] is V(s[t+1])
+    cuts: Array | None  # where the stretch ends without a termination; the last step always counts as one
+    kernels: ModuleType  # `_numba` or `_jax`: the same functions, and `xp`, the array namespace
+
+    def live(self) -> Array:
+        """True where the return may look past step t: no termination, no cut, not the last step."""
+        live = self.discounts != 0
+        if self.cuts is not None:
+            live = live & ~self.cuts
+        last = self.kernels.xp.arange(len(live)) == len(live) - 1
+        return live & ~last.reshape(-1, *[1] * (live.ndim - 1))
+
+    def successor_values(self) -> Array:
+        """vₜ, and 0 after a termination, whatever stands in `values` there."""
+        return self.kernels.xp.where(self.discounts == 0, 0, self.values)
+
+    def one_step(self) -> Array:
+        """rₜ + dₜ vₜ."""
+        return self.rewards + self.discounts * self.successor_values()
+
+
+def stretch(
+    rewards: Array,
+    discounts: Array,
+    values: Array,
+    cuts: Array | None,
+    *,
+    beside: Array | None = None,
+    **others: Array,
+) -> tuple[Stretch, list[Array]]:
+    """Check the arguments of an estimator and bring them to one backend and one dtype.
+
+    Args:
+        rewards, discounts, values: arrays `[T, ...]` of one shape.
+        cuts: booleans of that shape, or None.
+        beside: an argument of another shape, which only has a say in the choice of the backend.
+        **others: further arguments by name; each a single number or an array of that shape.
+
+    Returns:
+        The stretch, and the other arguments in the order given.
+    """
+    kernels = _kernels(rewards, discounts, values, cuts, beside, *others.values())
+    arrays = {"rewards": rewards, "discounts": discounts, "values": values} | others
+    arrays = {name: kernels.xp.asarray(x) for name, x in arrays.items()}
+    shape = arrays["rewards"].shape
+    if not shape or shape[0] == 0:
+        raise ValueError(f"rewards must hold at least one step along its leading axis, got shape {shape}")
+    for name, x in arrays.items():
+        if x.shape != shape and not (name in others and x.shape == ()):
+            raise ValueError(f"{name} must have the shape of rewards, {shape}, got {x.shape}")
+        if not (kernels.is_computable(x.dtype) or x.dtype.kind in "biu"):
+            raise TypeError(f"{name} must hold {kernels.COMPUTABLE} or integers, got {x.dtype}")
+    floats = [x.dtype for x in arrays.values() if x.ndim and kernels.is_computable(x.dtype)]
+    # Integers follow the floating arguments; where there are none, they become the backend's default float.
+    dtype = kernels.xp.result_type(*(floats or [float]))
+    arrays = {name: x.astype(dtype) if x.dtype != dtype else x for name, x in arrays.items()}
+    if isinstance(discounts := arrays["discounts"], np.ndarray) and not discounts.min(initial=0) >= 0:
+        raise ValueError(f"discounts must not be negative, got {discounts.min()}")
+    rewards, discounts, values, *rest = arrays.values()
+    return Stretch(rewards, discounts, values, _check_cuts(cuts, shape, kernels), kernels), rest
+
+
+def _check_cuts(cuts: Any, shape: tuple[int, ...], kernels: ModuleType) -> Array | None:
+    if cuts is None:
+        return None
+    cuts = kernels.xp.asarray(cuts)
+    if cuts.dtype != bool:
+        raise TypeError(f"cuts must hold booleans, got {cuts.dtype}")
+    if cuts.shape != shape:
+        raise ValueError(f"cuts must have the shape of rewards, {shape}, got {cuts.shape}")
+    return cuts
+
+
+def check_count(name: str, value: Any) -> int:
+    """An integer of at least 1. Never traced: it decides the shape of the computation."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+    return int(value)
+
+
+def check_range(name: str, value: Array, low: float, high: float) -> None:
+    """Numbers within [low, high], wherever they can be looked at without waiting for a device."""
+    if is_jax(value):
+        return
+    value = np.asarray(value)
+    if value.size and not (value.min() >= low and value.max() <= high):
+        shown = value if value.ndim == 0 else f"between {value.min()} and {value.max()}"
+        raise ValueError(f"{name} must lie in [{low}, {high}], got {shown}")
+
+
+def is_jax(x: Any) -> bool:
+    jax = sys.modules.get("jax")  # not imported: nothing can be one of its arrays
+    return jax is not None and isinstance(x, jax.Array)
+
+
+def _kernels(*arguments: Any) -> ModuleType:
+    if any(is_jax(x) for x in arguments):
+        from greedystep.returns import _jax as kernels
+    else:
+        from greedystep.returns import _numba as kernels
+    return kernels
