@@ -27,18 +27,12 @@ bench: .venv-peers/.ready
 	.venv-peers/bin/greedystep bench planning returns --out benchmarks/results
 
 # An environment is installed again when what it is made from has changed.
-define install
+.venv/.core: WHAT = .
+.venv/.dev: WHAT = .[dev]
+.venv-peers/.ready: WHAT = .[peers,dev]
+
+.venv/.core .venv/.dev .venv-peers/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
 	test -x $(@D)/bin/pip || $(PYTHON) -m venv $(@D)
-	$(@D)/bin/pip install --quiet -c constraints.txt -e "$(1)"
+	$(@D)/bin/pip install --quiet -c constraints.txt -e "$(WHAT)"
 	@touch $@
-endef
-
-.venv/.core: pyproject.toml constraints.txt
-	$(call install,.)
-
-.venv/.dev: pyproject.toml constraints.txt
-	$(call install,.[dev])
-
-.venv-peers/.ready: pyproject.toml constraints.txt
-	$(call install,.[peers])

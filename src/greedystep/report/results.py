@@ -79,5 +79,4 @@ def _write_table(table: Table, stem: Path) -> None:
 
 def _stem(result: dict[str, Any], key: str) -> str:
     """The experiment's name leads every file, once."""
-    name = result["name"]
-    return key if key == name or key.startswith(f"{name}-") else f"{name}-{key}"
+    return key if key.startswith(result["name"]) else f"{result['name']}-{key}"

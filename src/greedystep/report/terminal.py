@@ -58,8 +58,8 @@ def print_solution(console: Console, model: Model, solution: Solution) -> None:
 
 def print_claims(console: Console, results: list[dict[str, Any]]) -> None:
     """The claims of all results beside their measurements."""
-    table = RichTable(header_style="bold", show_lines=True)
-    for heading, width in (("claim", 3), ("claimed", 1), ("measured", 1)):
+    table = RichTable(header_style="bold", show_lines=True, expand=True)
+    for heading, width in (("claim", 4), ("claimed", 2), ("measured", 5)):
         table.add_column(heading, ratio=width, overflow="fold")
     table.add_column("verdict", no_wrap=True)
     for result in results:
