@@ -92,6 +92,8 @@ def test_latex_is_escaped_and_balanced():
     source = tables.latex(TABLE)
     assert r"\begin{tabular}{lrl}" in source
     assert r"\& \$summary | $\gamma$ $\leq$ 1\_000 \% \textbackslash{} \{x\}" in source
+    assert source.isascii()
+    assert r"$\|$q$\|$ $\leq$ $\infty$" in tables.latex(Table("t", "‖q‖ ≤ ∞", ["a"], []))
     rows = [line for line in source.splitlines() if line.endswith(r"\\")]
     assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [2, 2, 2]
 

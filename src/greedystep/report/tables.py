@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from greedystep.experiments.claims import Table
 
-_SYMBOLS = ["gamma", "lambda", "pi", "Pi", "varepsilon", "leq", "geq", "infty", "times", "pm", "to", "cdot", "approx"]
+_SYMBOLS = "γ gamma λ lambda π pi Π Pi ε varepsilon Σ sum ‖ | ≤ leq ≥ geq ∞ infty × times ± pm → to · cdot ≈ approx"
+"""What plain pdfLaTeX cannot set by itself, each before its command."""
+
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-        # What plain pdfLaTeX cannot set by itself.
-        **{sign: f"$\\{name}$" for sign, name in zip("γλπΠε≤≥∞×±→·≈", _SYMBOLS, strict=True)},
+        **{sign: f"$\\{name}$" for sign, name in re.findall(r"(\S) (\S+)", _SYMBOLS)},
         **dict(zip("−–²", ("$-$", "--", "$^2$"), strict=True)),
     }
 )
