@@ -42,8 +42,9 @@ def test_figures_and_tables_come_from_the_json_alone(experiment, result, request
     stored = json.loads(json.dumps(record.jsonable(result)))
     assert set(stored) == {"title", "settings", "numbers", "claims"}
     drawn, tables = experiment.draw(stored), experiment.tables(stored)
-    assert all(name.startswith(experiment.NAME) and figure.axes for name, figure in drawn.items())
-    assert all(table.rows and table.id.startswith(experiment.NAME) for table in tables)
+    assert drawn
+    assert all(figure.axes for figure in drawn.values())
+    assert all(table.rows for table in tables)
     assert tables[0].id == experiment.NAME
 
 

@@ -36,7 +36,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
             [_row(name, operator) for name, operator in numbers["properties"].items()],
         ),
         Table(
-            "table1_theorems",
+            "theorems",
             "Violations of the paper's statements on random models",
             [
                 "operator",
@@ -59,7 +59,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
             ],
         ),
         Table(
-            "table1_cost",
+            "cost",
             "One application of Greedy-Step: milliseconds and megabytes",
             ["states", "N", *(f"{FORM_NAMES[form]}, {unit}" for unit in ("ms", "MB") for form in FORMS)],
             [
@@ -101,8 +101,8 @@ def _row(name: str, operator: dict[str, Any]) -> list[Any]:
 
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
     return {
-        "table1_convergence": _draw_convergence(result["numbers"]["convergence"]),
-        "table1_cost": _draw_cost(result["numbers"]["cost"]),
+        "convergence": _draw_convergence(result["numbers"]["convergence"]),
+        "cost": _draw_cost(result["numbers"]["cost"]),
     }
 
 
@@ -128,8 +128,9 @@ def _draw_cost(cost: dict[str, Any]) -> Figure:
         sizes = [row[what] for row in cost[what]]
         for axis, measure, unit in zip(axes[:, column], ("seconds", "bytes"), (1e3, 1e-6), strict=True):
             for form, colour, dash in zip(FORMS, figures.COLOURS, figures.DASHES, strict=False):
-                amounts = [_scaled(row[measure][form], unit) for row in cost[what]]
-                points = [(size, amount) for size, amount in zip(sizes, amounts, strict=True) if amount is not None]
+                points = [
+                    (row[what], row[measure][form] * unit) for row in cost[what] if row[measure][form] is not None
+                ]
                 axis.plot(*zip(*points, strict=True), marker="o", color=colour, linestyle=dash, label=FORM_NAMES[form])
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")

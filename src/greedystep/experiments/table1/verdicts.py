@@ -92,12 +92,13 @@ def _theorems(rows: list[dict[str, Any]]) -> list[Claim]:
     def count(operator: str, statement: str) -> tuple[int, str]:
         """Violations of a statement in all models, and in words."""
         row = next(row for row in rows if (row["operator"], row["statement"]) == (operator, statement))
-        kinds = [f"{count} of {row['trials']} {kind}" for kind, count in row["violations"].items()]
-        return sum(row["violations"].values()), " and ".join(kinds)
+        counts = row["violations"]
+        words = [f"{count} of {row['trials']} {kind} models" for kind, count in counts.items() if count]
+        return sum(counts.values()), " and ".join(words) or f"none of {len(counts) * row['trials']} models"
 
     def both(statement: str) -> tuple[tuple[int, int], str]:
         (inside, definition), (outside, proofs) = (count(form, statement) for form in GREEDY)
-        return (inside, outside), f"violated in {definition} models (definition), {proofs} models (proofs)"
+        return (inside, outside), f"violated in {definition} (definition), {proofs} (proofs)"
 
     fixed, fixed_text = both("Theorem 1: Q* = G Q*")
     contraction, contraction_text = both("Lemma 1: |Gq-Gq'| <= γ |q-q'|")
@@ -140,22 +141,22 @@ def _theorems(rows: list[dict[str, Any]]) -> list[Claim]:
         ),
         Claim(
             "lemma-2", "The multi-step optimality operator contracts by γ^N.", "Lemma 2",
-            "always", f"violated in {lemma_2_text} models", _holds(lemma_2),
+            "always", f"violated in {lemma_2_text}", _holds(lemma_2),
         ),
         Claim(
             "multi-step-limit-below", "The limit of the multi-step optimality operator lies below Q*.",
-            "Theorem on its fixed point", "always", f"violated in {lower_text} models", _holds(lower),
+            "Theorem on its fixed point", "always", f"violated in {lower_text}", _holds(lower),
         ),
         Claim(
             "multi-step-limit-optimal", "If from every state a policy is optimal for N steps, its limit is Q*.",
             "Theorem on its fixed point", "always",
-            f"violated in {equal_text} models; its greedy values are wrong in {values}",
+            f"violated in {equal_text}; its greedy values are wrong in {values}",
             _conditional(equal == 0, values == 0),
         ),
         Claim(
             "multi-step-all-optimal", "Its limit is Q* only when all the behaviour policies are optimal.",
             "Section 5", "only then",
-            f"with one optimal policy among random ones the limit differs from Q* in {one_good_text} models",
+            f"with one optimal policy among random ones the limit differs from Q* in {one_good_text}",
             "refuted" if one_good == 0 else "untested",
         ),
     ]  # fmt: skip
