@@ -81,6 +81,10 @@ def test_fig1_n_half_is_the_shortest_look_ahead_that_does_it():
     assert fig1._cost(16, 7)["iterations"] > 2
 
 
+def test_fig1_waits_for_the_far_end_of_a_long_chain_too():
+    assert fig1._cost(3000, 1)["iterations"] == 3000  # V*(s0) = 0.99^2999 = 8e-14
+
+
 def test_fig1_judges_by_work():
     assert fig1._faster(fewer_iterations=True, work_ratio=0.5) == "confirmed"
     assert fig1._faster(fewer_iterations=True, work_ratio=1.0) == "partly"
