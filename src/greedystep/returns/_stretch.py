@@ -96,13 +96,14 @@ def check_count(name: str, value: Any) -> int:
 
 
 def check_range(name: str, value: Array, low: float, high: float) -> None:
-    """Numbers within [low, high], wherever they can be looked at without waiting for a device."""
+    """Finite numbers within [low, high], wherever they can be looked at without waiting for a device."""
     if is_jax(value):
         return
     value = np.asarray(value)
-    if value.size and not (value.min() >= low and value.max() <= high):
-        shown = value if value.ndim == 0 else f"between {value.min()} and {value.max()}"
-        raise ValueError(f"{name} must lie in [{low}, {high}], got {shown}")
+    if value.size and not (value.min() >= low and value.max() <= high and np.isfinite(value).all()):
+        expected = f"be finite and at least {low}" if high == np.inf else f"lie in [{low}, {high}]"
+        found = value if value.ndim == 0 else f"numbers from {value.min()} to {value.max()}"
+        raise ValueError(f"{name} must {expected}, got {found}")
 
 
 def is_jax(x: Any) -> bool:

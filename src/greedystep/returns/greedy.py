@@ -10,6 +10,7 @@ deterministic problems (Eq. 6 of the paper); where transitions or rewards are ra
 All functions take arrays of one stretch of stored steps, time first; see `greedy_step` for the conventions.
 """
 
+import math
 from typing import NamedTuple
 
 from greedystep.returns._stretch import Array, check_count, check_range, stretch
@@ -96,6 +97,6 @@ def soft_greedy_step(
         rewards, discounts, values, cuts: as in `greedy_step`, but values must be finite except at terminations.
         alpha: ≥ 0 and finite, in units of one over reward; a number or `[T, ...]`.
     """
-    check_range("alpha", alpha, 0, float("1e300"))
+    check_range("alpha", alpha, 0, math.inf)
     s, (alpha,) = stretch(rewards, discounts, values, cuts, alpha=alpha)
     return s.kernels.soft(s.rewards, s.discounts, s.values, s.cuts, alpha)
