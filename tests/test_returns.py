@@ -221,7 +221,7 @@ def test_agrees_with_rlax_on_retrace_and_the_general_form(control):
     values, taken = (pi * q).sum(axis=1)[1:], of_actions(q, actions)[1:]
     target, behaviour = of_actions(pi, actions)[1:], of_actions(mu, actions)[1:]
     expected = of_actions(q, actions)[:-1] + rlax.retrace(
-        q[:-1], q[1:], actions[:-1], actions[1:], rewards, discounts, pi[1:], mu[1:, 0] * 0 + behaviour, 0.8
+        q[:-1], q[1:], actions[:-1], actions[1:], rewards, discounts, pi[1:], behaviour, 0.8
     )
     got = returns.retrace(rewards, discounts, values, taken, target, behaviour, 0.8)
     np.testing.assert_allclose(got, expected, atol=1e-5)
