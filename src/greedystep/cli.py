@@ -111,11 +111,12 @@ class Plan:
     # auto is the fast general solver; greedy-step is the paper's Algorithm 1.
     method: Method = "auto"
 
-    # Behaviour policies of greedy-step and multi-step: greedy (of the current values), each-action (one constant
-    # policy for every action), uniform, or random-8 (any number of deterministic ones, drawn with seed 0).
+    # Behaviour policies: greedy (of the current values), or for greedy-step and multi-step also each-action (one
+    # constant policy for every action), uniform, or random-8 (any number of deterministic ones, drawn with seed 0).
+    # multi-step needs one of the latter.
     policies: Annotated[str, arg(metavar="SET")] = "greedy"
 
-    # Longest look-ahead N of greedy-step and multi-step (default: the method's own).
+    # Longest look-ahead N of greedy-step, multi-step and modified-policy-iteration (default: 20).
     horizon: MaybeCount = None
 
     # Stop once the values are proven to be this close to the optimal ones.
@@ -159,7 +160,7 @@ class Plan:
             settings = {key: value for key, value in asdict(self).items() if key != "out"}
             _write_solution(self.out, solution, provenance(settings))
             say(console, f"Written: {self.out}")
-        return 0
+        return 130 if solution.message.startswith("interrupted") else 0
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,10 @@ class Bench:
     repeats: Count = 5
 
     def run(self) -> int:
+        from rich.console import Console
+
+        from greedystep.report.terminal import say
+
         if not self.names:
             raise BadInputError("names: give planning, returns, or both")
         if self.repeats < 1:
@@ -262,7 +267,7 @@ class Bench:
         self.out.mkdir(parents=True, exist_ok=True)
         for name in dict.fromkeys(self.names):
             bench.load(name).run(self.out, self.repeats)
-            print((self.out / f"{name}.md").read_text(encoding="utf-8"))
+            say(Console(), (self.out / f"{name}.md").read_text(encoding="utf-8"))
         return 0
 
 
@@ -302,8 +307,8 @@ def _write_solution(path: Path, solution: Solution, made_by: dict[str, Any]) -> 
     content: dict[str, Any] = {
         name: getattr(solution, name)
         for name in (
-            *("q", "v", "policy", "iterations", "sweeps", "converged", "error_bound", "policy_loss_bound"),
-            *("seconds", "method", "message"),
+            *("q", "v", "policy", "error_bound", "policy_loss_bound", "converged", "iterations", "sweeps"),
+            *("trace", "seconds", "method", "message"),
         )
     }
     if path.suffix == ".json":
@@ -345,9 +350,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BadInputError as problem:
         _note(f"greedystep: {_one_line(str(problem))}")
         return 2
-    except BrokenPipeError:  # `greedystep plan ... | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as problem:
         _note(f"greedystep: {_one_line(str(problem))}")
         return 1

@@ -53,6 +53,8 @@ class MDP:
     rewards: np.ndarray
     discount: float
     termination: np.ndarray | None
+    row_sums: tuple[float, float]
+    """Smallest and largest sum of an available row: what a certificate needs to know of the transitions."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class MDP:
         self.termination = ends
         # Rows of terminal states and missing actions are emptied, so that a plain product already has value 0 there.
         self.transitions = _without_rows(matrix, (over[:, None] | ~has_action).ravel())
-        _check_rows(self.transitions, ends, has_action)
+        self.row_sums = _check_rows(self.transitions, ends, has_action)
         if self.discount == 1.0:
             self._end_in_silent_loops()
             self._check_terminal_reachable()
@@ -135,7 +137,14 @@ class MDP:
 
     def with_rewards(self, rewards: Any) -> MDP:
         """The same transitions under other rewards: nothing is copied."""
-        return MDP._trusted(self.transitions, rewards, self.discount, self.termination, self.available)
+        mdp = MDP.__new__(MDP)
+        mdp.transitions, mdp.discount = self.transitions, self.discount
+        mdp.termination, mdp.row_sums = self.termination, self.row_sums
+        reward = _expected_rewards(rewards, self.transitions, self.rewards.shape)
+        mdp.rewards = np.where(self.available, np.where(self.terminal[:, None], 0.0, reward), -np.inf)
+        if not (mdp.available == self.available).all():
+            raise ValueError("rewards: -inf where the action is available; make a new MDP to take actions away")
+        return mdp
 
     # -- policies -----------------------------------------------------------------------------------------------------
 
@@ -297,15 +306,6 @@ class MDP:
 
     # -- within -------------------------------------------------------------------------------------------------------
 
-    @classmethod
-    def _trusted(cls, transitions, rewards, discount, termination, available) -> MDP:
-        """A model whose transitions have been checked before; only the rewards are new."""
-        mdp = cls.__new__(cls)
-        reward = _expected_rewards(rewards, transitions, available.shape)
-        mdp.transitions, mdp.discount, mdp.termination = transitions, discount, termination
-        mdp.rewards = np.where(available, reward, -np.inf)
-        return mdp
-
     def _end_in_silent_loops(self) -> None:
         """With discount 1: a state that only loops on itself and pays nothing is an end."""
         S, A = self.rewards.shape
@@ -323,6 +323,7 @@ class MDP:
             ends = np.zeros((S, A)) if self.termination is None else self.termination
             self.termination = np.where(over[:, None], 1.0, ends)
             self.transitions = _without_rows(self.transitions, np.repeat(over, A))
+            self.row_sums = (0.0, self.row_sums[1])
 
     def _check_terminal_reachable(self) -> None:
         S, A = self.rewards.shape
@@ -448,8 +449,8 @@ def _without_rows(matrix: Any, empty: np.ndarray) -> Any:
     return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def _check_rows(matrix: Any, ends: np.ndarray | None, has_action: np.ndarray) -> None:
-    """Every available row is a distribution over the next state and the end."""
+def _check_rows(matrix: Any, ends: np.ndarray | None, has_action: np.ndarray) -> tuple[float, float]:
+    """Every available row is a distribution over the next state and the end; (smallest, largest) sum of a row."""
     A = has_action.shape[1]
     entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
     if entries.size and not entries.min() >= 0:  # a nan fails this too
@@ -472,3 +473,4 @@ def _check_rows(matrix: Any, ends: np.ndarray | None, has_action: np.ndarray) ->
         raise ValueError(
             f"transitions: {what} of state {s}, action {a} (row {s * A + a}) sums to {total[s, a]:.12g}, not to 1"
         )
+    return float(sums[has_action].min()), float(sums[has_action].max())

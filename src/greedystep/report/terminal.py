@@ -35,17 +35,11 @@ ASCII_ARROWS = str.maketrans("↑→↓←", "^>v<")
 def print_solution(console: Console, model: Model, solution: Solution) -> None:
     """The model, how it was solved, how good the answer is, and the answer."""
     say(console, f"{model.name}: {_describe(model)}")
-    say(
-        console,
-        f"{solution.method}: {_count(solution.iterations, 'iteration')}, {_count(solution.sweeps, 'sweep')}, "
-        f"{solution.seconds:.3g} s",
-    )
-    if math.isfinite(solution.error_bound):
-        say(console, f"v is within {solution.error_bound:.2g} of v*.")
+    work = f"{_count(solution.iterations, 'iteration')}, {_count(round(solution.sweeps), 'sweep')}"
+    say(console, f"{solution.method}: {work}, {solution.seconds:.3g} s")
+    say(console, f"{solution.message or f'v is within {solution.error_bound:.2g} of v*'}.")
     if math.isfinite(solution.policy_loss_bound):
         say(console, f"Following the policy loses at most {solution.policy_loss_bound:.2g} from any state.")
-    if solution.message:
-        say(console, solution.message)
     say(console)
     if model.layout is not None:
         _print_maps(console, model.layout, solution)

@@ -1,0 +1,344 @@
+"""The fast general solver: two ways to iterate, and a probe that chooses.
+
+*Mixing.* In a model that forgets where it came from, Bv - v soon is nearly constant, and a constant is known in closed
+form (certificate.py). Greedy-Step iteration with the greedy policy, in its plain form: improve once, evaluate by sweeps
+from the old values until the spread of the change has shrunk enough, improve again.
+
+*Flowing.* Elsewhere value spreads from where it is earned: from goals, or through slow diffusion. Starting from below
+(v <= Bv), where any update that raises v is safe, sweep in place over states ordered by distance to the source, with
+self-loops solved; between sweeps evaluate the greedy policy by what has paid most lately: walking the paths of a
+deterministic policy, more sweeps in place, or BiCGSTAB.
+
+Both are generators of `Iterate`; the caller decides when to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from greedystep.mdp import MDP
+from greedystep.planning.iterate import Backup, Iterate
+from greedystep.planning.kernels import Rows, bellman, evaluate, evaluate_deterministic, sweep
+from greedystep.planning.layout import Ordered, Table, chain_of, in_order
+
+PROBE_SWEEPS = 3
+MIXES_BELOW = 0.75
+"""The probe calls a model mixing when a sweep shrinks the spread of the change by this factor or more."""
+STALLS_ABOVE = 0.85
+"""Mixing has ended when a sweep of evaluation shrinks the spread by less than this."""
+SWEEPS_SUFFICE = 0.3
+"""Sweeps in place go on without evaluation while each cuts the change to this share."""
+EVALUATION_SWEEPS = 20
+KRYLOV_ROUNDS = 20
+DEEP_KRYLOV_ROUNDS = 100
+SWEEPS_PER_ROUND = 6
+"""A round of BiCGSTAB is two symmetric preconditioner sweeps and two products."""
+
+
+class Sparse:
+    """Backups of a sparse model on its compiled table."""
+
+    def __init__(self, mdp: MDP, table: Table):
+        self.discount, self.rows = mdp.discount, table.rows
+        self.actions_of = table.actions_of
+        self.rows_per_state = self.rows.reward.size / mdp.num_states
+
+    def backup(self, v: np.ndarray) -> Backup:
+        """Bv, the greedy rows and the range of Bv - v."""
+        out, choice = np.empty_like(v), np.empty(v.size, np.int32)
+        low, high = bellman(self.rows, self.discount, v, out, choice)
+        return Backup(v, out, choice, low, high)
+
+    def policy_sweeps(self, choice: np.ndarray) -> PolicySweeps:
+        """Sweeps of the chain that the chosen rows make."""
+        return PolicySweeps(chain_of(self.rows, choice, self.discount))
+
+
+class PolicySweeps:
+    """Jacobi sweeps of one policy, back and forth between two arrays."""
+
+    def __init__(self, chain: Rows):
+        self.chain = chain
+        self._spare = np.empty(chain.reward.size)
+        self._choice = np.empty(chain.reward.size, np.int32)
+
+    def sweep(self, v: np.ndarray) -> tuple[np.ndarray, float]:
+        """(T v, spread of T v - v); v's array is taken for the next result."""
+        low, high = bellman(self.chain, 1.0, v, self._spare, self._choice)
+        self._spare, result = v, self._spare
+        return result, high - low
+
+
+class Dense:
+    """Backups of a dense model by matrix products."""
+
+    def __init__(self, mdp: MDP):
+        self._mdp, self.discount = mdp, mdp.discount
+        self.rows_per_state = mdp.num_actions
+        self._first = np.arange(mdp.num_states) * mdp.num_actions
+
+    def backup(self, v: np.ndarray) -> Backup:
+        q = self._mdp.backup(v)
+        choice = q.argmax(axis=1)
+        out = q[np.arange(v.size), choice]
+        return Backup(v, out, (self._first + choice).astype(np.int32), float((out - v).min()), float((out - v).max()))
+
+    def actions_of(self, choice: np.ndarray) -> np.ndarray:
+        return choice.astype(np.int64) - self._first
+
+    def chain(self, choice: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(γ T^π, r^π)."""
+        matrix = self._mdp.transitions
+        assert isinstance(matrix, np.ndarray)
+        return self.discount * matrix[choice], self._mdp.rewards.ravel()[choice]
+
+    def policy_sweeps(self, choice: np.ndarray) -> DensePolicySweeps:
+        return DensePolicySweeps(*self.chain(choice))
+
+
+class DensePolicySweeps:
+    """Jacobi sweeps of one policy of a dense model."""
+
+    def __init__(self, matrix: np.ndarray, reward: np.ndarray):
+        self._matrix, self._reward = matrix, reward
+
+    def sweep(self, v: np.ndarray) -> tuple[np.ndarray, float]:
+        out = self._reward + self._matrix @ v
+        change = out - v
+        return out, float(change.max() - change.min())
+
+
+def lower_start(mdp: MDP) -> np.ndarray:
+    """A constant c with c <= Bc: below v* and safe to raise. Without a discount there is none, and 0 is as good."""
+    best = mdp.rewards.max(axis=1).min()
+    if mdp.discount == 1.0 or (best > 0 and mdp.row_sums[0] < 1):
+        return np.zeros(mdp.num_states)
+    return np.full(mdp.num_states, best / (1.0 - mdp.discount))
+
+
+def solve_fast(mdp: MDP, model: Sparse | Dense, v: np.ndarray | None, tolerance: float) -> Iterator[Iterate]:
+    """Iterate towards v* for as long as asked; `v` is a warm start."""
+    start = lower_start(mdp) if v is None else v.copy()
+    sweeps, last = 0.0, None
+    nothing_ends = mdp.row_sums[0] >= 1 - 1e-9 and mdp.discount < 1
+    if nothing_ends:
+        for last in _mixing(model, start, tolerance):
+            yield last
+        start, sweeps = last.values() if last else start, last.sweeps if last else 0.0
+    elif v is not None:
+        last = Iterate(lambda: start, model.backup(start), 1.0)
+        yield last
+        sweeps = 1.0
+    if last is not None and mdp.discount < 1:
+        backup = last.backup or model.backup(start)
+        # Any v becomes safe to raise by a constant: v + c <= B(v + c).
+        start = backup.out + min(backup.low, 0.0) / (1.0 - mdp.discount)
+    if isinstance(model, Dense):
+        yield from _exact_policy_iteration(model, start, sweeps)
+    else:
+        yield from _flowing(mdp, model, start, sweeps, tolerance, settled=nothing_ends)
+
+
+def _mixing(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> Iterator[Iterate]:
+    """Improve, evaluate by Jacobi sweeps, improve ...; ends when the model turns out not to mix."""
+    discount, share = model.discount, 1.0 / model.rows_per_state
+    enough = tolerance * (1.0 - discount) / discount
+    sweeps, spread = 0.0, np.inf
+    for _ in range(PROBE_SWEEPS):
+        backup = model.backup(v)
+        sweeps += 1
+        yield Iterate(lambda v=backup.out: v, backup, sweeps)
+        previous, spread = spread, backup.high - backup.low
+        v = backup.out
+    if not spread < MIXES_BELOW * previous:
+        return
+    while True:
+        backup = model.backup(v)
+        sweeps += 1
+        yield Iterate(lambda v=backup.out: v, backup, sweeps)
+        previous, spread = spread, backup.high - backup.low
+        if not spread < previous:
+            return
+        # As in inexact Newton methods: the better the last improvement went, the more exactly the next policy is
+        # evaluated; never more exactly than the answer needs.
+        target = max(spread * min(0.1, (spread / previous) ** 2), enough)
+        policy = model.policy_sweeps(backup.choice)
+        v, before, after, count = backup.out, spread, spread, 0
+        while after > target:
+            v, after = policy.sweep(v)
+            count += 1
+            if count > 3 and after > STALLS_ABOVE * before:
+                sweeps += share * (count + 1)
+                yield Iterate(lambda v=v: v, None, sweeps)
+                return
+            before = after
+        sweeps += share * (count + 1)
+
+
+def _exact_policy_iteration(model: Dense, v: np.ndarray, sweeps: float) -> Iterator[Iterate]:
+    """Policy iteration with LAPACK: for dense models that do not mix."""
+    share = 1.0 / model.rows_per_state
+    while True:
+        backup = model.backup(v)
+        sweeps += 1
+        yield Iterate(lambda v=backup.out: v, backup, sweeps)
+        matrix, reward = model.chain(backup.choice)
+        try:
+            v = np.linalg.solve(np.eye(v.size) - matrix, reward)
+        except np.linalg.LinAlgError:  # discount 1 and a policy that never ends: one step of value iteration
+            v = backup.out
+        sweeps += share * v.size / 3
+
+
+def _flowing(
+    mdp: MDP, model: Sparse, v: np.ndarray, sweeps: float, tolerance: float, settled: bool
+) -> Iterator[Iterate]:
+    """Sweeps in place in the order of the flow, and evaluations in between.
+
+    `settled` says that v already has the right shape (it comes from a mixing phase): BiCGSTAB is then tried at once.
+    From a raw lower start it would follow policies that are greedy to noise; there sweeps go first.
+    """
+    order = in_order(model.rows, mdp.discount, value_sources(mdp))
+    rows, share = order.rows, 1.0 / model.rows_per_state
+    w = v[order.state]
+    choice = np.empty(w.size, np.int32)
+    target = 0.5 * tolerance * (1.0 - mdp.discount) if mdp.discount < 1 else 1e-3 * tolerance
+    evaluator = _Evaluator(order, share, wait=0 if settled else 4)
+    change, backward = np.inf, False
+
+    while True:
+        previous, change = change, sweep(rows, w, choice, backward, order.blocks)
+        backward = not backward
+        sweeps += 1
+        if change <= target:
+            backup = model.backup(w[order.position])
+            sweeps += 1
+            yield Iterate(lambda v=backup.out: v, backup, sweeps)
+            target *= 0.2
+            if change == 0.0 and backup.high - backup.low == 0.0:
+                return
+            continue
+        yield Iterate(lambda: w[order.position], None, sweeps, change)
+        if evaluator.judge(w, change) or change <= SWEEPS_SUFFICE * previous:
+            continue
+        work, backward = evaluator.evaluate(w, choice, change, target, backward)
+        sweeps += work
+
+
+class _Evaluator:
+    """Evaluates greedy policies between sweeps by the method that has paid most lately.
+
+    What counts is how much a method raises the mean value for its work. BiCGSTAB gets a trial when sweeps have become
+    slow, keeps going while it pays, and has to wait longer after each failure; a trial that lowered the values is
+    undone.
+    """
+
+    def __init__(self, order: Ordered, share: float, wait: int):
+        self._rows, self._blocks, self._share = order.rows, order.blocks, share
+        S = order.state.size
+        self._spare, self._saved, self._last_choice = np.empty(S, np.int32), np.empty(S), np.full(S, -1, np.int32)
+        self._wait = self._backoff = wait
+        self._settled = wait == 0
+        self._sweep_gain, self._last_gain = 0.0, np.inf
+        self._mean = -np.inf
+        self._trial: tuple[float, float, float] | None = None
+
+    def evaluate(
+        self, w: np.ndarray, choice: np.ndarray, change: float, target: float, backward: bool
+    ) -> tuple[float, bool]:
+        """Bring w nearer to the value of the policy `choice`; returns (work in full sweeps, next direction)."""
+        chain = chain_of(self._rows, choice, 1.0)
+        if chain.width == 1 and evaluate_deterministic(chain, w):
+            return 3 * self._share, backward
+        if self._wait == 0:
+            return self._krylov(chain, w, choice, change, target), backward
+        count = 0
+        while count < EVALUATION_SWEEPS:
+            count += 1
+            rest = sweep(chain, w, self._spare, backward, self._blocks)
+            backward = not backward
+            if rest < 0.1 * change:
+                break
+        work = 1.0 + self._share * count
+        mean = float(w.mean())
+        self._sweep_gain = (mean - self._mean) / work
+        if self._wait > 1 or self._sweep_gain > 0.5 * self._last_gain:
+            self._wait -= 1
+        self._last_gain, self._mean = self._sweep_gain, mean
+        return self._share * (count + 1), backward
+
+    def _krylov(self, chain: Rows, w: np.ndarray, choice: np.ndarray, change: float, target: float) -> float:
+        self._saved[:] = w
+        changed = np.count_nonzero(choice != self._last_choice) / w.size
+        self._last_choice[:] = choice
+        # A policy that still changes in many states is not worth an exact evaluation.
+        forcing = min(0.1 if self._settled else 0.01, max(1e-4, 0.3 * changed))
+        most = KRYLOV_ROUNDS if forcing > 0.05 else DEEP_KRYLOV_ROUNDS
+        rounds, _ = evaluate(chain, w, max(forcing * change, 0.3 * target), most)
+        work = self._share * (SWEEPS_PER_ROUND * rounds + 1)
+        self._trial = (float(self._saved.mean()), change, work + 1.0)
+        return work
+
+    def judge(self, w: np.ndarray, change: float) -> bool:
+        """After the sweep that follows a trial: keep or undo it. True if there was one to judge."""
+        if self._trial is None:
+            if self._mean == -np.inf:
+                self._mean = float(w.mean())
+            return False
+        mean_before, change_before, work = self._trial
+        self._trial = None
+        gain = (float(w.mean()) - mean_before) / work
+        halved = change < 0.5 * change_before
+        if gain > self._sweep_gain or (halved and (gain >= 0 or self._settled)):
+            self._wait, self._backoff = 0, max(2, self._backoff // 2)
+        else:
+            self._backoff = min(64, 2 * max(self._backoff, 1))
+            self._wait = self._backoff
+        if gain < 0 and change > change_before:
+            w[:] = self._saved
+        self._mean, self._last_gain = float(w.mean()), np.inf
+        return True
+
+
+def value_sources(mdp: MDP) -> np.ndarray:
+    """bool [S]: where value comes from.
+
+    Ends and absorbing states that are entered, or left, with the best reward; where there are none, the states that
+    can earn the best reward of all.
+    """
+    S, A = mdp.rewards.shape
+    rewards = mdp.rewards.ravel()
+    final = _absorbing(mdp)
+    if mdp.termination is not None:
+        final |= (mdp.termination >= 1.0).all(axis=1)
+        ends = (mdp.termination.ravel() > 0) & ~np.repeat(final, A)
+    else:
+        ends = np.zeros(S * A, bool)
+    entering = ends
+    if final.any():
+        entering = ends | ((mdp.transitions @ final.astype(float) > 0) & ~np.repeat(final, A))
+    candidates = entering & (rewards > -np.inf) if entering.any() else rewards > -np.inf
+    best = rewards[candidates].max()
+    rows = np.flatnonzero(candidates & (rewards >= best - 1e-9 * abs(best)))
+    sources = np.zeros(S, bool)
+    sources[rows // A] = True
+    if final.any() and entering.any():
+        reached = mdp.transitions[rows].indices
+        sources[reached[final[reached]]] = True
+    return sources
+
+
+def _absorbing(mdp: MDP) -> np.ndarray:
+    """bool [S]: states that no action leaves."""
+    S, A = mdp.rewards.shape
+    loops = np.zeros(S * A)
+    matrix = mdp.transitions
+    diagonal = matrix[np.arange(S) * A + 0]
+    candidate = np.asarray(diagonal.diagonal()) >= 1.0  # action 0 stays: only then look at the others
+    if not candidate.any():
+        return np.zeros(S, bool)
+    for a in range(A):
+        loops[a::A] = matrix[np.arange(S) * A + a].diagonal()
+    return ((loops.reshape(S, A) >= 1.0) | ~mdp.available).all(axis=1)

@@ -1,0 +1,121 @@
+"""The textbook methods and the paper's Algorithm 1, each as the plain loop of its definition.
+
+They are here to be read and compared; `auto.py` is the fast one. Each is a generator of `Iterate` that goes on until
+nothing changes any more; the caller stops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import splu
+
+from greedystep import operators
+from greedystep.mdp import MDP
+from greedystep.planning.iterate import Backup, Iterate
+
+
+def backup_of(mdp: MDP, v: np.ndarray) -> Backup:
+    """Bv with the greedy actions of v."""
+    q = mdp.backup(v)
+    choice = q.argmax(axis=1)
+    out = q[np.arange(v.size), choice]
+    return Backup(v, out, choice, float((out - v).min()), float((out - v).max()))
+
+
+def value_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iterate]:
+    """v <- B v."""
+    sweeps = 0.0
+    while True:
+        backup = backup_of(mdp, v)
+        sweeps += 1
+        yield Iterate(lambda v=backup.out: v, backup, sweeps)
+        v = backup.out
+
+
+def policy_value(mdp: MDP, policy: np.ndarray) -> np.ndarray:
+    """v^π = (I - γ T^π)^-1 r^π by elimination."""
+    chain, reward = mdp.under(policy)
+    try:
+        if isinstance(chain, np.ndarray):
+            return np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * chain, reward)
+        return splu(sp.csc_array(sp.eye_array(mdp.num_states) - mdp.discount * chain)).solve(reward)
+    except (np.linalg.LinAlgError, RuntimeError):
+        raise ValueError(
+            "method: policy iteration met a policy that never ends, which has no value with discount 1; "
+            "use 'auto' or 'value-iteration'"
+        ) from None
+
+
+def policy_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iterate]:
+    """Evaluate the greedy policy exactly, improve, until no action is better than the old one."""
+    sweeps, policy, states = 0.0, None, np.arange(mdp.num_states)
+    while True:
+        backup = backup_of(mdp, v)
+        sweeps += 1
+        yield Iterate(lambda v=backup.out: v, backup, sweeps)
+        if policy is None:
+            policy = backup.choice
+        else:
+            # Equal actions are not exchanged: rounding would make the policies go round in circles.
+            old = mdp.rewards[states, policy] + mdp.discount * (mdp.transitions[states * mdp.num_actions + policy] @ v)
+            better = backup.out > old + 1e-12 * (1 + np.abs(backup.out))
+            if not better.any():
+                return
+            policy = np.where(better, backup.choice, policy)
+        v = policy_value(mdp, policy)
+        sweeps += 1
+
+
+def modified_policy_iteration(mdp: MDP, v: np.ndarray, horizon: int) -> Iterator[Iterate]:
+    """v <- (T^π)^(N-1) B v with π greedy for v (Puterman and Shin 1978)."""
+    sweeps = 0.0
+    while True:
+        backup = backup_of(mdp, v)
+        sweeps += 1
+        yield Iterate(lambda v=backup.out: v, backup, sweeps)
+        chain, reward = mdp.under(backup.choice)
+        v = backup.out
+        for _ in range(horizon - 1):
+            v = reward + mdp.discount * (chain @ v)
+        sweeps += (horizon - 1) / mdp.num_actions
+
+
+def greedy_step(
+    mdp: MDP, q: np.ndarray, policies: list[np.ndarray] | None, horizon: int, tolerance: float
+) -> Iterator[Iterate]:
+    """Greedy-Step value iteration, the paper's Algorithm 1: Q <- G Q; without policies, Π = {greedy policy of Q}."""
+    sweeps = 0.0
+    work = 1 + (1 if policies is None else len(policies)) * (horizon - 1) / mdp.num_actions
+    while True:
+        behaviours = [q.argmax(axis=1)] if policies is None else policies
+        new = operators.greedy_step(mdp, behaviours, q, horizon)
+        sweeps += work
+        change, q = operators.distance(mdp, new, q), new
+        backup = None
+        # G contracts by γ to Q*, so this change is small enough for the tolerance: time to prove it.
+        if change <= 0.5 * tolerance * (1 - mdp.discount) or change == 0.0:
+            backup = backup_of(mdp, q.max(axis=1))
+            sweeps += 1
+        yield Iterate(lambda q=q: q.max(axis=1), backup, sweeps, change)
+        if change == 0.0:
+            return
+
+
+def multi_step(
+    mdp: MDP, q: np.ndarray, policies: list[np.ndarray], horizon: int, tolerance: float
+) -> Iterator[Iterate]:
+    """Q <- max_π (B^π)^(N-1) B Q, to its own fixed point, which lies below Q* in general (the paper's Theorem 6)."""
+    rate = mdp.discount**horizon
+    solved = tolerance * max(1 - rate, 1e-9)
+    sweeps, work = 0.0, len(policies) * (1 + (horizon - 1) / mdp.num_actions)
+    while True:
+        new = operators.multi_step_optimality(mdp, policies, q, horizon)
+        sweeps += work
+        own, q = operators.distance(mdp, new, q), new
+        backup = backup_of(mdp, q.max(axis=1)) if own <= solved else None
+        yield Iterate(lambda q=q: q.max(axis=1), backup, sweeps, own_residual=own)
+        if own <= solved:
+            return
