@@ -6,7 +6,9 @@ import os
 import resource
 import subprocess
 import sys
+from itertools import islice
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -121,6 +123,7 @@ BAD = {
     "plan grid-3x3 --method value-iteration --policies uniform": "policies",
     "plan grid-3x3 --method greedy-step --policies some": "policies: 'some' is not known",
     "plan grid-3x3 --method greedy-step --policies random-0": "policies: 'random-0' is not known",
+    "plan grid-3x3 --method multi-step": "policies: multi-step needs at least one behaviour policy",
     "plan grid-3x3 --max-iterations 0": "max_iterations",
     "plan grid-3x3 --time-limit -1": "time_limit",
     "plan grid-3x3 --out solution.pickle": "out: expected a file that ends in .npz or .json",
@@ -297,10 +300,35 @@ def test_plan_says_when_it_stopped_early(capsys):
     assert "stopped" in out.lower()
 
 
-def test_a_reader_who_leaves_early_is_no_error():
-    command = f"{sys.executable} -m greedystep.cli plan grid-20x20 | head -n 1; exit ${{PIPESTATUS[0]}}"
+def test_the_methods_are_those_of_solve():
+    from greedystep.planning import METHODS
+
+    assert get_args(cli.Method) == METHODS
+
+
+def test_ctrl_c_during_a_solve_still_gives_an_answer_and_its_bound(elsewhere, capsys, monkeypatch):
+    from greedystep.planning import methods
+
+    uninterrupted = methods.value_iteration
+
+    def interrupted(*arguments):
+        yield from islice(uninterrupted(*arguments), 10)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(methods, "value_iteration", interrupted)
+    assert main(["plan", "chain-30", "--method", "value-iteration", "--out", "stopped.json"]) == 130
+    assert "interrupted: v is only known to be within" in capsys.readouterr().out
+    stopped = json.loads((elsewhere / "stopped.json").read_text())
+    assert stopped["iterations"] == 10
+    assert stopped["converged"] is False
+    optimum = 0.99 ** np.arange(29, -1, -1.0)
+    assert 1e-3 < np.abs(np.array(stopped["v"]) - optimum).max() <= stopped["error_bound"]
+
+
+def test_a_reader_who_leaves_early_sees_no_complaint():
+    command = f"set -o pipefail; {sys.executable} -m greedystep.cli plan grid-20x20 | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
+    assert done.stdout.startswith("grid-20x20: 400 states")
     assert done.stderr == ""
 
 
