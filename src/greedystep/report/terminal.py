@@ -37,7 +37,8 @@ def print_solution(console: Console, model: Model, solution: Solution) -> None:
     say(console, f"{model.name}: {_describe(model)}")
     work = f"{_count(solution.iterations, 'iteration')}, {_count(round(solution.sweeps), 'sweep')}"
     say(console, f"{solution.method}: {work}, {solution.seconds:.3g} s")
-    say(console, f"{solution.message or f'v is within {solution.error_bound:.2g} of v*'}.")
+    quality = solution.message or f"v is within {solution.error_bound:.2g} of v*"
+    say(console, f"{quality}.")
     if math.isfinite(solution.policy_loss_bound):
         say(console, f"Following the policy loses at most {solution.policy_loss_bound:.2g} from any state.")
     say(console)
