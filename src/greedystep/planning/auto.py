@@ -23,16 +23,17 @@ from greedystep.planning.iterate import Backup, Iterate
 from greedystep.planning.kernels import Rows, bellman, evaluate, evaluate_deterministic, sweep
 from greedystep.planning.layout import Ordered, Table, chain_of, in_order
 
-PROBE_SWEEPS = 3
-MIXES_BELOW = 0.75
-"""The probe calls a model mixing when a sweep shrinks the spread of the change by this factor or more."""
 STALLS_ABOVE = 0.85
-"""Mixing has ended when a sweep of evaluation shrinks the spread by less than this."""
+"""A model does not mix if a sweep of one policy leaves more than this share of the spread."""
+PATIENCE = 12
+"""Improvements without a smaller spread after which another way is tried."""
 SWEEPS_SUFFICE = 0.3
 """Sweeps in place go on without evaluation while each cuts the change to this share."""
 EVALUATION_SWEEPS = 20
 KRYLOV_ROUNDS = 20
 DEEP_KRYLOV_ROUNDS = 100
+FIRST_TRIAL_AFTER = 4
+"""Evaluations by sweeps before the first by BiCGSTAB, where values flow: from a raw start it would only chase noise."""
 SWEEPS_PER_ROUND = 6
 """A round of BiCGSTAB is two symmetric preconditioner sweeps and two products."""
 
@@ -120,61 +121,88 @@ def lower_start(mdp: MDP) -> np.ndarray:
 
 def solve_fast(mdp: MDP, model: Sparse | Dense, v: np.ndarray | None, tolerance: float) -> Iterator[Iterate]:
     """Iterate towards v* for as long as asked; `v` is a warm start."""
-    start = lower_start(mdp) if v is None else v.copy()
+    start = lower_start(mdp) if v is None else v
     sweeps, last = 0.0, None
-    nothing_ends = mdp.row_sums[0] >= 1 - 1e-9 and mdp.discount < 1
-    if nothing_ends:
-        for last in _mixing(model, start, tolerance):
+    if mdp.row_sums[0] >= 1 - 1e-9 and mdp.discount < 1:
+        for last in _recurrent(model, start, tolerance):
             yield last
-        start, sweeps = last.values() if last else start, last.sweeps if last else 0.0
     elif v is not None:
         last = Iterate(lambda: start, model.backup(start), 1.0)
         yield last
-        sweeps = 1.0
-    if last is not None and mdp.discount < 1:
-        backup = last.backup or model.backup(start)
-        # Any v becomes safe to raise by a constant: v + c <= B(v + c).
-        start = backup.out + min(backup.low, 0.0) / (1.0 - mdp.discount)
+    if last is not None:
+        start, sweeps = last.values(), last.sweeps
+        if mdp.discount < 1:
+            # Any v becomes safe to raise by a constant: v + c <= B(v + c).
+            backup = model.backup(start)
+            start = backup.out + min(backup.low, 0.0) / (1.0 - mdp.discount)
     if isinstance(model, Dense):
         yield from _exact_policy_iteration(model, start, sweeps)
     else:
-        yield from _flowing(mdp, model, start, sweeps, tolerance, settled=nothing_ends)
+        yield from _flowing(mdp, model, start, sweeps, tolerance)
 
 
-def _mixing(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> Iterator[Iterate]:
-    """Improve, evaluate by Jacobi sweeps, improve ...; ends when the model turns out not to mix."""
+def _recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> Iterator[Iterate]:
+    """Policy iteration for models in which nothing ends: improve, evaluate as far as it pays, improve ...
+
+    Only the spread of Bv - v counts, for a constant is free. Policies are evaluated by sweeps from the old values while
+    these shrink the spread fast (a mixing model), else by BiCGSTAB. Gives up when the spread stops falling.
+    """
     discount, share = model.discount, 1.0 / model.rows_per_state
     enough = tolerance * (1.0 - discount) / discount
-    sweeps, spread = 0.0, np.inf
-    for _ in range(PROBE_SWEEPS):
+    sweeps, spread, best, rounds_since_best = 0.0, np.inf, np.inf, 0
+    mixes, krylov, choice = True, None, None
+    while rounds_since_best < PATIENCE:
         backup = model.backup(v)
         sweeps += 1
         yield Iterate(lambda v=backup.out: v, backup, sweeps)
         previous, spread = spread, backup.high - backup.low
+        rounds_since_best = 0 if spread < 0.9 * best else rounds_since_best + 1
+        best = min(best, spread)
         v = backup.out
-    if not spread < MIXES_BELOW * previous:
-        return
-    while True:
-        backup = model.backup(v)
-        sweeps += 1
-        yield Iterate(lambda v=backup.out: v, backup, sweeps)
-        previous, spread = spread, backup.high - backup.low
-        if not spread < previous:
-            return
-        # As in inexact Newton methods: the better the last improvement went, the more exactly the next policy is
-        # evaluated; never more exactly than the answer needs.
-        target = max(spread * min(0.1, (spread / previous) ** 2), enough)
-        policy = model.policy_sweeps(backup.choice)
-        v, before, after, count = backup.out, spread, spread, 0
-        while after > target:
-            v, after = policy.sweep(v)
-            count += 1
-            if count > 3 and after > STALLS_ABOVE * before:
-                sweeps += share * (count + 1)
-                yield Iterate(lambda v=v: v, None, sweeps)
+        if choice is None:  # one more improvement before the first policy is worth a look
+            choice = backup.choice
+            continue
+        # As in inexact Newton methods: the better the last improvement went and the fewer actions it changed, the more
+        # exactly the next policy is evaluated; never more exactly than the answer needs.
+        changed = np.count_nonzero(choice != backup.choice) / v.size
+        choice = backup.choice
+        forcing = min(0.1, max(1e-4, min((spread / previous) ** 2, 0.3 * changed)))
+        target = max(spread * forcing, enough)
+        if mixes:
+            policy = model.policy_sweeps(choice)
+            before, after, count = spread, spread, 0
+            while after > target:
+                v, after = policy.sweep(v)
+                count += 1
+                mixes = count < 3 or after < STALLS_ABOVE * before
+                if not mixes:
+                    break
+                before = after
+            sweeps += share * (count + 1)
+        if not mixes:
+            if isinstance(model, Dense):
                 return
-            before = after
-        sweeps += share * (count + 1)
+            krylov = krylov or _Krylov(model)
+            most = KRYLOV_ROUNDS if forcing > 0.05 else DEEP_KRYLOV_ROUNDS
+            v, rounds = krylov.evaluate(choice, v, 0.5 * target, most)
+            sweeps += share * (SWEEPS_PER_ROUND * rounds + 1)
+
+
+class _Krylov:
+    """Evaluates policies by BiCGSTAB on the table in sweeping order, for values in the model's own order."""
+
+    def __init__(self, model: Sparse):
+        self._order = in_order(model.rows, model.discount)
+        self._new_row = np.empty(self._order.row.size, np.int32)
+        self._new_row[self._order.row] = np.arange(self._order.row.size, dtype=np.int32)
+
+    def evaluate(self, choice: np.ndarray, v: np.ndarray, target: float, most: int) -> tuple[np.ndarray, int]:
+        """(values of the policy with a residual of at most `target` if `most` rounds suffice, rounds)."""
+        order = self._order
+        chain = chain_of(order.rows, self._new_row[choice[order.state]], 1.0)
+        w = v[order.state]
+        rounds, _ = evaluate(chain, w, target, most)
+        return w[order.position], rounds
 
 
 def _exact_policy_iteration(model: Dense, v: np.ndarray, sweeps: float) -> Iterator[Iterate]:
@@ -192,25 +220,20 @@ def _exact_policy_iteration(model: Dense, v: np.ndarray, sweeps: float) -> Itera
         sweeps += share * v.size / 3
 
 
-def _flowing(
-    mdp: MDP, model: Sparse, v: np.ndarray, sweeps: float, tolerance: float, settled: bool
-) -> Iterator[Iterate]:
-    """Sweeps in place in the order of the flow, and evaluations in between.
-
-    `settled` says that v already has the right shape (it comes from a mixing phase): BiCGSTAB is then tried at once.
-    From a raw lower start it would follow policies that are greedy to noise; there sweeps go first.
-    """
-    order = in_order(model.rows, mdp.discount, value_sources(mdp))
+def _flowing(mdp: MDP, model: Sparse, v: np.ndarray, sweeps: float, tolerance: float) -> Iterator[Iterate]:
+    """Sweeps in place in the order of the flow, and evaluations in between."""
+    order = in_order(model.rows, mdp.discount)
     rows, share = order.rows, 1.0 / model.rows_per_state
     w = v[order.state]
     choice = np.empty(w.size, np.int32)
     target = 0.5 * tolerance * (1.0 - mdp.discount) if mdp.discount < 1 else 1e-3 * tolerance
-    evaluator = _Evaluator(order, share, wait=0 if settled else 4)
-    change, backward = np.inf, False
+    evaluator = _Evaluator(order, share)
+    change, backward, blocks = np.inf, False, None
 
     while True:
-        previous, change = change, sweep(rows, w, choice, backward, order.blocks)
-        backward = not backward
+        previous, change = change, sweep(rows, w, choice, backward, blocks)
+        # The first sweep carries value all the way along the order; only then may blocks be swept side by side.
+        backward, blocks = not backward, order.blocks
         sweeps += 1
         if change <= target:
             backup = model.backup(w[order.position])
@@ -235,12 +258,11 @@ class _Evaluator:
     undone.
     """
 
-    def __init__(self, order: Ordered, share: float, wait: int):
+    def __init__(self, order: Ordered, share: float):
         self._rows, self._blocks, self._share = order.rows, order.blocks, share
         S = order.state.size
         self._spare, self._saved, self._last_choice = np.empty(S, np.int32), np.empty(S), np.full(S, -1, np.int32)
-        self._wait = self._backoff = wait
-        self._settled = wait == 0
+        self._wait = self._backoff = FIRST_TRIAL_AFTER
         self._sweep_gain, self._last_gain = 0.0, np.inf
         self._mean = -np.inf
         self._trial: tuple[float, float, float] | None = None
@@ -274,9 +296,8 @@ class _Evaluator:
         changed = np.count_nonzero(choice != self._last_choice) / w.size
         self._last_choice[:] = choice
         # A policy that still changes in many states is not worth an exact evaluation.
-        forcing = min(0.1 if self._settled else 0.01, max(1e-4, 0.3 * changed))
-        most = KRYLOV_ROUNDS if forcing > 0.05 else DEEP_KRYLOV_ROUNDS
-        rounds, _ = evaluate(chain, w, max(forcing * change, 0.3 * target), most)
+        forcing = min(0.01, max(1e-4, 0.3 * changed))
+        rounds, _ = evaluate(chain, w, max(forcing * change, 0.3 * target), DEEP_KRYLOV_ROUNDS)
         work = self._share * (SWEEPS_PER_ROUND * rounds + 1)
         self._trial = (float(self._saved.mean()), change, work + 1.0)
         return work
@@ -291,7 +312,7 @@ class _Evaluator:
         self._trial = None
         gain = (float(w.mean()) - mean_before) / work
         halved = change < 0.5 * change_before
-        if gain > self._sweep_gain or (halved and (gain >= 0 or self._settled)):
+        if gain > self._sweep_gain or (halved and gain >= 0):
             self._wait, self._backoff = 0, max(2, self._backoff // 2)
         else:
             self._backoff = min(64, 2 * max(self._backoff, 1))
@@ -300,45 +321,3 @@ class _Evaluator:
             w[:] = self._saved
         self._mean, self._last_gain = float(w.mean()), np.inf
         return True
-
-
-def value_sources(mdp: MDP) -> np.ndarray:
-    """bool [S]: where value comes from.
-
-    Ends and absorbing states that are entered, or left, with the best reward; where there are none, the states that
-    can earn the best reward of all.
-    """
-    S, A = mdp.rewards.shape
-    rewards = mdp.rewards.ravel()
-    final = _absorbing(mdp)
-    if mdp.termination is not None:
-        final |= (mdp.termination >= 1.0).all(axis=1)
-        ends = (mdp.termination.ravel() > 0) & ~np.repeat(final, A)
-    else:
-        ends = np.zeros(S * A, bool)
-    entering = ends
-    if final.any():
-        entering = ends | ((mdp.transitions @ final.astype(float) > 0) & ~np.repeat(final, A))
-    candidates = entering & (rewards > -np.inf) if entering.any() else rewards > -np.inf
-    best = rewards[candidates].max()
-    rows = np.flatnonzero(candidates & (rewards >= best - 1e-9 * abs(best)))
-    sources = np.zeros(S, bool)
-    sources[rows // A] = True
-    if final.any() and entering.any():
-        reached = mdp.transitions[rows].indices
-        sources[reached[final[reached]]] = True
-    return sources
-
-
-def _absorbing(mdp: MDP) -> np.ndarray:
-    """bool [S]: states that no action leaves."""
-    S, A = mdp.rewards.shape
-    loops = np.zeros(S * A)
-    matrix = mdp.transitions
-    diagonal = matrix[np.arange(S) * A + 0]
-    candidate = np.asarray(diagonal.diagonal()) >= 1.0  # action 0 stays: only then look at the others
-    if not candidate.any():
-        return np.zeros(S, bool)
-    for a in range(A):
-        loops[a::A] = matrix[np.arange(S) * A + a].diagonal()
-    return ((loops.reshape(S, A) >= 1.0) | ~mdp.available).all(axis=1)

@@ -12,14 +12,20 @@ cache on disk ever after: no later call, whatever its model, waits for the compi
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numba as nb
 import numpy as np
-from numba import njit, prange
+from numba import njit
+
+from greedystep.planning import threads
 
 MAX_WIDTH = 6
 """Rows up to this length are padded to a common width; `_expectation` has one branch for each."""
+
+PARALLEL_FROM = 150_000
+"""Entries of a table from which several cores beat one: handing out the pieces takes some 40 microseconds."""
 
 
 class Rows(NamedTuple):
@@ -44,29 +50,31 @@ ROWS_TYPE = _rows = nb.types.NamedTuple((_ints, nb.int64, _ints, _ints, _floats,
 _bounds = nb.types.UniTuple(nb.float64, 2)
 
 
+# The helpers below take arrays, not the table: taking a field out of it in a loop costs a reference count each time.
+
+
 @njit(inline="always")
-def _expectation(rows, row, v):
-    """Σ_k probability[k] v[successor[k]] over one row."""
-    p, to = rows.probability, rows.successor
-    if rows.width == 1:
+def _expectation(width, start, to, p, row, v):
+    """Σ_k p[k] v[to[k]] over one row."""
+    if width == 1:
         return p[row] * v[to[row]]
-    if rows.width == 2:
+    if width == 2:
         k = 2 * row
         return p[k] * v[to[k]] + p[k + 1] * v[to[k + 1]]
-    if rows.width == 3:
+    if width == 3:
         k = 3 * row
         return p[k] * v[to[k]] + p[k + 1] * v[to[k + 1]] + p[k + 2] * v[to[k + 2]]
-    if rows.width == 4:
+    if width == 4:
         k = 4 * row
         return (p[k] * v[to[k]] + p[k + 1] * v[to[k + 1]]) + (p[k + 2] * v[to[k + 2]] + p[k + 3] * v[to[k + 3]])
-    if rows.width == 5:
+    if width == 5:
         k = 5 * row
         return (
             (p[k] * v[to[k]] + p[k + 1] * v[to[k + 1]])
             + (p[k + 2] * v[to[k + 2]] + p[k + 3] * v[to[k + 3]])
             + p[k + 4] * v[to[k + 4]]
         )
-    if rows.width == 6:
+    if width == 6:
         k = 6 * row
         return (
             (p[k] * v[to[k]] + p[k + 1] * v[to[k + 1]])
@@ -74,7 +82,7 @@ def _expectation(rows, row, v):
             + (p[k + 4] * v[to[k + 4]] + p[k + 5] * v[to[k + 5]])
         )
     # Four running sums: an addition need not wait for the one before it.
-    k, end = rows.start[row], rows.start[row + 1]
+    k, end = start[row], start[row + 1]
     a = b = c = d = 0.0
     while k + 3 < end:
         a += p[k] * v[to[k]]
@@ -89,21 +97,22 @@ def _expectation(rows, row, v):
 
 
 @njit(inline="always")
-def _best_row(rows, discount, s, v):
+def _best_row(first, width, start, to, p, reward, discount, s, v):
     """(value, row) of the best row of state s; the first of equals."""
-    best, choice = -np.inf, rows.first[s]
-    for row in range(rows.first[s], rows.first[s + 1]):
-        q = rows.reward[row] + discount * _expectation(rows, row, v)
+    best, choice = -np.inf, first[s]
+    for row in range(first[s], first[s + 1]):
+        q = reward[row] + discount * _expectation(width, start, to, p, row, v)
         if q > best:
             best, choice = q, row
     return best, choice
 
 
-def _bellman(rows, discount, v, out, choice):
-    """out = B v from the old values only, with the greedy rows; returns (min, max) of out - v."""
+@njit(_bounds(_rows, nb.float64, _floats, _floats, _ints, nb.int64, nb.int64), cache=True, nogil=True)
+def _bellman_block(rows, discount, v, out, choice, begin, end):
+    first, width, start, to, p, reward = rows
     low, high = np.inf, -np.inf
-    for s in prange(v.size):
-        best, row = _best_row(rows, discount, s, v)
+    for s in range(begin, end):
+        best, row = _best_row(first, width, start, to, p, reward, discount, s, v)
         out[s] = best
         choice[s] = row
         low = min(low, best - v[s])
@@ -111,87 +120,74 @@ def _bellman(rows, discount, v, out, choice):
     return low, high
 
 
-_bellman_signature = _bounds(_rows, nb.float64, _floats, _floats, _ints)
-bellman_serial = njit(_bellman_signature, cache=True)(_bellman)
-bellman_parallel = njit(_bellman_signature, cache=True, parallel=True)(_bellman)
-
-PARALLEL_FROM = 60_000
-"""Entries of a table from which two threads beat one: waking the second takes some 10 microseconds."""
-
-
 def bellman(rows: Rows, discount: float, v: np.ndarray, out: np.ndarray, choice: np.ndarray) -> tuple[float, float]:
-    """`_bellman` on one core or on all of them, as pays."""
-    loop = bellman_parallel if rows.probability.size >= PARALLEL_FROM else bellman_serial
-    return loop(rows, discount, v, out, choice)
+    """out = B v from the old values only, with the greedy rows; returns (min, max) of out - v."""
+    pieces = threads.count() if rows.probability.size >= PARALLEL_FROM else 1
+    if pieces == 1:
+        return _bellman_block(rows, discount, v, out, choice, 0, v.size)
+    edges = [v.size * i // pieces for i in range(pieces + 1)]
+    ranges = threads.run(_bellman_block, [(rows, discount, v, out, choice, *piece) for piece in pairwise(edges)])
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-@njit(inline="always")
+@njit(nb.float64(_rows, _floats, _ints, nb.boolean, nb.int64, nb.int64), cache=True, nogil=True)
 def _sweep_block(rows, v, choice, backward, begin, end):
+    first, width, start, to, p, reward = rows
     change = 0.0
     for i in range(end - begin):
         s = end - 1 - i if backward else begin + i
-        best, row = _best_row(rows, 1.0, s, v)
+        best, row = _best_row(first, width, start, to, p, reward, 1.0, s, v)
         change = max(change, abs(best - v[s]))
         v[s] = best
         choice[s] = row
     return change
 
 
-@njit(nb.float64(_rows, _floats, _ints, nb.boolean), cache=True)
-def _sweep_serial(rows, v, choice, backward):
-    return _sweep_block(rows, v, choice, backward, 0, v.size)
+def sweep(rows: Rows, v: np.ndarray, choice: np.ndarray, backward: bool, blocks: list[int] | None = None) -> float:
+    """One Bellman sweep in place (Gauss-Seidel) with discounts inside the table; returns the largest change.
 
-
-@njit(nb.float64(_rows, _floats, _ints, nb.boolean, _ints), cache=True, parallel=True)
-def _sweep_parallel(rows, v, choice, backward, blocks):
-    """Every second block at a time: blocks of one half never read each other, so the result is always the same."""
-    change = 0.0
-    for half in range(2):
-        for i in prange(blocks.size // 2):
-            block = 2 * i + (1 - half if backward else half)
-            change = max(change, _sweep_block(rows, v, choice, backward, blocks[block], blocks[block + 1]))
-    return change
-
-
-def sweep(rows: Rows, v: np.ndarray, choice: np.ndarray, backward: bool, blocks: np.ndarray | None = None) -> float:
-    """One Bellman sweep in place (Gauss-Seidel) with discounts inside the table; returns the largest change."""
+    With `blocks`, the edges of an even number of blocks, every second block is swept at a time, side by side: blocks of
+    one half must not read each other, and then the result does not depend on timing.
+    """
     if blocks is None:
-        return _sweep_serial(rows, v, choice, backward)
-    return _sweep_parallel(rows, v, choice, backward, blocks)
+        return _sweep_block(rows, v, choice, backward, 0, v.size)
+    edges = list(pairwise(blocks))
+    change = 0.0
+    for half in (edges[1::2], edges[::2]) if backward else (edges[::2], edges[1::2]):
+        changes = threads.run(_sweep_block, [(rows, v, choice, backward, *block) for block in half])
+        change = max(change, *changes)
+    return change
 
 
 @njit(nb.void(_rows, _ints, nb.float64, _ints, _ints, _floats, _floats), cache=True)
 def take_rows(rows, choice, discount, start, successor, probability, reward):
     """Copy one row of each state: the chain of a policy, its discount multiplied in."""
+    _, width, old_start, to, p, old_reward = rows
     k = 0
     for s in range(choice.size):
         row = choice[s]
-        begin = row * rows.width if rows.width else rows.start[row]
-        end = begin + rows.width if rows.width else rows.start[row + 1]
+        begin = row * width if width else old_start[row]
+        end = begin + width if width else old_start[row + 1]
         for j in range(begin, end):
-            successor[k] = rows.successor[j]
-            probability[k] = discount * rows.probability[j]
+            successor[k] = to[j]
+            probability[k] = discount * p[j]
             k += 1
-        if not rows.width:
+        if not width:
             start[s + 1] = k
-        reward[s] = rows.reward[row]
-
-
-@njit(inline="always")
-def _one_row(chain, s, v):
-    return chain.reward[s] + _expectation(chain, s, v)
+        reward[s] = old_reward[row]
 
 
 @njit(nb.void(_rows, _floats, _floats), cache=True)
 def _symmetric_sweeps(chain, right, x):
     """x = M^-1 right: a sweep forward and one backward from zero, on chain rewards `right` (symmetric Gauss-Seidel)."""
+    _, width, start, to, p, _ = chain
     S = x.size
     for s in range(S):
         x[s] = 0.0
     for s in range(S):
-        x[s] = right[s] + _expectation(chain, s, x)
+        x[s] = right[s] + _expectation(width, start, to, p, s, x)
     for s in range(S - 1, -1, -1):
-        x[s] = right[s] + _expectation(chain, s, x)
+        x[s] = right[s] + _expectation(width, start, to, p, s, x)
 
 
 @njit(nb.types.Tuple((nb.int64, nb.float64))(_rows, _floats, nb.float64, nb.int64), cache=True)
@@ -203,6 +199,7 @@ def evaluate(chain, v, target, most):
     is at most `target`, after `most` rounds, or when the recurrence breaks down; v is the best iterate, never a worse
     one than was given. Returns (rounds, largest residual).
     """
+    _, width, start, to, p, reward = chain
     S = v.size
     residual, shadow = np.empty(S), np.empty(S)
     direction, image = np.zeros(S), np.zeros(S)
@@ -210,7 +207,7 @@ def evaluate(chain, v, target, most):
     x = v.copy()
     best = 0.0
     for s in range(S):
-        residual[s] = _one_row(chain, s, x) - x[s]
+        residual[s] = reward[s] + _expectation(width, start, to, p, s, x) - x[s]
         shadow[s] = residual[s]
         best = max(best, abs(residual[s]))
     rho = alpha = omega = 1.0
@@ -229,7 +226,7 @@ def evaluate(chain, v, target, most):
         _symmetric_sweeps(chain, direction, y)
         against = 0.0
         for s in range(S):
-            image[s] = y[s] - _expectation(chain, s, y)
+            image[s] = y[s] - _expectation(width, start, to, p, s, y)
             against += shadow[s] * image[s]
         if against == 0.0:
             break
@@ -239,7 +236,7 @@ def evaluate(chain, v, target, most):
         _symmetric_sweeps(chain, residual, z)
         ts = tt = 0.0
         for s in range(S):
-            t[s] = z[s] - _expectation(chain, s, z)
+            t[s] = z[s] - _expectation(width, start, to, p, s, z)
             ts += t[s] * residual[s]
             tt += t[s] * t[s]
         omega = ts / tt if tt > 0.0 else 0.0

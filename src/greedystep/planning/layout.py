@@ -18,13 +18,14 @@ import numpy as np
 from numba import njit
 
 from greedystep.mdp import MDP
+from greedystep.planning import threads
 from greedystep.planning.kernels import MAX_WIDTH, PARALLEL_FROM, ROWS_TYPE, Rows, take_rows
 
 PADDING_LIMIT = 2.0
 """Padding may at most double the entries."""
 
 _EMPTY = np.empty(0, np.int32)
-_ints, _floats = nb.int32[::1], nb.float64[::1]
+_ints, _floats, _flags = nb.int32[::1], nb.float64[::1], nb.boolean[::1]
 
 
 class Table(NamedTuple):
@@ -85,7 +86,7 @@ def as_rows(mdp: MDP) -> Table:
 
 
 def _own(array: np.ndarray, dtype: type) -> np.ndarray:
-    """The array itself where the loops can take it: of this type, contiguous and writable (arrays from files are not)."""
+    """The array itself where the loops can take it: of this type, contiguous, writable (some arrays are not)."""
     return np.require(array, dtype, ["C", "W"])
 
 
@@ -122,19 +123,14 @@ class Ordered(NamedTuple):
     state: np.ndarray
     position: np.ndarray
     row: np.ndarray
-    blocks: np.ndarray | None
-    """int32 [2 * threads + 1], edges of blocks for a sweep on several cores; None where one core does better."""
+    blocks: list[int] | None
+    """Edges of blocks for sweeps on several cores; None where one core does better."""
 
 
-def in_order(rows: Rows, discount: float, sources: np.ndarray) -> Ordered:
-    """Number states by distance to the sources, against the arrows; put the discount in and take self-loops out.
-
-    Args:
-        rows: the model's table.
-        discount: γ.
-        sources: bool [S], where value comes from (ends, absorbing or best-paying states).
-    """
-    state, position = _backward_order(rows, sources)
+def in_order(rows: Rows, discount: float) -> Ordered:
+    """Number states by distance to where value comes from; put the discount in and take self-loops out."""
+    final = _final_states(rows)
+    state, position = _backward_order(rows, final, _sources(rows, final))
     S = state.size
     counts = np.diff(rows.first)[state]
     first = np.zeros(S + 1, np.int32)
@@ -150,33 +146,89 @@ def in_order(rows: Rows, discount: float, sources: np.ndarray) -> Ordered:
     return Ordered(out, state, position, row, _blocks(S, entries, reach))
 
 
-def _blocks(states: int, entries: int, reach: int) -> np.ndarray | None:
+def _blocks(states: int, entries: int, reach: int) -> list[int] | None:
     """Cut the order into twice as many blocks as cores, if every second block is out of the others' reach."""
-    count = 2 * nb.get_num_threads()
+    count = 2 * threads.count()
     if count == 2 or entries < PARALLEL_FROM or reach >= states // count:
         return None
-    return np.linspace(0, states, count + 1).astype(np.int32)
+    return [states * i // count for i in range(count + 1)]
 
 
 @njit(inline="always")
-def _span(rows, row):
-    if rows.width:
-        return row * rows.width, (row + 1) * rows.width
-    return np.int64(rows.start[row]), np.int64(rows.start[row + 1])
+def _begin(width, start, row):
+    """Where the entries of a row begin; those of row - 1 end there."""
+    return row * width if width else np.int64(start[row])
 
 
-@njit(nb.types.UniTuple(_ints, 2)(ROWS_TYPE, nb.boolean[::1]), cache=True)
-def _backward_order(rows, sources):
-    """Breadth first from the sources over predecessors; what cannot reach them follows in its old order."""
-    S = sources.size
-    # Predecessor lists by counting; the rows of a state are neighbours, so remembering the last one removes repeats.
-    offset, last = np.zeros(S + 2, np.int64), np.full(S, -1, np.int32)
+@njit(_flags(ROWS_TYPE), cache=True)
+def _final_states(rows):
+    """States that no action leaves for another: ends and absorbing states."""
+    first, width, start, successor, probability, _ = rows
+    S = first.size - 1
+    final = np.ones(S, np.bool_)
     for s in range(S):
-        begin, _ = _span(rows, rows.first[s])
-        _, end = _span(rows, rows.first[s + 1] - 1)
+        begin, end = _begin(width, start, first[s]), _begin(width, start, first[s + 1])
         for k in range(begin, end):
-            to = rows.successor[k]
-            if last[to] != s and rows.probability[k] > 0.0:
+            if successor[k] != s and probability[k] > 0.0:
+                final[s] = False
+                break
+    return final
+
+
+@njit(_flags(ROWS_TYPE, _flags), cache=True)
+def _sources(rows, final):
+    """Where value comes from: the best-paid ways to an end or a final state; without any, the best-paid rows of all."""
+    first, width, start, successor, probability, reward = rows
+    S = final.size
+    ending = np.zeros(reward.size, np.bool_)
+    best_ending, best = -np.inf, -np.inf
+    for s in range(S):
+        for row in range(first[s], first[s + 1]):
+            best = max(best, reward[row])
+            if final[s]:
+                continue
+            begin, end = _begin(width, start, row), _begin(width, start, row + 1)
+            total = 0.0
+            for k in range(begin, end):
+                if probability[k] > 0.0:
+                    total += probability[k]
+                    ending[row] |= final[successor[k]]
+            ending[row] |= total < 1.0 - 1e-9
+            if ending[row]:
+                best_ending = max(best_ending, reward[row])
+    any_ending = best_ending > -np.inf
+    limit = best_ending if any_ending else best
+    limit -= 1e-9 * abs(limit)
+    sources = np.zeros(S, np.bool_)
+    for s in range(S):
+        for row in range(first[s], first[s + 1]):
+            if reward[row] >= limit and (ending[row] or not any_ending):
+                origin = s  # the final state itself where there is one: value flows from it to here
+                begin, end = _begin(width, start, row), _begin(width, start, row + 1)
+                for k in range(begin, end):
+                    if any_ending and final[successor[k]] and probability[k] > 0.0:
+                        origin = successor[k]
+                sources[origin] = True
+    return sources
+
+
+@njit(nb.types.UniTuple(_ints, 2)(ROWS_TYPE, _flags, _flags), cache=True)
+def _backward_order(rows, final, sources):
+    """Breadth first from the sources over predecessors; what cannot reach them follows in its old order.
+
+    Final states lead nowhere, but are placed beside the first state that leads to them: close in memory.
+    """
+    first, width, start, successor, probability, _ = rows
+    S = sources.size
+    # Predecessor lists by counting. The rows of a state are neighbours: remembering the last one removes repeats.
+    offset, last = np.zeros(S + 2, np.int32), np.full(S, -1, np.int32)
+    for s in range(S):
+        if final[s]:
+            continue
+        begin, end = _begin(width, start, first[s]), _begin(width, start, first[s + 1])
+        for k in range(begin, end):
+            to = successor[k]
+            if last[to] != s and probability[k] > 0.0:
                 last[to] = s
                 offset[to + 2] += 1
     for s in range(S):
@@ -184,22 +236,24 @@ def _backward_order(rows, sources):
     predecessor = np.empty(offset[S + 1], np.int32)
     last[:] = -1
     for s in range(S):
-        begin, _ = _span(rows, rows.first[s])
-        _, end = _span(rows, rows.first[s + 1] - 1)
+        if final[s]:
+            continue
+        begin, end = _begin(width, start, first[s]), _begin(width, start, first[s + 1])
         for k in range(begin, end):
-            to = rows.successor[k]
-            if last[to] != s and rows.probability[k] > 0.0:
+            to = successor[k]
+            if last[to] != s and probability[k] > 0.0:
                 last[to] = s
                 predecessor[offset[to + 1]] = s
                 offset[to + 1] += 1
     state, position = np.empty(S, np.int32), np.full(S, -1, np.int32)
-    known = 0
+    known, done, finals_left = 0, 0, 0
     for s in range(S):
         if sources[s]:
             state[known] = s
             position[s] = known
             known += 1
-    done = 0
+        elif final[s]:
+            finals_left += 1
     while done < known:
         s = state[done]
         done += 1
@@ -209,6 +263,15 @@ def _backward_order(rows, sources):
                 position[before] = known
                 state[known] = before
                 known += 1
+        if finals_left > 0 and not final[s]:
+            begin, end = _begin(width, start, first[s]), _begin(width, start, first[s + 1])
+            for k in range(begin, end):
+                to = successor[k]
+                if final[to] and position[to] < 0:
+                    position[to] = known
+                    state[known] = to
+                    known += 1
+                    finals_left -= 1
     for s in range(S):
         if position[s] < 0:
             position[s] = known
@@ -220,29 +283,31 @@ def _backward_order(rows, sources):
 @njit(nb.int64(ROWS_TYPE, nb.float64, _ints, _ints, ROWS_TYPE, _ints), cache=True)
 def _renumber(rows, discount, state, position, out, old_row):
     """Copy the rows into the new order, discount in, self-loops out; returns the farthest reach of an arrow."""
+    first, width, start, successor, probability, reward = rows
+    _, _, new_start, new_successor, new_probability, new_reward = out
     row, k, reach = 0, 0, 0
     for i in range(state.size):
         s = state[i]
-        for old in range(rows.first[s], rows.first[s + 1]):
-            begin, end = _span(rows, old)
+        for old in range(first[s], first[s + 1]):
+            begin, end = _begin(width, start, old), _begin(width, start, old + 1)
             stays = 0.0
             for j in range(begin, end):
-                if rows.successor[j] == s:
-                    stays += rows.probability[j]
+                if successor[j] == s:
+                    stays += probability[j]
             scale = 1.0 - discount * stays
             # With discount 1 an action that only loops has no finite value of its own: leave it as it is.
             scale = 1.0 / scale if scale > 0.0 else 1.0
             loop = scale == 1.0
             for j in range(begin, end):
-                to = rows.successor[j]
-                out.successor[k] = position[to]
-                out.probability[k] = discount * scale * rows.probability[j] if to != s or loop else 0.0
-                if out.probability[k] > 0.0:
+                to = successor[j]
+                new_successor[k] = position[to]
+                new_probability[k] = discount * scale * probability[j] if to != s or loop else 0.0
+                if new_probability[k] > 0.0:
                     reach = max(reach, abs(position[to] - i))
                 k += 1
-            if not rows.width:
-                out.start[row + 1] = k
-            out.reward[row] = scale * rows.reward[old]
+            if not width:
+                new_start[row + 1] = k
+            new_reward[row] = scale * reward[old]
             old_row[row] = old
             row += 1
     return reach
