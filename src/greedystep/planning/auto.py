@@ -19,14 +19,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from greedystep.mdp import MDP
+from greedystep.planning import kernels
 from greedystep.planning.iterate import Backup, Iterate
-from greedystep.planning.kernels import Rows, bellman, evaluate, evaluate_deterministic, sweep
+from greedystep.planning.kernels import Rows, bellman, chain_backup, evaluate, evaluate_deterministic
 from greedystep.planning.layout import Ordered, Table, chain_of, in_order
 
-STALLS_ABOVE = 0.85
-"""A model does not mix if a sweep of one policy leaves more than this share of the spread."""
+PATIENT_SWEEPS = 6
+"""A model does not mix if evaluating a policy by sweeps would cost more than so many backups of the whole model."""
 PATIENCE = 12
-"""Improvements without a smaller spread after which another way is tried."""
+"""Improvements in vain after which another way is tried."""
 SWEEPS_SUFFICE = 0.3
 """Sweeps in place go on without evaluation while each cuts the change to this share."""
 EVALUATION_SWEEPS = 20
@@ -34,6 +35,10 @@ KRYLOV_ROUNDS = 20
 DEEP_KRYLOV_ROUNDS = 100
 FIRST_TRIAL_AFTER = 4
 """Evaluations by sweeps before the first by BiCGSTAB, where values flow: from a raw start it would only chase noise."""
+TRIAL_SHARE = 0.25
+"""A trial of BiCGSTAB may cost this share of the work done before."""
+SLOW_GAIN = 0.5
+"""Sweeps are slow when an evaluation gains more than this share of what the one before gained."""
 SWEEPS_PER_ROUND = 6
 """A round of BiCGSTAB is two symmetric preconditioner sweeps and two products."""
 
@@ -63,11 +68,10 @@ class PolicySweeps:
     def __init__(self, chain: Rows):
         self.chain = chain
         self._spare = np.empty(chain.reward.size)
-        self._choice = np.empty(chain.reward.size, np.int32)
 
     def sweep(self, v: np.ndarray) -> tuple[np.ndarray, float]:
         """(T v, spread of T v - v); v's array is taken for the next result."""
-        low, high = bellman(self.chain, 1.0, v, self._spare, self._choice)
+        low, high = chain_backup(self.chain, v, self._spare)
         self._spare, result = v, self._spare
         return result, high - low
 
@@ -112,11 +116,12 @@ class DensePolicySweeps:
 
 
 def lower_start(mdp: MDP) -> np.ndarray:
-    """A constant c with c <= Bc: below v* and safe to raise. Without a discount there is none, and 0 is as good."""
-    best = mdp.rewards.max(axis=1).min()
-    if mdp.discount == 1.0 or (best > 0 and mdp.row_sums[0] < 1):
-        return np.zeros(mdp.num_states)
-    return np.full(mdp.num_states, best / (1.0 - mdp.discount))
+    """Bc for a constant c <= Bc: below v* and safe to raise. Without a discount there is none, and B0 is as good."""
+    best = mdp.rewards.max(axis=1)
+    if mdp.discount == 1.0 or (best.min() > 0 and mdp.row_sums[0] < 1):
+        return best
+    worst = best.min() / (1.0 - mdp.discount)
+    return np.maximum(best + mdp.discount * worst, worst)  # rows that end miss a part of c < 0: Bc is even larger
 
 
 def solve_fast(mdp: MDP, model: Sparse | Dense, v: np.ndarray | None, tolerance: float) -> Iterator[Iterate]:
@@ -145,20 +150,22 @@ def _recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> Iterat
     """Policy iteration for models in which nothing ends: improve, evaluate as far as it pays, improve ...
 
     Only the spread of Bv - v counts, for a constant is free. Policies are evaluated by sweeps from the old values while
-    these shrink the spread fast (a mixing model), else by BiCGSTAB. Gives up when the spread stops falling.
+    these shrink the spread fast (a mixing model), else by BiCGSTAB. Gives up when nothing gets better any more.
     """
     discount, share = model.discount, 1.0 / model.rows_per_state
     enough = tolerance * (1.0 - discount) / discount
-    sweeps, spread, best, rounds_since_best = 0.0, np.inf, np.inf, 0
+    sweeps, spread, best, best_mean, vain = 0.0, np.inf, np.inf, -np.inf, 0
     mixes, krylov, choice = True, None, None
-    while rounds_since_best < PATIENCE:
+    while vain < PATIENCE:
         backup = model.backup(v)
         sweeps += 1
         yield Iterate(lambda v=backup.out: v, backup, sweeps)
         previous, spread = spread, backup.high - backup.low
-        rounds_since_best = 0 if spread < 0.9 * best else rounds_since_best + 1
-        best = min(best, spread)
         v = backup.out
+        # Better policies may at first have a larger spread: a higher mean is progress as well.
+        mean = float(v.mean())
+        vain = 0 if spread < 0.9 * best or mean > best_mean + 1e-3 * spread else vain + 1
+        best, best_mean = min(best, spread), max(best_mean, mean)
         if choice is None:  # one more improvement before the first policy is worth a look
             choice = backup.choice
             continue
@@ -170,14 +177,13 @@ def _recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> Iterat
         target = max(spread * forcing, enough)
         if mixes:
             policy = model.policy_sweeps(choice)
-            before, after, count = spread, spread, 0
+            after, count = spread, 0
             while after > target:
                 v, after = policy.sweep(v)
                 count += 1
-                mixes = count < 3 or after < STALLS_ABOVE * before
+                mixes = count < 5 or _sweeps_to_come(spread, after, target, count) * share < PATIENT_SWEEPS
                 if not mixes:
                     break
-                before = after
             sweeps += share * (count + 1)
         if not mixes:
             if isinstance(model, Dense):
@@ -186,6 +192,13 @@ def _recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> Iterat
             most = KRYLOV_ROUNDS if forcing > 0.05 else DEEP_KRYLOV_ROUNDS
             v, rounds = krylov.evaluate(choice, v, 0.5 * target, most)
             sweeps += share * (SWEEPS_PER_ROUND * rounds + 1)
+
+
+def _sweeps_to_come(first: float, last: float, target: float, count: int) -> float:
+    """How many more sweeps reach the target if they go on like the first `count`."""
+    if last <= target:
+        return 0.0
+    return count * np.log(last / target) / np.log(first / last) if last < first else np.inf
 
 
 class _Krylov:
@@ -228,12 +241,13 @@ def _flowing(mdp: MDP, model: Sparse, v: np.ndarray, sweeps: float, tolerance: f
     choice = np.empty(w.size, np.int32)
     target = 0.5 * tolerance * (1.0 - mdp.discount) if mdp.discount < 1 else 1e-3 * tolerance
     evaluator = _Evaluator(order, share)
-    change, backward, blocks = np.inf, False, None
+    change, backward, side_by_side = np.inf, False, False
 
     while True:
-        previous, change = change, sweep(rows, w, choice, backward, blocks)
-        # The first sweep carries value all the way along the order; only then may blocks be swept side by side.
-        backward, blocks = not backward, order.blocks
+        previous = change
+        change, _ = kernels.sweeps(rows, w, choice, backward, side_by_side=side_by_side)
+        # The first sweep carries value all the way along the order; only then may stretches be swept side by side.
+        backward, side_by_side = not backward, order.side_by_side
         sweeps += 1
         if change <= target:
             backup = model.backup(w[order.position])
@@ -251,20 +265,19 @@ def _flowing(mdp: MDP, model: Sparse, v: np.ndarray, sweeps: float, tolerance: f
 
 
 class _Evaluator:
-    """Evaluates greedy policies between sweeps by the method that has paid most lately.
+    """Evaluates greedy policies between sweeps, by more sweeps in place or by BiCGSTAB, whichever has paid more lately.
 
-    What counts is how much a method raises the mean value for its work. BiCGSTAB gets a trial when sweeps have become
-    slow, keeps going while it pays, and has to wait longer after each failure; a trial that lowered the values is
-    undone.
+    What counts is how much a method raises the mean value for its work, the improving sweep included. BiCGSTAB gets a
+    trial when sweeps have become slow, goes on while it pays, and has to wait twice as long after each failure. A trial
+    that lowered the values is undone.
     """
 
     def __init__(self, order: Ordered, share: float):
-        self._rows, self._blocks, self._share = order.rows, order.blocks, share
+        self._rows, self._side_by_side, self._share = order.rows, order.side_by_side, share
         S = order.state.size
         self._spare, self._saved, self._last_choice = np.empty(S, np.int32), np.empty(S), np.full(S, -1, np.int32)
         self._wait = self._backoff = FIRST_TRIAL_AFTER
-        self._sweep_gain, self._last_gain = 0.0, np.inf
-        self._mean = -np.inf
+        self._mean, self._sweep_gain, self._last_gain, self._work = -np.inf, 0.0, np.inf, 0.0
         self._trial: tuple[float, float, float] | None = None
 
     def evaluate(
@@ -275,21 +288,22 @@ class _Evaluator:
         if chain.width == 1 and evaluate_deterministic(chain, w):
             return 3 * self._share, backward
         if self._wait == 0:
-            return self._krylov(chain, w, choice, change, target), backward
-        count = 0
-        while count < EVALUATION_SWEEPS:
-            count += 1
-            rest = sweep(chain, w, self._spare, backward, self._blocks)
-            backward = not backward
-            if rest < 0.1 * change:
-                break
-        work = 1.0 + self._share * count
-        mean = float(w.mean())
-        self._sweep_gain = (mean - self._mean) / work
-        if self._wait > 1 or self._sweep_gain > 0.5 * self._last_gain:
-            self._wait -= 1
-        self._last_gain, self._mean = self._sweep_gain, mean
-        return self._share * (count + 1), backward
+            mean = float(w.mean())
+            work = self._krylov(chain, w, choice, change, target)
+            self._trial = (mean, change, work + 1.0)
+        else:
+            _, count = kernels.sweeps(
+                chain, w, self._spare, backward, EVALUATION_SWEEPS, 0.1 * change, self._side_by_side
+            )
+            backward = backward if count % 2 == 0 else not backward
+            work = self._share * (count + 1)
+            mean = float(w.mean())
+            self._sweep_gain = (mean - self._mean) / (work + 1.0)
+            if self._wait > 1 or abs(self._sweep_gain) > SLOW_GAIN * abs(self._last_gain):
+                self._wait -= 1
+            self._last_gain, self._mean = self._sweep_gain, mean
+        self._work += work + 1.0
+        return work, backward
 
     def _krylov(self, chain: Rows, w: np.ndarray, choice: np.ndarray, change: float, target: float) -> float:
         self._saved[:] = w
@@ -297,10 +311,11 @@ class _Evaluator:
         self._last_choice[:] = choice
         # A policy that still changes in many states is not worth an exact evaluation.
         forcing = min(0.01, max(1e-4, 0.3 * changed))
-        rounds, _ = evaluate(chain, w, max(forcing * change, 0.3 * target), DEEP_KRYLOV_ROUNDS)
-        work = self._share * (SWEEPS_PER_ROUND * rounds + 1)
-        self._trial = (float(self._saved.mean()), change, work + 1.0)
-        return work
+        # A trial that fails must not cost more than a part of what has been done.
+        affordable = TRIAL_SHARE * self._work / (SWEEPS_PER_ROUND * self._share)
+        most = int(np.clip(affordable, KRYLOV_ROUNDS, DEEP_KRYLOV_ROUNDS))
+        rounds, _ = evaluate(chain, w, max(forcing * change, 0.3 * target), most)
+        return self._share * (SWEEPS_PER_ROUND * rounds + 1)
 
     def judge(self, w: np.ndarray, change: float) -> bool:
         """After the sweep that follows a trial: keep or undo it. True if there was one to judge."""
@@ -311,12 +326,10 @@ class _Evaluator:
         mean_before, change_before, work = self._trial
         self._trial = None
         gain = (float(w.mean()) - mean_before) / work
-        halved = change < 0.5 * change_before
-        if gain > self._sweep_gain or (halved and gain >= 0):
-            self._wait, self._backoff = 0, max(2, self._backoff // 2)
+        if gain > abs(self._sweep_gain) or change < 0.5 * change_before:
+            self._backoff = max(2, self._backoff // 2)
         else:
-            self._backoff = min(64, 2 * max(self._backoff, 1))
-            self._wait = self._backoff
+            self._wait = self._backoff = min(64, 2 * self._backoff)
         if gain < 0 and change > change_before:
             w[:] = self._saved
         self._mean, self._last_gain = float(w.mean()), np.inf

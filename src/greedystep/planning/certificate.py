@@ -21,9 +21,11 @@ from __future__ import annotations
 import numpy as np
 
 from greedystep.mdp import MDP
-from greedystep.planning.kernels import Rows, bellman, sweep
+from greedystep.planning.kernels import Rows, bellman, sweeps
 
 UNIT = 2.0**-53
+SMALLEST_NORMAL = 2.0**-1022
+"""Below it a product is off by up to 2^-1075 whatever its size; this is more than a row of 2^53 of them can miss."""
 LONGEST_WALK_SWEEPS = 100_000
 
 
@@ -47,7 +49,7 @@ class Certificate:
 
     def rounding(self, v: np.ndarray) -> float:
         """How far a computed backup of v can be from the true one."""
-        return self._slack * (self._largest_reward + float(np.abs(v).max()))
+        return self._slack * (self._largest_reward + float(np.abs(v).max())) + SMALLEST_NORMAL
 
     def bounds(self, low: float, high: float, v: np.ndarray) -> tuple[float, float]:
         """(lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v."""
@@ -84,7 +86,7 @@ def longest_walk(rows: Rows) -> float:
     S = rows.first.size - 1
     w, out, choice = np.zeros(S), np.empty(S), np.empty(S, np.int32)
     for i in range(LONGEST_WALK_SWEEPS):
-        if sweep(ones, w, choice, bool(i % 2)) < 0.1:
+        if sweeps(ones, w, choice, bool(i % 2))[0] < 0.1:
             # If 1 + max_a T_a w <= w + e with e < 1, then w / (1 - e) satisfies the inequality of a longest walk.
             _, e = bellman(ones, 1.0, w, out, choice)
             e += 1e-9 * (1.0 + float(w.max()))

@@ -12,8 +12,9 @@ cache on disk ever after: no later call, whatever its model, waits for the compi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -122,59 +123,105 @@ def _bellman_block(rows, discount, v, out, choice, begin, end):
 
 def bellman(rows: Rows, discount: float, v: np.ndarray, out: np.ndarray, choice: np.ndarray) -> tuple[float, float]:
     """out = B v from the old values only, with the greedy rows; returns (min, max) of out - v."""
-    pieces = threads.count() if rows.probability.size >= PARALLEL_FROM else 1
-    if pieces == 1:
-        return _bellman_block(rows, discount, v, out, choice, 0, v.size)
-    edges = [v.size * i // pieces for i in range(pieces + 1)]
-    ranges = threads.run(_bellman_block, [(rows, discount, v, out, choice, *piece) for piece in pairwise(edges)])
+    ranges = in_pieces(_bellman_block, rows, discount, v, out, choice, size=v.size, entries=rows.probability.size)
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-@njit(nb.float64(_rows, _floats, _ints, nb.boolean, nb.int64, nb.int64), cache=True, nogil=True)
-def _sweep_block(rows, v, choice, backward, begin, end):
+@njit(_bounds(_rows, _floats, _floats, nb.int64, nb.int64), cache=True, nogil=True)
+def _chain_block(chain, v, out, begin, end):
+    _, width, start, to, p, reward = chain
+    low, high = np.inf, -np.inf
+    for s in range(begin, end):
+        out[s] = reward[s] + _expectation(width, start, to, p, s, v)
+        low = min(low, out[s] - v[s])
+        high = max(high, out[s] - v[s])
+    return low, high
+
+
+def chain_backup(chain: Rows, v: np.ndarray, out: np.ndarray) -> tuple[float, float]:
+    """out = r + T v for a chain, one row a state with the discount inside; returns (min, max) of out - v."""
+    return _chain_block(chain, v, out, 0, v.size)
+
+
+_sweeps_signature = nb.types.Tuple((nb.float64, nb.int64))(
+    _rows, _floats, _ints, nb.boolean, nb.int64, nb.float64, nb.int64, nb.int64
+)
+
+
+@njit(_sweeps_signature, cache=True, nogil=True)
+def _sweeps_block(rows, v, choice, backward, most, enough, begin, end):
     first, width, start, to, p, reward = rows
-    change = 0.0
-    for i in range(end - begin):
-        s = end - 1 - i if backward else begin + i
-        best, row = _best_row(first, width, start, to, p, reward, 1.0, s, v)
-        change = max(change, abs(best - v[s]))
-        v[s] = best
-        choice[s] = row
-    return change
+    change, count = np.inf, 0
+    while count < most and change > enough:
+        change = 0.0
+        for i in range(end - begin):
+            s = end - 1 - i if backward else begin + i
+            best, row = _best_row(first, width, start, to, p, reward, 1.0, s, v)
+            change = max(change, abs(best - v[s]))
+            v[s] = best
+            choice[s] = row
+        backward = not backward
+        count += 1
+    return change, count
 
 
-def sweep(rows: Rows, v: np.ndarray, choice: np.ndarray, backward: bool, blocks: list[int] | None = None) -> float:
-    """One Bellman sweep in place (Gauss-Seidel) with discounts inside the table; returns the largest change.
+def sweeps(
+    rows: Rows,
+    v: np.ndarray,
+    choice: np.ndarray,
+    backward: bool,
+    most: int = 1,
+    enough: float = 0.0,
+    side_by_side: bool = False,
+) -> tuple[float, int]:
+    """Bellman sweeps in place (Gauss-Seidel), there and back, with discounts inside the table.
 
-    With `blocks`, the edges of an even number of blocks, every second block is swept at a time, side by side: blocks of
-    one half must not read each other, and then the result does not depend on timing.
+    At most `most` of them, until the largest change is `enough` or less. Side by side, every core sweeps its own
+    stretch of states and sees the others as they were before: the result does not depend on timing, and a lower bound
+    stays one. Returns (largest change in the last sweep, number of sweeps).
     """
-    if blocks is None:
-        return _sweep_block(rows, v, choice, backward, 0, v.size)
-    edges = list(pairwise(blocks))
-    change = 0.0
-    for half in (edges[1::2], edges[::2]) if backward else (edges[::2], edges[1::2]):
-        changes = threads.run(_sweep_block, [(rows, v, choice, backward, *block) for block in half])
-        change = max(change, *changes)
-    return change
+    pieces = threads.count() if side_by_side and rows.probability.size * most >= PARALLEL_FROM else 1
+    if pieces == 1:
+        return _sweeps_block(rows, v, choice, backward, most, enough, 0, v.size)
+
+    def stretch(begin: int, end: int) -> tuple[np.ndarray, float, int]:
+        own = v.copy()
+        change, count = _sweeps_block(rows, own, choice, backward, most, enough, begin, end)
+        return own[begin:end], change, count
+
+    edges = list(pairwise(v.size * i // pieces for i in range(pieces + 1)))
+    done = threads.run(stretch, edges)
+    for (begin, end), (own, _, _) in zip(edges, done, strict=True):
+        v[begin:end] = own
+    return max(change for _, change, _ in done), max(count for _, _, count in done)
 
 
-@njit(nb.void(_rows, _ints, nb.float64, _ints, _ints, _floats, _floats), cache=True)
-def take_rows(rows, choice, discount, start, successor, probability, reward):
-    """Copy one row of each state: the chain of a policy, its discount multiplied in."""
-    _, width, old_start, to, p, old_reward = rows
-    k = 0
-    for s in range(choice.size):
+@njit(nb.void(_rows, _ints, nb.float64, _rows, nb.int64, nb.int64), cache=True, nogil=True)
+def _take_rows(rows, choice, discount, chain, begin, end):
+    _, width, start, to, p, reward = rows
+    _, _, new_start, new_to, new_p, new_reward = chain
+    for s in range(begin, end):
         row = choice[s]
-        begin = row * width if width else old_start[row]
-        end = begin + width if width else old_start[row + 1]
-        for j in range(begin, end):
-            successor[k] = to[j]
-            probability[k] = discount * p[j]
+        k = s * width if width else new_start[s]
+        j = row * width if width else start[row]
+        for _ in range(width if width else start[row + 1] - start[row]):
+            new_to[k] = to[j]
+            new_p[k] = discount * p[j]
             k += 1
-        if not width:
-            start[s + 1] = k
-        reward[s] = old_reward[row]
+            j += 1
+        new_reward[s] = reward[row]
+
+
+def take_rows(rows: Rows, choice: np.ndarray, discount: float, chain: Rows) -> None:
+    """Copy one row of each state into `chain`, the discount multiplied in; its `start` is already filled."""
+    in_pieces(_take_rows, rows, choice, discount, chain, size=choice.size, entries=chain.probability.size)
+
+
+def in_pieces(loop: Callable[..., Any], *arguments: Any, size: int, entries: int) -> list[Any]:
+    """Run a loop over range(size), which handles so many entries, on as many cores as pay."""
+    pieces = threads.count() if entries >= PARALLEL_FROM else 1
+    edges = pairwise(size * i // pieces for i in range(pieces + 1))
+    return threads.run(loop, [(*arguments, *edge) for edge in edges])
 
 
 @njit(nb.void(_rows, _floats, _floats), cache=True)

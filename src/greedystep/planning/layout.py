@@ -19,7 +19,7 @@ from numba import njit
 
 from greedystep.mdp import MDP
 from greedystep.planning import threads
-from greedystep.planning.kernels import MAX_WIDTH, PARALLEL_FROM, ROWS_TYPE, Rows, take_rows
+from greedystep.planning.kernels import MAX_WIDTH, ROWS_TYPE, Rows, in_pieces, take_rows
 
 PADDING_LIMIT = 2.0
 """Padding may at most double the entries."""
@@ -90,30 +90,46 @@ def _own(array: np.ndarray, dtype: type) -> np.ndarray:
     return np.require(array, dtype, ["C", "W"])
 
 
-@njit(nb.types.Tuple((_ints, _floats))(_ints, _ints, _floats, nb.int64), cache=True)
-def _padded(start, successor, probability, width):
+def _padded(start: np.ndarray, successor: np.ndarray, probability: np.ndarray, width: int) -> tuple:
     rows = start.size - 1
-    to, p = np.zeros(rows * width, np.int32), np.zeros(rows * width)
-    for row in range(rows):
-        k = row * width
-        for j in range(start[row], start[row + 1]):
-            to[k] = successor[j]
-            p[k] = probability[j]
-            k += 1
+    to, p = np.empty(rows * width, np.int32), np.empty(rows * width)
+    in_pieces(_pad, start, successor, probability, width, to, p, size=rows, entries=to.size)
     return to, p
+
+
+@njit(nb.void(_ints, _ints, _floats, nb.int64, _ints, _floats, nb.int64, nb.int64), cache=True, nogil=True)
+def _pad(start, successor, probability, width, to, p, begin, end):
+    for row in range(begin, end):
+        j, stop = start[row], start[row + 1]
+        for k in range(row * width, (row + 1) * width):
+            to[k] = successor[j] if j < stop else 0
+            p[k] = probability[j] if j < stop else 0.0
+            j += 1
 
 
 def chain_of(rows: Rows, choice: np.ndarray, discount: float) -> Rows:
     """The Markov chain of one row a state, as a table with the discount inside."""
     S = choice.size
+    start, entries = _starts(rows, choice)
+    chain = Rows(
+        np.arange(S + 1, dtype=np.int32),
+        rows.width,
+        start,
+        np.empty(entries, np.int32),
+        np.empty(entries),
+        np.empty(S),
+    )
+    take_rows(rows, choice, discount, chain)
+    return chain
+
+
+def _starts(rows: Rows, chosen: np.ndarray) -> tuple[np.ndarray, int]:
+    """(offsets of the chosen rows when copied one after another, all their entries)."""
     if rows.width:
-        start, entries = _EMPTY, S * rows.width
-    else:
-        start = np.zeros(S + 1, np.int32)
-        entries = int((rows.start[choice + 1] - rows.start[choice]).sum())
-    successor, probability, reward = np.empty(entries, np.int32), np.empty(entries), np.empty(S)
-    take_rows(rows, choice, discount, start, successor, probability, reward)
-    return Rows(np.arange(S + 1, dtype=np.int32), rows.width, start, successor, probability, reward)
+        return _EMPTY, chosen.size * rows.width
+    start = np.zeros(chosen.size + 1, np.int32)
+    np.cumsum(rows.start[chosen + 1] - rows.start[chosen], out=start[1:])
+    return start, int(start[-1])
 
 
 class Ordered(NamedTuple):
@@ -123,35 +139,24 @@ class Ordered(NamedTuple):
     state: np.ndarray
     position: np.ndarray
     row: np.ndarray
-    blocks: list[int] | None
-    """Edges of blocks for sweeps on several cores; None where one core does better."""
+    side_by_side: bool
+    """Whether stretches of the order hardly read each other, so that cores may sweep them side by side."""
 
 
 def in_order(rows: Rows, discount: float) -> Ordered:
     """Number states by distance to where value comes from; put the discount in and take self-loops out."""
     final = _final_states(rows)
     state, position = _backward_order(rows, final, _sources(rows, final))
-    S = state.size
     counts = np.diff(rows.first)[state]
-    first = np.zeros(S + 1, np.int32)
+    first = np.zeros(state.size + 1, np.int32)
     np.cumsum(counts, out=first[1:])
-    total = int(first[-1])
-    if rows.width:
-        start, entries = _EMPTY, total * rows.width
-    else:
-        start, entries = np.zeros(total + 1, np.int32), rows.probability.size
-    out = Rows(first, rows.width, start, np.empty(entries, np.int32), np.empty(entries), np.empty(total))
-    row = np.empty(total, np.int32)
-    reach = _renumber(rows, discount, state, position, out, row)
-    return Ordered(out, state, position, row, _blocks(S, entries, reach))
-
-
-def _blocks(states: int, entries: int, reach: int) -> list[int] | None:
-    """Cut the order into twice as many blocks as cores, if every second block is out of the others' reach."""
-    count = 2 * threads.count()
-    if count == 2 or entries < PARALLEL_FROM or reach >= states // count:
-        return None
-    return [states * i // count for i in range(count + 1)]
+    row = np.repeat(rows.first[:-1][state] - first[:-1], counts) + np.arange(first[-1], dtype=np.int32)
+    start, entries = _starts(rows, row)
+    out = Rows(first, rows.width, start, np.empty(entries, np.int32), np.empty(entries), np.empty(row.size))
+    reach = max(
+        in_pieces(_renumber, rows, discount, state, position, row, out, size=state.size, entries=entries), default=0
+    )
+    return Ordered(out, state, position, row, side_by_side=reach < state.size // (4 * threads.count()))
 
 
 @njit(inline="always")
@@ -280,34 +285,36 @@ def _backward_order(rows, final, sources):
     return state, position
 
 
-@njit(nb.int64(ROWS_TYPE, nb.float64, _ints, _ints, ROWS_TYPE, _ints), cache=True)
-def _renumber(rows, discount, state, position, out, old_row):
+_renumber_signature = nb.int64(ROWS_TYPE, nb.float64, _ints, _ints, _ints, ROWS_TYPE, nb.int64, nb.int64)
+
+
+@njit(_renumber_signature, cache=True, nogil=True)
+def _renumber(rows, discount, state, position, old_row, out, begin_state, end_state):
     """Copy the rows into the new order, discount in, self-loops out; returns the farthest reach of an arrow."""
-    first, width, start, successor, probability, reward = rows
-    _, _, new_start, new_successor, new_probability, new_reward = out
-    row, k, reach = 0, 0, 0
-    for i in range(state.size):
+    _, width, start, successor, probability, reward = rows
+    new_first, _, new_start, new_successor, new_probability, new_reward = out
+    reach = 0
+    for i in range(begin_state, end_state):
         s = state[i]
-        for old in range(first[s], first[s + 1]):
+        for row in range(new_first[i], new_first[i + 1]):
+            old = old_row[row]
             begin, end = _begin(width, start, old), _begin(width, start, old + 1)
             stays = 0.0
             for j in range(begin, end):
                 if successor[j] == s:
                     stays += probability[j]
-            scale = 1.0 - discount * stays
+            rest = 1.0 - discount * stays
             # With discount 1 an action that only loops has no finite value of its own: leave it as it is.
-            scale = 1.0 / scale if scale > 0.0 else 1.0
-            loop = scale == 1.0
+            solvable = rest > 0.0
+            scale = 1.0 / rest if solvable else 1.0
+            k = _begin(width, new_start, row)
             for j in range(begin, end):
                 to = successor[j]
+                p = 0.0 if to == s and solvable else discount * scale * probability[j]
                 new_successor[k] = position[to]
-                new_probability[k] = discount * scale * probability[j] if to != s or loop else 0.0
-                if new_probability[k] > 0.0:
+                new_probability[k] = p
+                if p > 0.0:
                     reach = max(reach, abs(position[to] - i))
                 k += 1
-            if not width:
-                new_start[row + 1] = k
             new_reward[row] = scale * reward[old]
-            old_row[row] = old
-            row += 1
     return reach

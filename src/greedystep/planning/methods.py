@@ -16,6 +16,9 @@ from greedystep import operators
 from greedystep.mdp import MDP
 from greedystep.planning.iterate import Backup, Iterate
 
+STALLS = 20
+"""Iterations in a row without a smaller residual after which only rounding is left."""
+
 
 def backup_of(mdp: MDP, v: np.ndarray) -> Backup:
     """Bv with the greedy actions of v."""
@@ -110,12 +113,16 @@ def multi_step(
     """Q <- max_π (B^π)^(N-1) B Q, to its own fixed point, which lies below Q* in general (the paper's Theorem 6)."""
     rate = mdp.discount**horizon
     solved = tolerance * max(1 - rate, 1e-9)
-    sweeps, work = 0.0, len(policies) * (1 + (horizon - 1) / mdp.num_actions)
+    sweeps, work, smallest, stalls = 0.0, len(policies) * (1 + (horizon - 1) / mdp.num_actions), np.inf, 0
     while True:
         new = operators.multi_step_optimality(mdp, policies, q, horizon)
         sweeps += work
         own, q = operators.distance(mdp, new, q), new
-        backup = backup_of(mdp, q.max(axis=1)) if own <= solved else None
+        # The operator contracts: a residual that does not fall is rounding, and will not get smaller.
+        stalls = 0 if own < smallest else stalls + 1
+        smallest = min(smallest, own)
+        done = own <= solved or (stalls >= STALLS and mdp.discount < 1)
+        backup = backup_of(mdp, q.max(axis=1)) if done else None
         yield Iterate(lambda q=q: q.max(axis=1), backup, sweeps, own_residual=own)
-        if own <= solved:
+        if done:
             return

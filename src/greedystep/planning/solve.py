@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import methods
@@ -28,6 +30,12 @@ METHODS = (
 DEFAULT_HORIZON = 20
 NEAR_ROUNDING = 4.0
 """A bound within this factor of what rounding alone costs cannot be brought down by more iterations."""
+PROVE_EVERY = 200
+"""Iterations without a proof after which the watch makes one itself."""
+IDLE_PROOFS = 1000
+"""Proofs in a row, none better than the best before them, after which a discounted solve has come to its end."""
+UNBOUNDED_ITERATIONS = 100_000
+"""Where no bound can be proved values may grow for ever (a loop that pays, with discount 1): somebody has to stop."""
 
 
 class Progress(NamedTuple):
@@ -69,14 +77,16 @@ class Solution:
 
     @cached_property
     def q(self) -> np.ndarray:
-        """[S, A], within discount * error_bound of q* up to rounding; -inf where an action is not available.
+        """[S, A], within error_bound of q* up to rounding; -inf where an action is not available.
 
         Computed when first asked for: many users want the policy only, and q is A times as large as v.
         """
         mdp, before, shift = self._evidence
         q = mdp.backup(before) + shift
-        # v and policy came from the same backup, summed in another order: make the last bit agree.
-        q = np.minimum(q, self.v[:, None])
+        # v and policy came from the same backup, summed in another order: make the last bit agree, so that the policy
+        # is the first action with q = v.
+        earlier = np.arange(mdp.num_actions) < self.policy[:, None]
+        q = np.minimum(q, np.where(earlier, np.nextafter(self.v, -np.inf)[:, None], self.v[:, None]))
         q[np.arange(self.v.size), self.policy] = self.v
         return q
 
@@ -130,7 +140,7 @@ def solve(
     model = Dense(mdp) if table is None else Sparse(mdp, table)
     certificate = Certificate(mdp, _widest_row(mdp))
     if not certificate.discounted:
-        certificate.set_longest_walk(np.inf if table is None else longest_walk(table.rows))
+        certificate.set_longest_walk(longest_walk((table or as_rows(_with_sparse_rows(mdp))).rows))
 
     zero = np.zeros(mdp.num_states) if start is None else start
     if method == "auto":
@@ -149,16 +159,16 @@ def solve(
             assert checked is not None
             iterates = methods.multi_step(mdp, q, checked, horizon, tolerance)
 
-    watch = _Watch(certificate, tolerance, began, max_iterations, time_limit, callback)
+    # The fast solver chooses rows of its table, the others actions.
+    prove = model.backup if method == "auto" else (lambda v: methods.backup_of(mdp, v))
+    watch = _Watch(certificate, prove, tolerance, began, max_iterations, time_limit, callback)
     with _progress_line(progress) as show:
         last, reason = watch.run(iterates, show)
     best = watch.best
     if best is None or (last is not None and last.backup is None):
         # Stopped between two proofs: make one of the values as they are, and keep the better.
-        backup = model.backup(zero if last is None else last.values())
-        actions = model.actions_of(backup.choice)
-        best = watch.better(backup._replace(choice=actions))
-    elif method == "auto":
+        best = watch.better(prove(zero if last is None else last.values()))
+    if method == "auto":
         best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
     return _solution(mdp, certificate, best, watch, tolerance, method, reason)
 
@@ -177,21 +187,24 @@ class _Proof(NamedTuple):
 class _Watch:
     """Follows a method: proves, records, reports and stops."""
 
-    def __init__(self, certificate, tolerance, began, max_iterations, time_limit, callback):
-        self._certificate, self._tolerance, self._began = certificate, tolerance, began
+    def __init__(self, certificate, prove, tolerance, began, max_iterations, time_limit, callback):
+        self._certificate, self._prove, self._tolerance, self._began = certificate, prove, tolerance, began
         self._max_iterations, self._time_limit, self._callback = max_iterations, time_limit, callback
         self.best: _Proof | None = None
         self.trace: list[float] = []
         self.sweeps = 0.0
         self._bound = np.inf
+        self._unproved = self._idle_proofs = 0
 
     def better(self, backup: Backup) -> _Proof:
         """The better of the best proof so far and the one from this backup."""
         lower, upper = self._certificate.bounds(backup.low, backup.high, backup.v)
         proof = _Proof(backup, lower, upper)
         bound = proof.answer(self._certificate.shift_is_free)[1]
+        self._idle_proofs = 0 if bound < self._bound else self._idle_proofs + 1
         if self.best is None or bound <= self._bound:
-            self.best, self._bound = proof, bound
+            # The answer must not change when the method goes on in the array that it handed out.
+            self.best, self._bound = proof._replace(backup=backup._replace(out=backup.out.copy())), bound
         return self.best
 
     def run(self, iterates: Iterator[Iterate], show: Callable[[Progress], None]) -> tuple[Iterate | None, str]:
@@ -201,10 +214,15 @@ class _Watch:
             for last in iterates:
                 self.trace.append(last.residual)
                 self.sweeps = last.sweeps
+                residual = last.residual
+                self._unproved = self._unproved + 1 if last.backup is None else 0
+                if self._unproved >= PROVE_EVERY:
+                    # A method that waits for a small change may wait for ever where float64 is too coarse for it.
+                    last, self._unproved = last._replace(backup=self._prove(last.values())), 0
                 if last.backup is not None:
                     self.better(last.backup)
                 reason = self._reason_to_stop(last)
-                news = Progress(len(self.trace), last.sweeps, self._seconds(), last.residual, self._bound)
+                news = Progress(len(self.trace), last.sweeps, self._seconds(), residual, self._bound)
                 show(news)
                 if self._callback is not None and self._callback(news) and reason is None:
                     reason = "stopped by the callback"
@@ -219,7 +237,8 @@ class _Watch:
             return ""
         if last.backup is not None and np.isfinite(self._bound):
             floor = self._certificate.bounds(0.0, 0.0, last.backup.v)[1]
-            if floor * NEAR_ROUNDING >= self._tolerance and self._bound <= floor * NEAR_ROUNDING:
+            at_floor = floor * NEAR_ROUNDING >= self._tolerance and self._bound <= floor * NEAR_ROUNDING
+            if at_floor or (self._idle_proofs >= IDLE_PROOFS and self._certificate.discounted):
                 return "float64 cannot prove more for values of this size"
         if self._max_iterations is not None and len(self.trace) >= self._max_iterations:
             return f"stopped after {len(self.trace)} iterations"
@@ -227,6 +246,8 @@ class _Watch:
             return f"stopped by the time limit of {self._time_limit:g} s"
         if not np.isfinite(self._bound) and last.backup is not None and last.residual <= 1e-3 * self._tolerance:
             return ""  # no bound can ever be proved: a small residual has to do
+        if not np.isfinite(self._bound) and last.backup is not None and len(self.trace) >= UNBOUNDED_ITERATIONS:
+            return f"stopped after {len(self.trace)} iterations, with values that may have no limit"
         return None
 
     def _seconds(self) -> float:
@@ -241,6 +262,8 @@ def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solu
     message = ""
     if not np.isfinite(bound):
         message = "with discount 1 and policies that never end there is no bound on the error"
+        if certificate.discounted:
+            message = "rows that sum to more than 1 / discount leave no bound on the error"
         if reason:
             message = f"{reason}; {message}"
     elif not converged:
@@ -277,12 +300,23 @@ def _check_arguments(mdp, method, policies, horizon, tolerance, max_iterations, 
             raise ValueError(f"horizon: {method!r} has no horizon")
         if isinstance(horizon, bool) or not isinstance(horizon, (int, np.integer)) or horizon < 1:
             raise ValueError(f"horizon: expected a whole number >= 1, got {horizon!r}")
-    if not (np.isscalar(tolerance) and np.isreal(tolerance) and tolerance > 0):
+    if not (_is_number(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance: expected a number > 0, got {tolerance!r}")
-    if max_iterations is not None and not max_iterations >= 1:
+    if max_iterations is not None and not (_is_number(max_iterations) and max_iterations >= 1):
         raise ValueError(f"max_iterations: expected a whole number >= 1, got {max_iterations!r}")
-    if time_limit is not None and not time_limit > 0:
+    if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
         raise ValueError(f"time_limit: expected seconds > 0, got {time_limit!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _with_sparse_rows(mdp: MDP) -> MDP:
+    """A dense model as a table of rows can be made of it."""
+    twin = copy.copy(mdp)
+    twin.transitions = sp.csr_array(mdp.transitions)
+    return twin
 
 
 def _initial_values(mdp: MDP, initial: Any) -> np.ndarray | None:
