@@ -14,8 +14,9 @@ of the environment. A *terminal state* is one in which every action ends at once
 from __future__ import annotations
 
 import os
-import tempfile
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,10 @@ DENSE_FROM = 0.25
 """Dense input with at least this share of non-zeros stays dense: a CSR entry costs 12 bytes, a dense one 8."""
 
 FILE_FORMAT = "greedystep-mdp-1"
+
+UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, KeyError, SyntaxError)
+UNREADABLE += (EOFError, OSError, RuntimeError, MemoryError, OverflowError)
+"""What NumPy and zipfile raise on files that are broken or something else."""
 
 
 class MDP:
@@ -70,7 +75,8 @@ class MDP:
         shape = (num_states, num_actions)
         reward = _expected_rewards(rewards, matrix, shape)
         over = _as_mask(terminal, "terminal", (num_states,))
-        has_action = _as_mask(available, "available", shape, default=True) & (reward > -np.inf)
+        # Not `> -inf`: a nan in the transitions makes the averaged reward nan, and must reach the check of the rows.
+        has_action = _as_mask(available, "available", shape, default=True) & ~(reward == -np.inf)
         has_action |= over[:, None]
         if not has_action.any(axis=1).all():
             state = int(np.argmin(has_action.any(axis=1)))
@@ -219,12 +225,12 @@ class MDP:
         if made:
             try:
                 env = gymnasium.make(env, **options)
-            except (gymnasium.error.Error, TypeError) as problem:
+            except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
                 raise ValueError(f"env: gymnasium cannot make {env!r}: {problem}") from None
         elif options:
             raise ValueError(f"options: {sorted(options)} only apply when env is an id, not an environment object")
         try:
-            table = getattr(env.unwrapped, "P", None)
+            table = getattr(getattr(env, "unwrapped", env), "P", None)
             if table is None:
                 raise ValueError(f"env: {env} has no transition table `P`, so its model is not known")
             return cls.from_table(table, discount)
@@ -236,13 +242,18 @@ class MDP:
     def from_table(cls, table: Any, discount: float) -> MDP:
         """From a table P[s][a] = [(probability, next state, reward, terminated), ...] as Gymnasium's toy texts have."""
         S = len(table)
-        A = max((len(table[s]) for s in range(S)), default=0)
+        missing = [s for s in range(S) if s not in table] if hasattr(table, "keys") else []
+        if missing:
+            raise ValueError(f"table: expected the states 0..{S - 1}, state {missing[0]} is missing")
+        # A state may have fewer actions than others, or number them with gaps.
+        actions = [dict(table[s].items() if hasattr(table[s], "items") else enumerate(table[s])) for s in range(S)]
+        A = max((max(row, default=-1) + 1 for row in actions), default=0)
         if S == 0 or A == 0:
             raise ValueError(f"table: expected at least one state and one action, got {S} and {A}")
         rewards, termination = np.full((S, A), -np.inf), np.zeros((S, A))
         rows, columns, probabilities = [], [], []
         for s in range(S):
-            for a, outcomes in sorted(table[s].items()) if hasattr(table[s], "items") else enumerate(table[s]):
+            for a, outcomes in actions[s].items():
                 rewards[s, a] = 0.0
                 for p, successor, reward, terminated in outcomes:
                     rewards[s, a] += p * reward
@@ -269,15 +280,16 @@ class MDP:
         if self.termination is not None:
             arrays["termination"] = self.termination
         path = Path(path)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz.part", delete=False) as part:
-            try:
-                np.savez(part, **arrays)
-                part.flush()
-                os.fsync(part.fileno())
-                os.replace(part.name, path)
-            except BaseException:
-                os.unlink(part.name)
-                raise
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            with open(part, "wb") as file:
+                np.savez(file, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> MDP:
@@ -285,9 +297,14 @@ class MDP:
         if not Path(path).is_file():
             raise FileNotFoundError(f"no such model file: {path}")
         try:
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = dict(archive)
-        except (zipfile.BadZipFile, ValueError, EOFError, OSError, TypeError) as problem:
+            # The file is opened here, because np.load leaves it open when the archive is broken.
+            with open(path, "rb") as file:
+                archive = np.load(file, allow_pickle=False)
+                if not isinstance(archive, np.lib.npyio.NpzFile):
+                    raise ValueError("it holds a single array")
+                with archive:
+                    arrays = dict(archive)
+        except UNREADABLE as problem:
             raise ValueError(f"{path} is not a readable .npz file ({problem})") from None
         if str(arrays.get("format")) != FILE_FORMAT:
             raise ValueError(f"{path} is not a model saved by greedystep (its format is not {FILE_FORMAT!r})")
@@ -300,9 +317,9 @@ class MDP:
                 entries = (arrays["data"], arrays["indices"], arrays["indptr"])
                 transitions = sp.csr_array(entries, shape=(S * A, S))
                 transitions.check_format(full_check=True)
+            return cls(transitions, rewards, discount, termination=arrays.get("termination"))
         except (KeyError, ValueError, TypeError) as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None
-        return cls(transitions, rewards, discount, termination=arrays.get("termination"))
 
     # -- within -------------------------------------------------------------------------------------------------------
 

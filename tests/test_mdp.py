@@ -1,0 +1,559 @@
+"""The MDP container: every way in, every check, policies, Gymnasium tables and files."""
+
+import contextlib
+import os
+import zipfile
+
+import gymnasium
+import numpy as np
+import oracles
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from greedystep import models
+from greedystep.mdp import FILE_FORMAT, MDP
+
+seeds = st.integers(0, 2**32 - 1)
+thorough = settings(max_examples=40, deadline=None)
+
+P = np.array([[[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]])  # [S, A, S]
+R = np.array([[1.0, 2.0], [3.0, 4.0]])
+
+
+def sparse(p: np.ndarray = P, kind=sp.csr_array):
+    S, A, _ = p.shape
+    return kind(np.asarray(p).reshape(S * A, S))
+
+
+def assert_same_model(one: MDP, other: MDP) -> None:
+    np.testing.assert_array_equal(oracles.dense(one), oracles.dense(other))
+    np.testing.assert_array_equal(one.rewards, other.rewards)
+    np.testing.assert_array_equal(one.terminal, other.terminal)
+    ends = [np.zeros(one.rewards.shape) if m.termination is None else m.termination for m in (one, other)]
+    np.testing.assert_array_equal(*ends)
+    assert one.discount == other.discount
+    assert one.row_sums == other.row_sums
+
+
+def refuse(match: str, *arguments, **options) -> None:
+    with pytest.raises(ValueError, match=match):
+        MDP(*arguments, **options)
+
+
+# -- every way in -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", [sp.csr_array, sp.csc_array, sp.coo_array, sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.lil_array]
+)
+def test_every_kind_of_transitions_is_the_same_model(kind):
+    mdp = MDP(sparse(kind=kind), R, 0.9)
+    assert isinstance(mdp.transitions, sp.csr_array)
+    assert_same_model(mdp, MDP(P, R, 0.9))
+    assert (mdp.num_states, mdp.num_actions) == (2, 2)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, np.ndarray.tolist, lambda p: p.astype(np.float32), np.asfortranarray])
+def test_dense_transitions_of_any_form(convert):
+    assert_same_model(MDP(convert(P), R.tolist(), 0.9), MDP(P, R, 0.9))
+
+
+def test_a_csr_matrix_of_float64_is_not_copied():
+    for kind in (sp.csr_array, sp.csr_matrix):
+        matrix = sparse(kind=kind)
+        mdp = MDP(matrix, R, 0.9)
+        for name in ("data", "indices", "indptr"):
+            assert np.shares_memory(getattr(mdp.transitions, name), getattr(matrix, name)), name
+
+
+def test_other_sparse_types_become_float64_with_int32_indices():
+    matrix = sparse().astype(np.float32)
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    mdp = MDP(matrix, R, 0.9)
+    assert mdp.transitions.dtype == np.float64
+    assert mdp.transitions.indices.dtype == mdp.transitions.indptr.dtype == np.int32
+
+
+def test_dense_input_stays_dense_only_where_it_is_smaller():
+    assert isinstance(MDP(P, R, 0.9).transitions, np.ndarray)
+    assert sp.issparse(MDP(np.eye(8)[:, None], np.zeros((8, 1)), 0.9).transitions)
+
+
+def test_the_given_arrays_are_left_alone():
+    matrix, rewards = sparse(), R.copy()
+    before = matrix.toarray()
+    MDP(matrix, rewards, 0.9, terminal=np.array([False, True]))
+    np.testing.assert_array_equal(matrix.toarray(), before)
+    np.testing.assert_array_equal(rewards, R)
+
+
+@given(seeds)
+@thorough
+def test_rewards_on_arrival_are_averaged(seed):
+    random = np.random.default_rng(seed)
+    S, A = random.integers(1, 5), random.integers(1, 4)
+    p = random.dirichlet(np.ones(S), (S, A)) * (random.random((S, A, S)) < 0.7) + 1e-3
+    p /= p.sum(axis=2, keepdims=True)
+    r = random.normal(size=(S, A, S))
+    expected = [[sum(p[s, a, t] * r[s, a, t] for t in range(S)) for a in range(A)] for s in range(S)]
+    for transitions in (p, sparse(p)):
+        for rewards in (r, sparse(r), sparse(r, sp.coo_matrix)):
+            np.testing.assert_allclose(MDP(transitions, rewards, 0.9).rewards, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("transitions", [P, sparse()])
+def test_terminal_states_have_value_zero_whatever_their_rows_say(transitions):
+    mdp = MDP(transitions, R, 0.9, terminal=[False, True])
+    np.testing.assert_array_equal(mdp.terminal, [False, True])
+    np.testing.assert_array_equal(mdp.rewards[1], 0)
+    np.testing.assert_array_equal(mdp.termination, [[0, 0], [1, 1]])
+    np.testing.assert_array_equal(mdp.backup(np.array([5.0, 7.0]))[1], 0)
+    assert mdp.row_sums == (0.0, 1.0)
+
+
+def test_rows_of_terminal_states_and_missing_actions_may_hold_anything():
+    p, r = P.copy(), R.copy()
+    p[1], p[0, 1] = np.nan, -3.0
+    for transitions in (p, sparse(p)):
+        mdp = MDP(transitions, r, 0.9, terminal=[False, True], available=[[True, False], [True, True]])
+        np.testing.assert_array_equal(oracles.dense(mdp)[1], 0)
+        np.testing.assert_array_equal(mdp.backup(np.array([1.0, 2.0])), [[1.0 + 0.9 * 2.0, -np.inf], [0, 0]])
+
+
+def test_unavailable_actions_by_mask_or_by_reward():
+    mask = np.array([[True, False], [True, True]])
+    by_mask = MDP(P, R, 0.9, available=mask)
+    by_reward = MDP(P, np.where(mask, R, -np.inf), 0.9)
+    assert_same_model(by_mask, by_reward)
+    np.testing.assert_array_equal(by_mask.available, mask)
+    assert by_mask.rewards[0, 1] == -np.inf
+
+
+def test_a_terminal_state_needs_no_available_action():
+    mdp = MDP(P, R, 0.9, terminal=[False, True], available=[[True, True], [False, False]])
+    np.testing.assert_array_equal(mdp.terminal, [False, True])
+
+
+def test_termination_is_what_the_row_lacks():
+    p = P.copy()
+    p[0, 1] *= 0.25
+    ends = np.array([[0, 0.75], [0, 0]])
+    for transitions in (p, sparse(p)):
+        mdp = MDP(transitions, R, 0.9, termination=ends)
+        np.testing.assert_array_equal(mdp.termination, ends)
+        assert mdp.row_sums == (0.25, 1.0)
+        assert mdp.backup(np.ones(2))[0, 1] == 2.0 + 0.9 * 0.25
+        assert not mdp.terminal.any()
+
+
+def test_deterministic_means_one_outcome_a_step():
+    one = np.array([[[0.0, 1.0]], [[1.0, 0.0]]])
+    r = np.zeros((2, 1))
+    assert MDP(one, r, 0.9).deterministic
+    assert MDP(sparse(one), r, 0.9).deterministic
+    assert not MDP(P, R, 0.9).deterministic
+    assert not MDP(sparse(), R, 0.9).deterministic
+    assert not MDP(one * [[[0.5]], [[1.0]]], r, 0.9, termination=[[0.5], [0.0]]).deterministic
+    assert MDP(one * [[[0.0]], [[1.0]]], r, 0.9, termination=[[1.0], [0.0]]).deterministic
+    stored_zero = sp.csr_array((np.array([1.0, 0.0, 1.0]), np.array([1, 0, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    assert MDP(stored_zero, r, 0.9).deterministic
+
+
+def test_rows_may_miss_one_by_what_float32_tables_do():
+    mdp = MDP(P * (1 + 5e-7), R, 0.9)
+    assert mdp.row_sums == (pytest.approx(1 + 5e-7, abs=1e-12), pytest.approx(1 + 5e-7, abs=1e-12))
+
+
+def test_repr_says_the_size():
+    assert repr(MDP(P, R, 0.9)) == "MDP(2 states, 2 actions, dense, discount 0.9)"
+    assert repr(MDP(sparse(), R, 0.9)) == "MDP(2 states, 2 actions, 5 transitions, discount 0.9)"
+
+
+@given(seeds)
+@thorough
+def test_backup_is_the_sum_over_successors(seed):
+    random = np.random.default_rng(seed)
+    mdp = oracles.random_mdp(random)
+    v = random.normal(size=mdp.num_states)
+    p = oracles.dense(mdp)
+    for s in range(mdp.num_states):
+        for a in range(mdp.num_actions):
+            expected = mdp.rewards[s, a] + mdp.discount * sum(p[s, a, t] * v[t] for t in range(mdp.num_states))
+            assert mdp.backup(v)[s, a] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+def changed(array, place, value):
+    array = array.copy()
+    array[place] = value
+    return array
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse])
+def test_a_row_that_does_not_sum_to_one_is_named(form):
+    refuse(r"state 1, action 0 \(row 2\) sums to 0.9, not to 1", form(changed(P, (1, 0, 0), 0.9)), R, 0.9)
+    refuse(r"state 0, action 1 \(row 1\) sums to 1.00001,", form(changed(P, (0, 1, 1), 0.50001)), R, 0.9)
+    refuse(r"the row and its termination of state 0, action 0 \(row 0\) sums to 1.5,", form(P), R, 0.9,
+           termination=[[0.5, 0], [0, 0]])  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse])
+def test_a_bad_probability_is_named(form):
+    bad = changed(changed(P, (0, 1, 0), 1.5), (0, 1, 1), -0.5)
+    refuse(r"p\(s'=1 \| s=0, a=1\) is -0.5; probabilities must be >= 0", form(bad), R, 0.9)
+    refuse(r"p\(s'=0 \| s=1, a=0\) is nan", form(changed(P, (1, 0, 0), np.nan)), R, 0.9)
+    refuse(r"state 1, action 0 .* sums to inf", form(changed(P, (1, 0, 0), np.inf)), R, 0.9)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse])
+def test_a_nan_probability_is_found_under_rewards_on_arrival(form):
+    refuse(r"p\(s'=0 \| s=1, a=0\) is nan", form(changed(P, (1, 0, 0), np.nan)), np.ones((2, 2, 2)), 0.9)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 2, 3), (2,), (0, 0, 0), (2, 0, 2), (1, 2, 2, 2)])
+def test_dense_transitions_of_the_wrong_shape(shape):
+    refuse(r"transitions: expected a dense \[S, A, S\] .* got shape \[", np.zeros(shape), R, 0.9)
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (0, 2), (1, 2)])
+def test_sparse_transitions_of_the_wrong_shape(shape):
+    refuse(rf"\[S\*A, S\] with row s\*A \+ a, got \[{shape[0]}, {shape[1]}\]", sp.csr_array(shape), R, 0.9)
+
+
+def test_transitions_that_are_no_numbers():
+    refuse("transitions: expected numbers, got bool", P > 0, R, 0.9)
+    refuse("transitions: expected numbers, got <U", np.full((2, 2, 2), "x"), R, 0.9)
+    refuse("transitions: expected a dense", None, R, 0.9)
+
+
+def test_bad_rewards():
+    refuse(r"rewards: expected \[S, A\] = \[2, 2\] or \[S, A, S\], got shape \[2\]", P, [1.0, 2.0], 0.9)
+    refuse(r"rewards: r\[0, 1\] is nan", P, changed(R, (0, 1), np.nan), 0.9)
+    refuse(r"rewards: r\[1, 1\] is inf", P, changed(R, (1, 1), np.inf), 0.9)
+    refuse("rewards: expected numbers", P, [["a", "b"], ["c", "d"]], 0.9)
+    refuse("rewards: expected numbers", P, [[1.0], [1.0, 2.0]], 0.9)
+    refuse(r"sparse rewards must be \[S\*A, S\] = \[4, 2\], got \[2, 2\]", P, sp.csr_array(R), 0.9)
+    for bad in (np.nan, np.inf, -np.inf):
+        r = changed(np.ones((2, 2, 2)), (0, 0, 1), bad)
+        refuse(r"rewards: every entry of \[S, A, S\] rewards must be finite", P, r, 0.9)
+        refuse(r"rewards: every entry of \[S, A, S\] rewards must be finite", P, sparse(r), 0.9)
+
+
+@pytest.mark.parametrize("discount", [0, -0.5, 1.0001, np.nan, np.inf, "high", None, [0.9, 0.9]])
+def test_bad_discounts(discount):
+    refuse(r"discount: expected a number in \(0, 1\], got", P, R, discount)
+
+
+def test_bad_masks_and_terminations():
+    refuse(r"terminal: expected bool \[2\], got bool \[3\]", P, R, 0.9, terminal=[True] * 3)
+    refuse(r"terminal: expected bool \[2\], got int64 \[2\]", P, R, 0.9, terminal=[0, 1])
+    refuse(r"available: expected bool \[2, 2\], got bool \[2\]", P, R, 0.9, available=[True, True])
+    refuse("available: state 1 has no available action", P, R, 0.9, available=[[True, True], [False, False]])
+    refuse("available: state 0 has no available action", P, changed(R, 0, -np.inf), 0.9)
+    refuse(r"termination: expected \[S, A\] = \[2, 2\], got shape \[2\]", P, R, 0.9, termination=[0.0, 1.0])
+    for bad in (-0.1, 1.1, np.nan):
+        refuse(rf"termination: the entry for state 1, action 0 is {bad}", P, R, 0.9, termination=[[0, 0], [bad, 0]])
+
+
+def test_discount_one_needs_an_end_within_reach():
+    for transitions in (P, sparse()):
+        refuse("discount: 1 needs a terminal state .* state 0 reaches none; mark", transitions, R, 1.0)
+        assert MDP(transitions, R, 1.0, terminal=[False, True]).discount == 1.0
+    islands = np.eye(3)[[1, 1, 2]][:, None]
+    refuse("state 2 reaches none", islands, [[-1.0], [0.0], [-1.0]], 1.0)  # state 1 is silent: an end
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse])
+def test_discount_one_ends_in_silent_loops(form):
+    p = np.zeros((3, 2, 3))
+    p[0, :, 1] = p[1, 0, 2] = p[1, 1, 0] = p[2, :, 2] = 1.0
+    rewards = np.array([[-1.0, -1.0], [-1.0, -1.0], [0.0, 0.0]])
+    mdp = MDP(form(p), rewards, 1.0)
+    np.testing.assert_array_equal(mdp.terminal, [False, False, True])
+    np.testing.assert_array_equal(oracles.dense(mdp)[2], 0)
+    assert mdp.row_sums == (0.0, 1.0)
+    refuse("discount: 1 needs", form(p), changed(rewards, (2, 1), -0.5), 1.0)  # a loop that costs is no end
+    assert not MDP(form(p), rewards, 0.9).terminal.any()
+
+
+# -- other rewards ----------------------------------------------------------------------------------------------------
+
+
+def test_with_rewards_shares_the_transitions():
+    mdp = MDP(P, R, 0.9, terminal=[False, True], available=[[True, False], [True, True]])
+    other = mdp.with_rewards([[7.0, 7.0], [7.0, 7.0]])
+    assert other.transitions is mdp.transitions
+    np.testing.assert_array_equal(other.rewards, [[7.0, -np.inf], [0, 0]])
+    assert_same_model(other, MDP(P, np.full((2, 2), 7.0), 0.9, terminal=[False, True], available=mdp.available))
+    on_arrival = np.arange(8.0).reshape(2, 2, 2)
+    np.testing.assert_array_equal(MDP(P, R, 0.9).with_rewards(on_arrival).rewards, MDP(P, on_arrival, 0.9).rewards)
+    with pytest.raises(ValueError, match="rewards: -inf where the action is available"):
+        mdp.with_rewards([[-np.inf, 1.0], [1.0, 1.0]])
+    with pytest.raises(ValueError, match=r"rewards: expected \[S, A\]"):
+        mdp.with_rewards([1.0, 2.0])
+
+
+# -- policies ---------------------------------------------------------------------------------------------------------
+
+
+@given(seeds)
+@thorough
+def test_the_chain_of_a_policy_is_its_average(seed):
+    random = np.random.default_rng(seed)
+    mdp = oracles.random_mdp(random)
+    p = oracles.dense(mdp)
+    for policy in oracles.random_policies(random, mdp, 3):
+        chain, reward = mdp.under(policy)
+        chain = chain if isinstance(chain, np.ndarray) else chain.toarray()
+        for s in range(mdp.num_states):
+            actions = [a for a in range(mdp.num_actions) if oracles.probability(policy, s, a) > 0]
+            expected = sum(oracles.probability(policy, s, a) * p[s, a] for a in actions)
+            np.testing.assert_allclose(chain[s], expected, rtol=1e-12, atol=1e-14)
+            gain = sum(oracles.probability(policy, s, a) * mdp.rewards[s, a] for a in actions)
+            assert reward[s] == pytest.approx(gain, rel=1e-12, abs=1e-12)
+
+
+def test_bad_policies_are_answered_in_one_sentence():
+    mdp = MDP(P, R, 0.9, available=[[True, False], [True, True]])
+    cases = {
+        r"policy: action 2 of state 1 is not in 0\.\.1": np.array([0, 2]),
+        r"policy: action -1 of state 0 is not in 0\.\.1": np.array([-1, 0]),
+        "policy: action 1 is not available in state 0": np.array([1, 0]),
+        r"the probabilities of state 1, \[0.5 0.6\], are not a distribution": np.array([[1.0, 0.0], [0.5, 0.6]]),
+        r"the probabilities of state 0, \[ 2. -1.\], are not": np.array([[2.0, -1.0], [1.0, 0.0]]),
+        r"the probabilities of state 0, \[nan nan\], are not": np.array([[np.nan, np.nan], [1.0, 0.0]]),
+        "action 1 of state 0 has probability 0.5 but is not available": np.array([[0.5, 0.5], [1.0, 0.0]]),
+        r"expected int \[2\] or float \[2, 2\], got int64 \[3\]": np.array([0, 0, 0]),
+        r"expected int \[2\] or float \[2, 2\], got float64 \[2\]": np.array([0.0, 1.0]),
+        r"expected int \[2\] or float \[2, 2\], got int64 \[2, 2\]": np.array([[1, 0], [1, 0]]),
+        r"expected int \[2\] or float \[2, 2\], got bool \[2\]": np.array([False, True]),
+    }
+    for message, policy in cases.items():
+        with pytest.raises(ValueError, match=message):
+            mdp.check_policy(policy)
+        with pytest.raises(ValueError, match=r"policies\[1\]"):
+            mdp.check_policies([np.array([0, 0]), policy])
+
+
+def test_policies_come_as_a_list():
+    mdp = MDP(P, R, 0.9)
+    with pytest.raises(ValueError, match="policies: the set is empty"):
+        mdp.check_policies([])
+    with pytest.raises(ValueError, match=r"policies: expected a list of policies, got one array; write \[policy\]"):
+        mdp.check_policies(np.array([0, 1]))
+    checked = mdp.check_policies([[0, 1], [[0.5, 0.5], [1.0, 0.0]]])
+    assert [c.shape for c in checked] == [(2,), (2, 2)]
+
+
+# -- Gymnasium --------------------------------------------------------------------------------------------------------
+
+
+def assert_follows_table(mdp: MDP, table) -> None:
+    """One backup of random values, straight from the table."""
+    v = np.random.default_rng(0).normal(size=mdp.num_states)
+    q = mdp.backup(v)
+    for s in range(mdp.num_states):
+        for a in range(mdp.num_actions):
+            expected = sum(p * (r + mdp.discount * v[t] * (not end)) for p, t, r, end in table[s][a])
+            assert q[s, a] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "states", "terminals"),
+    [
+        ("FrozenLake-v1", {}, 16, 5),
+        ("FrozenLake-v1", {"map_name": "8x8", "is_slippery": False}, 64, 11),
+        ("FrozenLake-v1", {"desc": ["SF", "FG"]}, 4, 1),
+        ("Taxi-v4", {}, 500, 0),
+        ("CliffWalking-v1", {}, 48, None),
+    ],
+)
+def test_gymnasium_tables(name, options, states, terminals):
+    mdp = MDP.from_gymnasium(name, 0.95, **options)
+    env = gymnasium.make(name, **options)
+    assert mdp.num_states == states == env.observation_space.n
+    assert mdp.num_actions == env.action_space.n
+    assert_follows_table(mdp, env.unwrapped.P)
+    assert_same_model(mdp, MDP.from_gymnasium(env, 0.95))
+    env.close()
+    if terminals is not None:
+        assert mdp.terminal.sum() == terminals
+
+
+class Custom:
+    """An environment of somebody's own: just a table, with states that have different actions."""
+
+    def __init__(self, table):
+        self.P = table
+
+
+def test_custom_environments_and_tables():
+    table = {
+        0: {0: [(0.5, 1, 1.0, False), (0.5, 1, 3.0, True)], 2: [(1.0, 0, 0.0, False)]},
+        1: {1: [(1.0, 1, 0.0, True)]},
+    }
+    mdp = MDP.from_gymnasium(Custom(table), 0.9)
+    np.testing.assert_array_equal(mdp.available, [[True, False, True], [False, True, False]])
+    np.testing.assert_array_equal(mdp.rewards[mdp.available], [2.0, 0.0, 0.0])
+    np.testing.assert_array_equal(mdp.terminal, [False, True])
+    lists = [[[(1.0, 1, 1.0, False)]], [[(1.0, 1, 0.0, True)]]]
+    assert MDP.from_table(lists, 1.0).discount == 1.0
+
+
+def test_bad_environments_are_answered_in_one_sentence():
+    for name, options in [
+        ("Nope-v0", {}),
+        ("nomodule:Env-v0", {}),
+        ("FrozenLake-v1", {"map_name": "9x9"}),
+        ("FrozenLake-v1", {"wind": 3}),
+    ]:
+        with pytest.raises(ValueError, match=f"env: gymnasium cannot make '{name}'"):
+            MDP.from_gymnasium(name, **options)
+    with pytest.raises(ValueError, match=r"env: .*CartPole.* has no transition table `P`"):
+        MDP.from_gymnasium("CartPole-v1")
+    with pytest.raises(ValueError, match="has no transition table"):
+        MDP.from_gymnasium(object())
+    with pytest.raises(ValueError, match=r"options: \['map_name'\] only apply when env is an id"):
+        MDP.from_gymnasium(Custom({}), map_name="8x8")
+
+
+def test_bad_tables_are_answered_in_one_sentence():
+    cases = {
+        "table: expected at least one state and one action, got 0 and 0": {},
+        "table: expected at least one state and one action, got 1 and 0": {0: {}},
+        "available: state 1 has no available action": {0: {0: [(1.0, 1, 0.0, False)]}, 1: {}},
+        r"table: next states must lie in 0\.\.0, found 0 to 3": {0: {0: [(0.5, 0, 0.0, False), (0.5, 3, 0.0, False)]}},
+        r"table: expected the states 0\.\.1, state 1 is missing": {0: {0: []}, 2: {0: []}},
+        r"state 0, action 0 \(row 0\) sums to 0.5": {0: {0: [(0.5, 0, 0.0, True)]}},
+        r"p\(s'=0 \| s=0, a=0\) is -1.0": {0: {0: [(-1.0, 0, 0.0, False)]}},
+    }
+    for message, table in cases.items():
+        with pytest.raises(ValueError, match=message):
+            MDP.from_table(table, 0.9)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@given(seed=seeds)
+@settings(max_examples=20, deadline=None)
+def test_save_and_load_bring_the_model_back(tmp_path_factory, seed):
+    mdp = oracles.random_mdp(np.random.default_rng(seed))
+    path = tmp_path_factory.mktemp("models") / "model.npz"
+    mdp.save(path)
+    again = MDP.load(str(path))
+    assert_same_model(mdp, again)
+    assert isinstance(again.transitions, np.ndarray) == isinstance(mdp.transitions, np.ndarray)
+    assert [p.name for p in path.parent.iterdir()] == ["model.npz"]
+
+
+def test_the_name_and_the_rights_of_a_file_are_those_asked_for(tmp_path):
+    path = tmp_path / "model"  # no .npz is put behind it
+    MDP(P, R, 0.9).save(path)
+    (tmp_path / "plain").write_text("")
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert_same_model(MDP.load(path), MDP(P, R, 0.9))
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "model.npz"
+    MDP(P, R, 0.9).save(path)
+    before = path.read_bytes()
+
+    def full_disk(file, **arrays):
+        file.write(b"half of it")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        MDP(P, 2 * R, 0.9).save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["model.npz"]
+
+
+def test_a_file_that_does_not_exist(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no such model file: .*nothing\.npz"):
+        MDP.load(tmp_path / "nothing.npz")
+    with pytest.raises(FileNotFoundError, match="no such model file"):
+        MDP.load(tmp_path)
+
+
+def test_truncated_files_of_every_length(tmp_path):
+    path = tmp_path / "model.npz"
+    MDP(P, R, 0.9).save(path)
+    whole = path.read_bytes()
+    for length in [*range(0, len(whole), 97), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"model\.npz is not a readable \.npz file"):
+            MDP.load(path)
+
+
+def test_flipped_bytes_never_raise_anything_but_a_sentence(tmp_path):
+    path = tmp_path / "model.npz"
+    models.chain(3).save(path)
+    whole = path.read_bytes()
+    random = np.random.default_rng(0)
+    for place in random.integers(0, len(whole), 300):
+        damaged = bytearray(whole)
+        damaged[place] ^= int(random.integers(1, 256))
+        path.write_bytes(damaged)
+        with contextlib.suppress(ValueError):  # and some bytes of an archive say nothing that matters
+            MDP.load(path)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "other.npz"
+    np.savez(path, weights=np.ones(3))
+    with pytest.raises(ValueError, match=f"not a model saved by greedystep .its format is not '{FILE_FORMAT}'"):
+        MDP.load(path)
+    path.write_text("hello")
+    with pytest.raises(ValueError, match="not a readable"):
+        MDP.load(path)
+    with open(path, "wb") as file:
+        np.save(file, np.ones(3))
+    with pytest.raises(ValueError, match=r"not a readable .npz file .it holds a single array"):
+        MDP.load(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "no arrays")
+    with pytest.raises(ValueError, match=r"other\.npz is not"):
+        MDP.load(path)
+
+
+def test_pickles_are_refused(tmp_path):
+    path = tmp_path / "model.npz"
+    poison = np.array([[print]], dtype=object)
+    np.savez(path, format=FILE_FORMAT, rewards=poison, discount=0.9)
+    with pytest.raises(ValueError, match=r"not a readable .npz file .*allow_pickle"):
+        MDP.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("indices", np.array([9, 0, 1, 0, 1], np.int32), "is damaged"),
+        ("indices", np.array([-1, 0, 1, 0, 1], np.int32), "is damaged"),
+        ("indptr", np.array([0, 1, 3, 2, 5], np.int32), "is damaged"),
+        ("indptr", np.array([0, 1, 3], np.int32), "is damaged"),
+        ("data", np.ones(2), "is damaged"),
+        ("data", np.full(5, np.nan), r"is damaged: transitions: p\(s'=1 \| s=0, a=0\) is nan"),
+        ("rewards", np.ones(4), "is damaged"),
+        ("rewards", np.full((2, 2), np.nan), r"is damaged: rewards: r\[0, 0\] is nan"),
+        ("discount", np.array([0.9, 0.9]), "is damaged"),
+        ("discount", np.array(7.0), "is damaged: discount"),
+        ("termination", np.ones(3), "is damaged: termination"),
+        ("rewards", None, "is damaged: 'rewards'"),
+        ("data", None, "is damaged: 'data'"),
+    ],
+)
+def test_damaged_arrays_are_named(tmp_path, name, value, message):
+    path = tmp_path / "model.npz"
+    MDP(sparse(), R, 0.9).save(path)
+    with np.load(path) as archive:
+        arrays = dict(archive) | {name: value}
+    np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
+    with pytest.raises(ValueError, match=message):
+        MDP.load(path)
