@@ -337,8 +337,11 @@ def exact_policy_value(mdp: MDP, policy: np.ndarray) -> np.ndarray:
 
 def exact_optimum(mdp: MDP) -> np.ndarray:
     """v*, longdouble [S]: policy iteration in extended precision, to a Bellman residual that proves it."""
+    return _improve(mdp, np.where(mdp.available, 0.0, -np.inf).argmax(axis=1))
+
+
+def _improve(mdp: MDP, policy: np.ndarray) -> np.ndarray:
     transitions, here = dense(mdp).astype(LONG), np.arange(mdp.num_states)
-    policy = np.where(mdp.available, 0.0, -np.inf).argmax(axis=1)
     for _ in range(1000):
         v = exact_policy_value(mdp, policy)
         q = mdp.rewards.astype(LONG) + LONG(mdp.discount) * (transitions @ v)
@@ -364,3 +367,15 @@ def value_iteration(mdp: MDP, sweeps: int) -> list[float]:
             for s in range(mdp.num_states)
         ]
     return v
+
+
+def exact_optimum_of_proper_start(mdp: MDP) -> np.ndarray:
+    """v* for discount 1 where some policies never end: policy iteration from one that does (steps to an end, breadth
+    first), which stays among those that end when every step costs something."""
+    p, policy = dense(mdp), np.zeros(mdp.num_states, int)
+    known = mdp.terminal.copy()
+    while not known.all():
+        towards = (p[:, :, known] > 0).any(axis=2) & ~known[:, None]
+        policy = np.where(towards.any(axis=1), towards.argmax(axis=1), policy)
+        known = known | towards.any(axis=1)
+    return _improve(mdp, policy)

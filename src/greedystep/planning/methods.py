@@ -43,18 +43,25 @@ def policy_value(mdp: MDP, policy: np.ndarray) -> np.ndarray:
     chain, reward = mdp.under(policy)
     try:
         if isinstance(chain, np.ndarray):
-            return np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * chain, reward)
-        return splu(sp.csc_array(sp.eye_array(mdp.num_states) - mdp.discount * chain)).solve(reward)
+            v = np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * chain, reward)
+        else:
+            v = splu(sp.csc_array(sp.eye_array(mdp.num_states) - mdp.discount * chain)).solve(reward)
+        # A singular system may pass for a regular one by rounding; its solution then has the size of 1 / rounding.
+        singular = not np.abs(v).max() <= 1e12 * np.abs(reward).max()
     except (np.linalg.LinAlgError, RuntimeError):
+        v, singular = None, True
+    if v is None or (singular and mdp.discount == 1.0):
         raise ValueError(
             "method: policy iteration met a policy that never ends, which has no value with discount 1; "
             "use 'auto' or 'value-iteration'"
-        ) from None
+        )
+    return v
 
 
 def policy_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iterate]:
     """Evaluate the greedy policy exactly, improve, until no action is better than the old one."""
     sweeps, policy, states = 0.0, None, np.arange(mdp.num_states)
+    largest_reward, seen = float(np.abs(mdp.rewards[mdp.available]).max()), set()
     while True:
         backup = backup_of(mdp, v)
         sweeps += 1
@@ -62,12 +69,14 @@ def policy_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iterate]:
         if policy is None:
             policy = backup.choice
         else:
-            # Equal actions are not exchanged: rounding would make the policies go round in circles.
+            # Equal actions are not exchanged: rounding would make the policies go round in circles, and may still do so
+            # among policies that are equal but for rounding.
             old = mdp.rewards[states, policy] + mdp.discount * (mdp.transitions[states * mdp.num_actions + policy] @ v)
-            better = backup.out > old + 1e-12 * (1 + np.abs(backup.out))
-            if not better.any():
-                return
+            better = backup.out > old + 2.0**-50 * (largest_reward + float(np.abs(v).max()))
             policy = np.where(better, backup.choice, policy)
+            if not better.any() or policy.tobytes() in seen:
+                return
+        seen.add(policy.tobytes())
         v = policy_value(mdp, policy)
         sweeps += 1
 
