@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from greedystep import models, operators
 from greedystep.mdp import MDP
 from greedystep.planning import METHODS, kernels, layout, methods, solve, threads
+from greedystep.planning.iterate import Iterate
 
 seeds = st.integers(0, 2**32 - 1)
 thorough = settings(max_examples=40, deadline=None)
@@ -447,6 +448,36 @@ def test_stopped_after_a_good_warm_start_the_policy_is_still_one_of_actions():
             solution = solve(mdp, initial=start, tolerance=1e-9, max_iterations=count)
             assert_true_bound(mdp, solution)
             mdp.check_policy(solution.policy)
+
+
+def test_the_answer_does_not_change_when_the_method_goes_on_in_its_arrays(monkeypatch):
+    def reckless(mdp, v):
+        near = oracles.exact_optimum(mdp).astype(float) + 1e-3 * np.arange(mdp.num_states)
+        good = methods.backup_of(mdp, near)
+        yield Iterate(lambda: good.out, good, 1.0)
+        good.out[:] = 1e9
+        yield Iterate(lambda: v, methods.backup_of(mdp, v), 2.0)
+
+    monkeypatch.setattr(methods, "value_iteration", reckless)
+    assert_true_bound(SLOW, solve(SLOW, "value-iteration", tolerance=1e-12))
+
+
+def test_of_equal_actions_the_policy_is_the_first_with_the_largest_q():
+    """Two actions with the same successors stored in another order: rounding tells them apart, differently each time
+    that the sum is made in another way."""
+    random = np.random.default_rng(0)
+    S, width = 200, 12
+    successors = np.array([random.permutation(S)[:width] for _ in range(S)])
+    chance = random.dirichlet(np.ones(width), S)
+    order = random.permutation(width)
+    indices = np.stack([successors, successors[:, order]], axis=1).ravel()
+    data = np.stack([chance, chance[:, order]], axis=1).ravel()
+    transitions = sp.csr_array((data, indices, np.arange(2 * S + 1) * width), shape=(2 * S, S))
+    mdp = MDP(transitions, np.repeat(random.normal(size=(S, 1)), 2, axis=1), 0.99)
+    for method in EXACT:
+        solution = solve(mdp, method)
+        assert 0 < solution.policy.mean() < 1, method  # rounding did decide
+        consistent(mdp, solution)
 
 
 # -- the same every time ----------------------------------------------------------------------------------------------
