@@ -29,7 +29,7 @@ bench: .venv-peers/.ready
 # An environment is installed again when what it is made from has changed.
 .venv/.core: WHAT = .
 .venv/.dev: WHAT = .[dev]
-.venv-peers/.ready: WHAT = .[peers,dev]
+.venv-peers/.ready: WHAT = .[peers]
 
 .venv/.core .venv/.dev .venv-peers/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }

@@ -253,6 +253,9 @@ class Bench:
     # How often each case is timed; medians are reported.
     repeats: Count = 5
 
+    # Of planning, only the problems whose names contain one of these texts (default: all).
+    problems: Annotated[tuple[str, ...], arg(metavar="TEXT [TEXT ...]", help_behavior_hint="")] = ()
+
     def run(self) -> int:
         from rich.console import Console
 
@@ -264,11 +267,22 @@ class Bench:
             raise BadInputError(f"repeats: expected at least 1, got {self.repeats}")
         with answering_bad_input():
             _check_place(self.out)
+            options = self._options()
         self.out.mkdir(parents=True, exist_ok=True)
         for name in dict.fromkeys(self.names):
-            bench.load(name).run(self.out, self.repeats)
+            bench.load(name).run(self.out, self.repeats, **options.get(name, {}))
             say(Console(), (self.out / f"{name}.md").read_text(encoding="utf-8"))
         return 0
+
+    def _options(self) -> dict[str, dict[str, Any]]:
+        """What single benchmarks are told besides `out` and `repeats`."""
+        if not self.problems:
+            return {}
+        if "planning" not in self.names:
+            raise ValueError("problems: only planning has problems to choose from")
+        from greedystep.bench.problems import select
+
+        return {"planning": {"problems": select(self.problems)}}
 
 
 def _check_place(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Timings beside other packages, one module a subject, imported when asked for.
 
-A benchmark is a module with `run(out, repeats) -> dict`, which writes out/NAME.json and out/NAME.md.
+A benchmark is a module with `run(out, repeats) -> dict`, which writes out/NAME.json and out/NAME.md; it may have
+options of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Name = Literal["planning", "returns"]
 class Benchmark(Protocol):
     """The shape of a benchmark's module."""
 
-    def run(self, out: Path, repeats: int) -> dict[str, Any]: ...
+    def run(self, out: Path, repeats: int, **options: Any) -> dict[str, Any]: ...
 
 
 def load(name: Name) -> Benchmark:

@@ -4,11 +4,11 @@ Everything in one group is timed in turn, round after round, so that a busy mach
 medians over the rounds, and ratios are the ones to trust.
 """
 
-import json
 import statistics
 import time
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import returns
+from greedystep.record import provenance, write_json, write_text
 
 SHAPES = {"1 lane of 1,000,000 steps": (1_000_000,), "1,024 lanes of 1,000 steps": (1000, 1024)}
 
@@ -35,16 +36,10 @@ def run(out: Path, repeats: int = 30) -> dict[str, Any]:
         jitted = {name: _compiled(f, on_device) for name, f in _jax_candidates().items()}
         rows += _rows("JAX, jit", shape_name, _time_in_turn(jitted, on_device, repeats), REFERENCE)
         rows += _rows("NumPy", shape_name, _time_in_turn(_numpy_candidates(), data, repeats), None)
-    result = {
-        "device": str(jax.devices()[0]),
-        "dtype": "float32",
-        "repeats": repeats,
-        "bars": BARS,
-        "rows": rows,
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "returns.json").write_text(json.dumps(result, indent=2) + "\n")
-    (out / "returns.md").write_text(_markdown(result))
+    settings = {"repeats": repeats, "dtype": "float32", "shapes": SHAPES}
+    result = {"bars": BARS, "rows": rows, "provenance": provenance(settings)}
+    write_json(out / "returns.json", result)
+    write_text(out / "returns.md", _markdown(result))
     return result
 
 
@@ -55,13 +50,19 @@ def _data(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rewards, (0.99 * (rng.random(shape) > 0.01)).astype(np.float32), values
 
 
-def _jax_candidates() -> dict[str, Callable]:
+def _reference() -> dict[str, Callable]:
+    """rlax's estimator, if rlax is installed; its `r_t`, `discount_t` and `v_t` are our arrays, index by index."""
+    if find_spec("rlax") is None:
+        return {}
     with warnings.catch_warnings():  # what rlax imports uses deprecated names of JAX
         warnings.simplefilter("ignore", DeprecationWarning)
         import rlax
+    return {REFERENCE: lambda r, d, v: rlax.lambda_returns(r, d, v, 0.9)}
+
+
+def _jax_candidates() -> dict[str, Callable]:
     return {
-        # `discount_t`, `r_t` and `v_t` of rlax are our arrays: index t for the step from s[t] to s[t+1].
-        REFERENCE: lambda r, d, v: rlax.lambda_returns(r, d, v, 0.9),
+        **_reference(),
         "greedy_step, returns only": lambda r, d, v: returns.greedy_step(r, d, v).returns,
         "greedy_step, returns and steps": lambda r, d, v: returns.greedy_step(r, d, v),
         "greedy_step, horizon 10, returns only": lambda r, d, v: returns.greedy_step(r, d, v, horizon=10).returns,
@@ -108,16 +109,20 @@ def _rows(backend: str, shape: str, seconds: dict[str, float], reference: str | 
             "shape": shape,
             "estimator": name,
             "milliseconds": 1e3 * s,
-            "ratio": s / seconds[reference] if reference else None,
+            "ratio": s / seconds[reference] if reference in seconds else None,
         }
         for name, s in seconds.items()
     ]
 
 
 def _markdown(result: dict[str, Any]) -> str:
+    made = result["provenance"]
+    config = made["config"]
+    rlax = [] if any(row["ratio"] for row in result["rows"]) else ["rlax is not installed, so nothing is compared.", ""]
     lines = [
-        f"Return estimators, {result['dtype']} on {result['device']}, medians of {result['repeats']} rounds.",
+        f"Return estimators, {config['dtype']} on {made['device']}, medians of {config['repeats']} rounds.",
         "",
+        *rlax,
         f"| backend | shape | estimator | ms | × {REFERENCE} |",
         "|---|---|---|---:|---:|",
     ]

@@ -1,0 +1,179 @@
+"""How fast models are solved, beside quantecon and mdpsolver: the time to a true error of 1e-6 for everybody.
+
+True: against a reference with a proven error of about 1e-9. What is compiled is compiled before; rewards are fresh at
+every timing; the figures are medians, and ratios are the ones to trust.
+
+    solve-only    from the package's own model object to its answer
+    end-to-end    from arrays in memory to values in an array: CSR matrix and rewards for greedystep and quantecon;
+                  mdpsolver takes nested lists, and has to make them from the same arrays
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from greedystep.bench import contestants
+from greedystep.bench.contestants import CONTESTANTS
+from greedystep.bench.problems import PROBLEMS, Problem
+from greedystep.bench.race import LADDER, TARGET, TIME_IS_UP, TIME_LIMIT, measure
+from greedystep.record import provenance, write_json, write_text
+from greedystep.report.terminal import progress
+
+BARS = {"goal": 20.0, "diffusive": 2.0, "mixing": 2.0, "other": 1.0}
+"""How many times faster than the best peer we mean to be, on models of more than BAR_STATES states."""
+BAR_STATES = 500
+MEMORY_BAR, MEMORY_BAR_STATES = 4.0, 1_000_000
+"""Memory used on top of the model itself, as a multiple of its CSR arrays, on models of at least so many states."""
+
+
+def run(out: Path, repeats: int = 5, problems: Sequence[Problem] = PROBLEMS) -> dict[str, Any]:
+    """Measure, write `planning.json` and `planning.md` to `out`, and return what the first holds."""
+    packages = {package: _version(package) for package in CONTESTANTS}
+    rows = []
+    with progress(Console(stderr=True), "planning") as report:
+        for done, problem in enumerate(problems):
+            report(done / len(problems), problem.name)
+            row = measure(problem, repeats)
+            rows.append({**row, **comparison(row["contestants"])})
+    settings = {
+        "repeats": repeats,
+        "problems": [problem.name for problem in problems],
+        "target": TARGET,
+        "ladder": LADDER,
+        "time_limit": TIME_LIMIT,
+    }
+    result = {
+        "packages": packages,
+        "bars": BARS,
+        "memory_bar": MEMORY_BAR,
+        "problems": rows,
+        "summary": summary(rows),
+        "provenance": provenance(settings),
+    }
+    write_json(out / "planning.json", result)
+    write_text(out / "planning.md", markdown(result))
+    return result
+
+
+def _version(package: str) -> str | None:
+    return metadata.version(package) if contestants.installed(package) else None
+
+
+# -- what it says -----------------------------------------------------------------------------------------------------
+
+
+def comparison(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The best peer and how many times longer it takes, solve-only and end-to-end.
+
+    Where every peer was stopped by the clock, the ratio is at least what is given, and `at_least` says so.
+    """
+    ours, peers = records[0], records[1:]
+    compared: dict[str, Any] = {"at_least": False}
+    for kind in ("solve", "total"):
+        key = f"{kind}_seconds"
+        timed = [peer for peer in peers if peer[key] is not None]
+        best = min(timed, key=lambda peer: peer[key], default=None)
+        seconds = None if best is None else best[key]
+        if best is None and any(peer["out"] == TIME_IS_UP for peer in peers):
+            seconds, compared["at_least"] = TIME_LIMIT, True
+        compared[f"best_peer_{kind}"] = None if best is None else best["configuration"]
+        compared[f"ratio_{kind}"] = None if seconds is None or ours[key] is None else seconds / ours[key]
+    return compared
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The worst ratios of each kind beside its bar, and every miss."""
+    kinds: dict[str, Any] = {}
+    for kind, bar in BARS.items():
+        counted = [row for row in rows if row["kind"] == kind and row["states"] > BAR_STATES and row["ratio_solve"]]
+        if counted:
+            worst = {key: min(counted, key=lambda row: row[key]) for key in ("ratio_solve", "ratio_total")}
+            kinds[kind] = {
+                "bar": bar,
+                "problems": len(counted),
+                **{key: row[key] for key, row in worst.items()},
+                **{f"worst_{key[6:]}": row["name"] for key, row in worst.items()},
+                "misses": [row["name"] for row in counted if min(row["ratio_solve"], row["ratio_total"]) < bar],
+            }
+    large = [row for row in rows if row["states"] >= MEMORY_BAR_STATES and (row["memory"] or {}).get("greedystep")]
+    return {
+        "kinds": kinds,
+        "memory_times_model": {row["name"]: row["memory"]["greedystep"]["times_model"] for row in large},
+        "unsolved": [row["name"] for row in rows if row["contestants"][0]["solve_seconds"] is None],
+    }
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The tables of a result."""
+    settings = result["provenance"]["config"]
+    missing = [package for package, version in result["packages"].items() if version is None]
+    used = ", ".join(f"{package} {version}" for package, version in result["packages"].items() if version)
+    lines = [
+        f"Time to a true error of {settings['target']:g}, medians of {settings['repeats']} rounds with fresh rewards "
+        f"in each. {used}, on {result['provenance']['cpu']}.",
+        *([f"Not installed, so not compared: {', '.join(missing)}."] if missing else []),
+        "",
+        "Solve-only is from a package's model object to its answer, end-to-end from arrays in memory to values. "
+        "× is the time of the best peer configuration over ours. "
+        "Memory is the peak on top of the model, over the size of its transitions, for the packages in that order.",
+        "",
+        "| problem | kind | states | actions | entries | ours, ms | best peer, ms | which | solve-only × "
+        "| end-to-end × | memory |",
+        "|---|---|---:|---:|---:|---:|---:|---|---:|---:|---|",
+        *(_line(row) for row in result["problems"]),
+        "",
+        *_summary_lines(result["summary"]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: dict[str, Any]) -> str:
+    ours = row["contestants"][0]
+    best = next((c for c in row["contestants"] if c["configuration"] == row["best_peer_solve"]), None)
+    sign = "> " if row["at_least"] else ""
+    cells = (
+        row["name"],
+        row["kind"],
+        f"{row['states']:,}",
+        f"{row['actions']:,}",
+        f"{row['entries']:,}",
+        ours["out"] or _milliseconds(ours["solve_seconds"]),
+        f"> {1e3 * TIME_LIMIT:g}" if row["at_least"] else _milliseconds(best and best["solve_seconds"]),
+        row["best_peer_solve"] or "",
+        sign + _ratio(row["ratio_solve"]),
+        sign + _ratio(row["ratio_total"]),
+        ", ".join(f"{used['times_model']:.1f}" for used in (row["memory"] or {}).values()),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _summary_lines(found: dict[str, Any]) -> list[str]:
+    lines = [
+        f"Over {BAR_STATES} states:",
+        "",
+        "| kind | problems | bar | worst solve-only × | worst end-to-end × | below the bar |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for kind, row in found["kinds"].items():
+        worst = (f"{_ratio(row[f'ratio_{key}'])} ({row[f'worst_{key}']})" for key in ("solve", "total"))
+        misses = "; ".join(row["misses"]) or "none"
+        lines.append(f"| {kind} | {row['problems']} | {row['bar']:g} | {' | '.join(worst)} | {misses} |")
+    for name, times in found["memory_times_model"].items():
+        verdict = "within" if times <= MEMORY_BAR else "above"
+        lines += ["", f"Memory on {name}: {times:.2f} times its CSR arrays, {verdict} the bar of {MEMORY_BAR:g}."]
+    if found["unsolved"]:
+        lines += ["", f"Not solved by greedystep: {'; '.join(found['unsolved'])}."]
+    return lines
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1e3 * seconds:.3g}" if seconds < 1 else f"{1e3 * seconds:,.0f}"
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}" if ratio < 10 else f"{ratio:,.0f}"

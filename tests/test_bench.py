@@ -1,0 +1,304 @@
+"""The benchmarks: what they record is consistent, whichever packages are there. No timing is judged here."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from greedystep import models, solve
+from greedystep.bench import contestants, planning, problems, race, returns
+from greedystep.bench.contestants import OURS, PEERS, Configuration
+from greedystep.bench.problems import PROBLEMS, Problem, fresh_rewards
+from greedystep.bench.worker import FailedError, OverrunError, Worker
+from greedystep.cli import main
+from greedystep.record import read_json
+
+TINY = (
+    Problem("tiny grid", "goal", lambda: models.grid(4, 5, slip=0.2, discount=0.9)),
+    Problem("tiny dense", "mixing", lambda: problems.dense(5, 2, 0.9)),
+    Problem("tiny inventory", "other", lambda: problems.inventory(6, 3, 2.0, 0.9)),
+)
+
+FAMILIES = {
+    "with_costs": lambda: problems.with_costs(models.grid(4, 4)),
+    "ice": lambda: problems.ice(6, 6, 0.1),
+    "ending_garnet": lambda: problems.ending_garnet(12, 3, 2, 0.1, 0.95),
+    "clusters": lambda: problems.clusters(3, 5, 2, 0.01, 0.95),
+    "bipartite": lambda: problems.bipartite(10, 2, 2, 0.95),
+    "dense": lambda: problems.dense(6, 2, 0.95),
+    "torus": lambda: problems.torus(4, 5, 0.5, 0.95),
+    "queue": lambda: problems.queue(10, 0.95),
+    "inventory": lambda: problems.inventory(9, 4, 2.0, 0.95),
+}
+
+
+# -- problems ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_makes_a_checked_model_with_the_shape_it_promises(family):
+    mdp = FAMILIES[family]()
+    assert solve(mdp).converged
+    if family == "bipartite":
+        table, half = mdp.transitions.toarray(), mdp.num_states // 2
+        assert not table[: 2 * half, :half].any()
+        assert not table[2 * half :, half:].any()
+    if family == "inventory":
+        assert not mdp.available.all()
+        assert mdp.available[:, 0].all()
+    if family in ("torus", "clusters", "queue"):
+        assert mdp.row_sums == pytest.approx((1, 1))
+    if family == "ending_garnet":
+        assert (mdp.termination > 0).all()
+
+
+def test_the_list_has_every_kind_mostly_above_the_size_that_counts():
+    assert len({problem.name for problem in PROBLEMS}) == len(PROBLEMS)
+    assert {problem.kind for problem in PROBLEMS} == set(planning.BARS)
+
+
+def test_fresh_rewards_differ_by_draw_and_keep_the_structure():
+    mdp = models.grid(4, 4)
+    one, again, other = (fresh_rewards(mdp, draw) for draw in (1, 1, 2))
+    assert (one == again).all()
+    assert (one != other).any()
+    assert np.unique(one).size == np.unique(mdp.rewards).size
+    assert (one[mdp.terminal] == 0).all()
+    stocked = FAMILIES["inventory"]()
+    assert (np.isneginf(fresh_rewards(stocked, 1)) == ~stocked.available).all()
+
+
+# -- contestants ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_peers_get_the_same_problem(family):
+    mdp = FAMILIES[family]()
+    pairs = contestants.pairs_of(mdp)
+    table, states = pairs.transitions, pairs.states
+    if isinstance(table, np.ndarray):
+        assert not pairs.ends
+        table = table.reshape(-1, table.shape[-1])
+    rewards = contestants.rewards_of_pairs(pairs, mdp.rewards).ravel()
+    assert table @ np.ones(table.shape[1]) == pytest.approx(1.0)
+    values = np.zeros(table.shape[1])
+    for _ in range(3000):
+        values = np.maximum.reduceat(
+            rewards + pairs.discount * (table @ values), np.flatnonzero(np.diff(states, prepend=-1))
+        )
+    assert values[: mdp.num_states] == pytest.approx(solve(mdp, tolerance=1e-9).v, abs=1e-8)
+
+
+@pytest.mark.parametrize("package", contestants.CONTESTANTS)
+@pytest.mark.parametrize("family", ["ice", "dense", "inventory"])
+def test_every_package_that_is_there_solves_them(package, family, tmp_path):
+    if not contestants.installed(package):
+        pytest.skip(f"{package} is not installed")
+    mdp = FAMILIES[family]()
+    mdp.save(tmp_path / "model.npz")
+    first = next(configuration for configuration in (OURS, *PEERS) if configuration.package == package)
+    with Worker(package, tmp_path / "model.npz") as worker:
+        run = worker.run(first, 1e-8, mdp.rewards, 60.0)
+    assert run.values[: mdp.num_states] == pytest.approx(solve(mdp, tolerance=1e-9).v, abs=1e-6)
+    assert 0 < run.solve_seconds <= run.total_seconds
+
+
+# -- workers ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_late_or_fails_is_replaced_by_the_next(tmp_path):
+    mdp = models.garnet(2000, 4, 3, discount=0.999)
+    mdp.save(tmp_path / "model.npz")
+    with Worker("greedystep", tmp_path / "model.npz") as worker:
+        with pytest.raises(OverrunError):
+            worker.run(OURS, 1e-6, mdp.rewards, 0.0)
+        with pytest.raises(FailedError, match="rewards"):
+            worker.run(OURS, 1e-6, mdp.rewards[:1], 60.0)
+        assert worker.run(OURS, 1e-6, mdp.rewards, 60.0).values.shape == (2000,)
+        before, peak = worker.memory(OURS, 1e-6, mdp.rewards, 60.0)
+    assert before <= peak
+
+
+# -- planning ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """One run on tiny problems with quantecon and, whether it is installed or not, without mdpsolver."""
+    out = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contestants, "installed", lambda package: package != "mdpsolver")
+        patch.setattr(race, "MEMORY_FROM", 3000)
+        patch.setattr(race, "QUICK_TIMES", 1)
+        patch.setattr(planning, "BAR_STATES", 0)
+        planning.run(out, 2, TINY)
+    return out
+
+
+def test_whoever_counts_is_within_the_target(measured):
+    rows = read_json(measured / "planning.json")["problems"]
+    assert [row["name"] for row in rows] == [problem.name for problem in TINY]
+    for row in rows:
+        assert row["reference_error"] <= race.REFERENCE_LIMIT
+        assert row["contestants"][0]["package"] == "greedystep"
+        for record in row["contestants"]:
+            counted = record["solve_seconds"] is not None
+            assert counted == (not record["out"])
+            if counted:
+                assert len(record["rounds"]) == 2
+                assert record["largest_error"] == max(round_["error"] for round_ in record["rounds"]) <= race.TARGET
+                assert all(round_["tolerance"] in (*race.LADDER, race.TARGET) for round_ in record["rounds"])
+
+
+def test_ratios_are_those_of_the_times(measured):
+    for row in read_json(measured / "planning.json")["problems"]:
+        ours, peers = row["contestants"][0], row["contestants"][1:]
+        for kind in ("solve", "total"):
+            times = {peer["configuration"]: peer[f"{kind}_seconds"] for peer in peers if not peer["out"]}
+            best = row[f"best_peer_{kind}"]
+            assert times[best] == min(times.values())
+            assert row[f"ratio_{kind}"] == pytest.approx(times[best] / ours[f"{kind}_seconds"])
+        assert not row["at_least"]
+
+
+def test_the_file_is_strict_json_with_its_provenance(measured):
+    text = (measured / "planning.json").read_text(encoding="utf-8")
+    result = json.loads(text, parse_constant=lambda constant: pytest.fail(constant))
+    assert result["provenance"]["config"]["repeats"] == 2
+    assert result["packages"]["quantecon"]
+    assert not list(measured.glob("*.part"))
+
+
+def test_a_missing_peer_is_said_to_be_missing(measured):
+    result = read_json(measured / "planning.json")
+    assert result["packages"]["mdpsolver"] is None
+    table = (measured / "planning.md").read_text(encoding="utf-8")
+    assert "Not installed, so not compared: mdpsolver." in table
+    assert all(f"| {problem.name} | {problem.kind} |" in table for problem in TINY)
+
+
+def test_memory_is_measured_where_the_model_is_large_enough(measured):
+    memory = {row["name"]: row["memory"] for row in read_json(measured / "planning.json")["problems"]}
+    assert set(memory["tiny grid"]) == {"greedystep", "quantecon"}
+    assert all(used["peak_bytes"] >= used["before_bytes"] > 0 for used in memory["tiny grid"].values())
+
+
+def test_without_any_peer_there_is_a_table_without_ratios(monkeypatch, tmp_path):
+    monkeypatch.setattr(contestants, "installed", lambda package: package == "greedystep")
+    result = planning.run(tmp_path, 1, TINY[1:2])
+    (row,) = result["problems"]
+    assert row["ratio_solve"] is None
+    assert row["best_peer_solve"] is None
+    assert result["summary"]["kinds"] == {}
+    assert "quantecon, mdpsolver" in (tmp_path / "planning.md").read_text(encoding="utf-8")
+
+
+def record(seconds, out="", name="quantecon VI"):
+    return {"configuration": name, "out": out, "solve_seconds": seconds, "total_seconds": seconds}
+
+
+def test_where_every_peer_is_too_slow_the_ratio_is_a_lower_bound():
+    compared = planning.comparison([record(2.0), record(None, race.TIME_IS_UP), record(None, "failed: it broke")])
+    assert compared["at_least"]
+    assert compared["ratio_solve"] == race.TIME_LIMIT / 2
+    assert not planning.comparison([record(2.0), record(None, "failed: it broke")])["at_least"]
+
+
+def test_the_summary_names_the_worst_and_every_miss():
+    def row(name, kind, solve_ratio, total_ratio, states=1000):
+        return {
+            "name": name,
+            "kind": kind,
+            "states": states,
+            "ratio_solve": solve_ratio,
+            "ratio_total": total_ratio,
+            "memory": None,
+            "contestants": [record(1.0)],
+        }
+
+    rows = [row("a", "goal", 30, 19), row("b", "goal", 21, 40), row("c", "mixing", 2, 2), row("d", "mixing", 1, 1, 500)]
+    kinds = planning.summary(rows)["kinds"]
+    assert kinds["goal"]["misses"] == ["a"]
+    assert (kinds["goal"]["worst_solve"], kinds["goal"]["worst_total"]) == ("b", "a")
+    assert kinds["mixing"]["misses"] == []
+    assert set(kinds) == {"goal", "mixing"}
+
+
+class Pretender:
+    """A worker whose answers are off by the tolerance it is given times ten."""
+
+    def __init__(self, values, seconds=0.001):
+        self.values, self.seconds, self.tolerances = values, seconds, []
+
+    def run(self, configuration, tolerance, rewards, limit, before=None):
+        from greedystep.bench.worker import Run
+
+        self.tolerances.append(tolerance)
+        return Run(self.seconds, self.seconds, self.values + 9 * tolerance)
+
+
+def test_a_peer_gets_the_loosest_tolerance_that_meets_the_target():
+    mdp = models.garnet(6, 2, 2, discount=0.9)
+    task = race.make_task(mdp, 0)
+    worker = Pretender(task.values)
+    entrant = race.Entrant(Configuration("quantecon", "VI"), worker)
+    entrant.try_out(task, dict.fromkeys(race.TIMES, np.inf))
+    assert worker.tolerances == [1e-3, 1e-4, 1e-5, 1e-6, 1e-7]
+    assert entrant.trial["tolerance"] == 1e-7
+    entrant.time(task, task)
+    assert entrant.record()["largest_error"] <= race.TARGET
+
+
+def test_a_peer_that_never_meets_it_or_is_far_behind_is_out():
+    mdp = models.garnet(6, 2, 2, discount=0.9)
+    task = race.make_task(mdp, 0)
+    wrong = race.Entrant(Configuration("quantecon", "VI"), Pretender(task.values + 1))
+    wrong.try_out(task, dict.fromkeys(race.TIMES, np.inf))
+    assert "error stays above" in wrong.out
+    late = race.Entrant(Configuration("quantecon", "VI"), Pretender(task.values, seconds=1.0))
+    late.try_out(task, dict.fromkeys(race.TIMES, 0.1))
+    assert "times slower" in late.out
+    assert late.record()["solve_seconds"] is None
+
+
+def test_a_reference_that_cannot_be_proved_is_refused():
+    large = models.garnet(5, 2, 2, discount=0.999)
+    with pytest.raises(RuntimeError, match="only known to within"):
+        race.make_task(large.with_rewards(1e9 * large.rewards), 0)
+
+
+# -- the command, and returns -----------------------------------------------------------------------------------------
+
+
+def test_problems_are_chosen_by_parts_of_their_names(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    asked = {}
+
+    def run(out, repeats, problems):
+        asked["names"] = [problem.name for problem in problems]
+        (out / "planning.md").write_text("a table\n")
+
+    monkeypatch.setattr(planning, "run", run)
+    assert main(["bench", "planning", "--problems", "torus", "Taxi"]) == 0
+    assert asked["names"] == [name for name in (p.name for p in PROBLEMS) if "torus" in name or name == "Taxi"]
+    assert main(["bench", "planning", "--problems", "nothing like it"]) == 2
+    assert "no name contains 'nothing like it'" in capsys.readouterr().err
+    assert main(["bench", "returns", "--problems", "torus"]) == 2
+    assert "only planning has problems" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rlax", [True, False])
+def test_returns_are_timed_with_and_without_rlax(rlax, monkeypatch, tmp_path):
+    if rlax and importlib.util.find_spec("rlax") is None:
+        pytest.skip("rlax is not installed")
+    monkeypatch.setattr(returns, "SHAPES", {"3 lanes of 600 steps": (600, 3)})
+    if not rlax:
+        monkeypatch.setattr(returns, "find_spec", lambda name: None)
+    result = returns.run(tmp_path, 1)
+    assert read_json(tmp_path / "returns.json")["rows"] == result["rows"]
+    compared = [row for row in result["rows"] if row["ratio"] is not None]
+    by_name = {row["estimator"]: row["milliseconds"] for row in compared}
+    assert bool(compared) == rlax
+    assert all(row["ratio"] == pytest.approx(row["milliseconds"] / by_name[returns.REFERENCE]) for row in compared)
+    assert ("rlax is not installed" in (tmp_path / "returns.md").read_text(encoding="utf-8")) == (not rlax)
