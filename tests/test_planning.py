@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from greedystep import models, operators
 from greedystep.mdp import MDP
-from greedystep.planning import METHODS, kernels, layout, methods, solve, threads
+from greedystep.planning import METHODS, backups, flowing, kernels, layout, methods, recurrent, solve, threads
 from greedystep.planning.iterate import Iterate
 
 seeds = st.integers(0, 2**32 - 1)
@@ -416,12 +416,12 @@ def test_ctrl_c_inside_a_sweep(name, count, monkeypatch):
 
         return wrapped
 
-    from greedystep.planning import auto
-
-    for name_of_loop in ("chain_backup", "evaluate", "evaluate_deterministic", "chain_of"):
-        if hasattr(auto, name_of_loop):
-            monkeypatch.setattr(auto, name_of_loop, interrupting(getattr(auto, name_of_loop)))
-    solution = solve(mdp, tolerance=1e-9)
+    loops = {backups: ["chain_backup", "chain_of"], recurrent: ["evaluate", "chain_of"]}
+    loops[flowing] = ["evaluate", "evaluate_deterministic", "chain_of"]
+    for module, names in loops.items():
+        for name in names:
+            monkeypatch.setattr(module, name, interrupting(getattr(module, name)))
+    solution = solve(mdp, tolerance=1e-6)
     assert solution.converged or solution.message.startswith("interrupted")
     assert_true_bound(mdp, solution)
 

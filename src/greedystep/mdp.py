@@ -142,7 +142,7 @@ class MDP:
         return self.rewards + self.discount * (self.transitions @ values).reshape(self.rewards.shape)
 
     def with_rewards(self, rewards: Any) -> MDP:
-        """The same transitions under other rewards: nothing is copied."""
+        """The same transitions, not copied, under other rewards. Terminal states stay so, whatever they are paid."""
         mdp = MDP.__new__(MDP)
         mdp.transitions, mdp.discount = self.transitions, self.discount
         mdp.termination, mdp.row_sums = self.termination, self.row_sums

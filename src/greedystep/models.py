@@ -94,8 +94,9 @@ def maze(height: int, width: int, wall_share: float = 0.3, *, seed: int = 0, **o
     Cells cut off from the goal keep walking for ever, which is what a discount below 1 is for.
     """
     walls = np.random.default_rng(seed).random((height, width)) < wall_share
-    goal = options.setdefault("goal", (height - 1, width - 1))
-    walls[goal] = False
+    row, column = options.get("goal") or (height - 1, width - 1)
+    if 0 <= row < height and 0 <= column < width:  # `grid` says what is wrong with another goal
+        walls[row, column] = False
     return grid(height, width, walls=walls, **options)
 
 

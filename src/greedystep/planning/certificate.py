@@ -26,7 +26,7 @@ from greedystep.planning.kernels import Rows, bellman, sweeps
 UNIT = 2.0**-53
 SMALLEST_NORMAL = 2.0**-1022
 """Below it a product is off by up to 2^-1075 whatever its size; this is more than a row of 2^53 of them can miss."""
-LONGEST_WALK_SWEEPS = 100_000
+LONGEST_WALK_SWEEPS = 20_000
 
 
 class Certificate:

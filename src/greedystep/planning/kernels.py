@@ -25,6 +25,9 @@ from greedystep.planning import threads
 MAX_WIDTH = 6
 """Rows up to this length are padded to a common width; `_expectation` has one branch for each."""
 
+SWEEPS_PER_ROUND = 6
+"""The work of a round of `evaluate`, in sweeps: two symmetric preconditioner steps and two products."""
+
 PARALLEL_FROM = 150_000
 """Entries of a table from which several cores beat one: handing out the pieces takes some 40 microseconds."""
 

@@ -145,7 +145,7 @@ class Ordered(NamedTuple):
 
 def in_order(rows: Rows, discount: float) -> Ordered:
     """Number states by distance to where value comes from; put the discount in and take self-loops out."""
-    final = _final_states(rows)
+    final = final_states(rows)
     state, position = _backward_order(rows, final, _sources(rows, final))
     counts = np.diff(rows.first)[state]
     first = np.zeros(state.size + 1, np.int32)
@@ -166,7 +166,7 @@ def _begin(width, start, row):
 
 
 @njit(_flags(ROWS_TYPE), cache=True)
-def _final_states(rows):
+def final_states(rows):
     """States that no action leaves for another: ends and absorbing states."""
     first, width, start, successor, probability, _ = rows
     S = first.size - 1

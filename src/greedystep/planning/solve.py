@@ -14,7 +14,8 @@ import scipy.sparse as sp
 
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import methods
-from greedystep.planning.auto import Dense, Sparse, solve_fast
+from greedystep.planning.auto import solve_fast
+from greedystep.planning.backups import Dense, Sparse
 from greedystep.planning.certificate import Certificate, longest_walk
 from greedystep.planning.iterate import Backup, Iterate
 from greedystep.planning.layout import as_rows
