@@ -114,7 +114,7 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
             for method in LOOK_AHEAD:
                 curves.setdefault(tuple(row[method][measure] for row in rows), []).append(method)
             for counts, methods in curves.items():
-                colour, top = COLOUR[methods[-1]], counts == max(curves)
+                colour, top = COLOUR[methods[0]], counts == max(curves)
                 axis.plot(horizons, counts, marker="o", color=colour, linestyle="-")
                 axis.annotate(
                     "\n".join(methods),

@@ -64,11 +64,14 @@ def as_rows(mdp: MDP) -> Table:
     first = np.arange(0, S * A + 1, A, dtype=np.int32)
     available = mdp.available
     if not available.all():
-        kept = np.flatnonzero(available).astype(np.int32)
+        kept = np.flatnonzero(available)
         action = (kept % A).astype(np.int32)
         first = np.concatenate([[0], np.cumsum(available.sum(axis=1))]).astype(np.int32)
-        matrix = matrix[kept]
-        start, successor, probability = matrix.indptr, matrix.indices, matrix.data
+        if (start[1:] - start[:-1])[~available.ravel()].any():  # entries of missing actions: leave them behind
+            matrix = matrix[kept]
+            start, successor, probability = matrix.indptr, matrix.indices, matrix.data
+        else:
+            start = np.append(start[kept], start[-1])
         reward = reward[kept]
     lengths = np.diff(start)
     width = int(lengths.max(initial=1))

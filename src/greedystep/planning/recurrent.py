@@ -14,13 +14,17 @@ import numpy as np
 
 from greedystep.planning.backups import Dense, Sparse
 from greedystep.planning.iterate import Iterate
-from greedystep.planning.kernels import SWEEPS_PER_ROUND, evaluate, sweeps
+from greedystep.planning.kernels import SWEEPS_PER_ROUND, evaluate, evaluate_deterministic, sweeps
 from greedystep.planning.layout import chain_of, in_order
 
-PATIENT_SWEEPS = 6
+PATIENT_SWEEPS = 4
 """A model does not mix if evaluating a policy by sweeps would cost more than so many backups of the whole model."""
+TRIED_SWEEPS = 2
+"""But so much is tried first: some models need a few sweeps before the spread begins to fall."""
 PATIENCE = 12
 """Improvements in vain after which another way is tried."""
+MOST_EXACT = 1e-4
+"""No policy is evaluated so exactly that less than this share of the spread is left."""
 KRYLOV_ROUNDS = 20
 DEEP_KRYLOV_ROUNDS = 100
 
@@ -34,25 +38,28 @@ def solve_recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> I
     discount, share = model.discount, 1.0 / model.rows_per_state
     enough = tolerance * (1.0 - discount) / discount
     work, spread, best, best_mean, vain = 0.0, np.inf, np.inf, -np.inf, 0
-    mixes, krylov, choice = True, None, None
+    first, mixes, krylov, choice = True, True, None, np.full(v.size, -1, np.int32)
+    # The more an improvement costs beside a sweep of one policy, the more of these are worth their while.
+    most_forcing = float(np.clip(0.4 * share, 1e-3, 0.1))
     while vain < PATIENCE:
         backup = model.backup(v)
         work += 1
         yield Iterate(lambda v=backup.out: v, backup, work)
-        previous, spread = spread, backup.high - backup.low
+        shrunk = min((backup.high - backup.low) / spread, 1.0) if spread > 0 else 1.0
+        spread = backup.high - backup.low
         v = backup.out
         # Better policies may at first have a larger spread: a higher mean is progress as well.
         mean = float(v.mean())
         vain = 0 if spread < 0.9 * best or mean > best_mean + 1e-3 * spread else vain + 1
         best, best_mean = min(best, spread), max(best_mean, mean)
-        if choice is None:  # one more improvement before the first policy is worth a look
-            choice = backup.choice
+        if first:  # one more improvement before a policy is worth a look
+            first = False
             continue
         # As in inexact Newton methods: the better the last improvement went and the fewer actions it changed, the more
         # exactly the next policy is evaluated; never more exactly than the answer needs.
         changed = np.count_nonzero(choice != backup.choice) / v.size
         choice = backup.choice
-        forcing = min(0.1, max(1e-4, min((spread / previous) ** 2, 0.3 * changed))) if spread < previous else 0.1
+        forcing = float(np.clip(min(shrunk**2, 0.3 * changed), MOST_EXACT, most_forcing))
         target = max(spread * forcing, enough)
         if mixes:
             policy = model.policy_sweeps(choice)
@@ -60,7 +67,8 @@ def solve_recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> I
             while after > target:
                 v, after = policy.sweep(v)
                 count += 1
-                mixes = count < 5 or _sweeps_to_come(spread, after, target, count) * share < PATIENT_SWEEPS
+                judged = count >= 5 and count * share >= TRIED_SWEEPS
+                mixes = not judged or _sweeps_to_come(spread, after, target, count) * share < PATIENT_SWEEPS
                 if not mixes:
                     break
             work += share * (count + 1)
@@ -68,7 +76,7 @@ def solve_recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> I
             if isinstance(model, Dense):
                 return
             krylov = krylov or _Krylov(model)
-            most = KRYLOV_ROUNDS if forcing > 0.05 else DEEP_KRYLOV_ROUNDS
+            most = KRYLOV_ROUNDS if forcing > 0.5 * most_forcing else DEEP_KRYLOV_ROUNDS
             v, rounds = krylov.evaluate(choice, v, 0.5 * target, most)
             work += share * (SWEEPS_PER_ROUND * rounds + 1) + 2
 
@@ -81,7 +89,8 @@ def _sweeps_to_come(first: float, last: float, target: float, count: int) -> flo
 
 
 class _Krylov:
-    """Evaluates policies by BiCGSTAB on the table in sweeping order, for values in the model's own order.
+    """Evaluates policies by BiCGSTAB on the table in sweeping order, for values in the model's own order; deterministic
+    ones by walking their paths.
 
     A sweep there and back in place follows: news from far away would else take one policy for each step of its way.
     """
@@ -97,7 +106,9 @@ class _Krylov:
         order = self._order
         chain = chain_of(order.rows, self._new_row[choice[order.state]], 1.0)
         w = v[order.state]
-        rounds, _ = evaluate(chain, w, target, most)
+        rounds = 0
+        if chain.width != 1 or not evaluate_deterministic(chain, w):
+            rounds, _ = evaluate(chain, w, target, most)
         sweeps(order.rows, w, self._spare, False, most=2)
         return w[order.position], rounds
 
