@@ -18,7 +18,8 @@ from greedystep.planning.auto import solve_fast
 from greedystep.planning.backups import Dense, Sparse
 from greedystep.planning.certificate import Certificate, longest_walk
 from greedystep.planning.iterate import Backup, Iterate
-from greedystep.planning.layout import as_rows
+from greedystep.planning.kernels import evaluate, evaluate_deterministic
+from greedystep.planning.layout import Table, as_rows, chain_of
 
 METHODS = (
     "auto",
@@ -29,6 +30,8 @@ METHODS = (
     "multi-step",
 )
 DEFAULT_HORIZON = 20
+WARM_UP_ROUNDS = 100
+"""Rounds of BiCGSTAB spent on the value of a policy that was given to start from."""
 NEAR_ROUNDING = 4.0
 """A bound within this factor of what rounding alone costs cannot be brought down by more iterations."""
 PROVE_EVERY = 200
@@ -135,9 +138,8 @@ def solve(
     began = time.perf_counter()
     horizon = DEFAULT_HORIZON if horizon is None else horizon
     checked = None if policies is None else mdp.check_policies(policies)
-    start = _initial_values(mdp, initial)
-    dense = isinstance(mdp.transitions, np.ndarray)
-    table = None if dense else as_rows(mdp)
+    table = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
+    start = _initial_values(mdp, table, initial)
     model = Dense(mdp) if table is None else Sparse(mdp, table)
     certificate = Certificate(mdp, _widest_row(mdp))
     if not certificate.discounted:
@@ -320,12 +322,12 @@ def _with_sparse_rows(mdp: MDP) -> MDP:
     return twin
 
 
-def _initial_values(mdp: MDP, initial: Any) -> np.ndarray | None:
+def _initial_values(mdp: MDP, table: Table | None, initial: Any) -> np.ndarray | None:
     if initial is None:
         return None
     array = np.asarray(initial)
     if array.shape == (mdp.num_states,) and np.issubdtype(array.dtype, np.integer):
-        return methods.policy_value(mdp, mdp.check_policy(array, "initial"))
+        return _rough_policy_value(mdp, table, mdp.check_policy(array, "initial"))
     if not np.issubdtype(array.dtype, np.floating) or array.shape not in ((mdp.num_states,), mdp.rewards.shape):
         raise ValueError(
             f"initial: expected values float [{mdp.num_states}], action values float {list(mdp.rewards.shape)} "
@@ -335,6 +337,17 @@ def _initial_values(mdp: MDP, initial: Any) -> np.ndarray | None:
     if not np.isfinite(values).all():
         raise ValueError("initial: values must be finite")
     return values.astype(np.float64)
+
+
+def _rough_policy_value(mdp: MDP, table: Table | None, policy: np.ndarray) -> np.ndarray:
+    """v^π, near enough for a start: elimination would fill the memory on large models."""
+    if table is None or mdp.discount == 1.0:
+        return methods.policy_value(mdp, policy)
+    chain = chain_of(table.rows, table.rows_of(policy, mdp.num_actions), mdp.discount)
+    v = np.zeros(mdp.num_states)
+    if chain.width != 1 or not evaluate_deterministic(chain, v):
+        evaluate(chain, v, 0.0, WARM_UP_ROUNDS)
+    return v
 
 
 def _widest_row(mdp: MDP) -> int:
