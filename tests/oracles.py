@@ -379,3 +379,135 @@ def exact_optimum_of_proper_start(mdp: MDP) -> np.ndarray:
         policy = np.where(towards.any(axis=1), towards.argmax(axis=1), policy)
         known = known | towards.any(axis=1)
     return _improve(mdp, policy)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# tabular: an episode is (states [T + 1], actions, rewards, chances, terminated); each function gives the new table
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def tabular_update(method: str, options: dict, q: np.ndarray, episode: tuple, gamma: float) -> np.ndarray:
+    """One update from one episode, every return written out forwards."""
+    states, actions, rewards, _, terminated = episode
+    q, T = q.copy(), len(actions)
+    if method in ("q-learning", "backward-q-learning"):
+        for t in range(T) if method == "q-learning" else reversed(range(T)):
+            ahead = 0.0 if terminated and t == T - 1 else max(q[states[t + 1]])
+            q[states[t], actions[t]] += options["alpha"] * (rewards[t] + gamma * ahead - q[states[t], actions[t]])
+        return q
+    targets = tabular_targets(method, options, q, episode, gamma)
+    for s, a, y in zip(states[:-1], actions, targets, strict=True):
+        q[s, a] = max(q[s, a], y) if method == "greedy-step" else q[s, a] + options["alpha"] * (y - q[s, a])
+    return q
+
+
+def tabular_targets(method: str, options: dict, q: np.ndarray, episode: tuple, gamma: float) -> list[float]:
+    """The targets of the methods that compute all of them before they change the table."""
+    states, actions, rewards, chances, terminated = episode
+    T = len(actions)
+    if method == "episodic-backward":
+        return episodic_backward_targets(q, episode, gamma, options["beta"])
+    discounts = [gamma] * (T - 1) + [0.0 if terminated else gamma]
+    cuts = [False] * T
+    best = [max(q[s]) for s in states[1:]]
+    policies = [epsilon_greedy(q[s], options.get("target_epsilon", 0.0)) for s in states[1:]]
+    expected = [
+        sum(pi[a] * q[s, a] for a in range(len(pi)) if pi[a]) for pi, s in zip(policies, states[1:], strict=True)
+    ]
+    inner = range(T - 1)  # the steps after which another action was taken
+    taken = [q[states[t + 1], actions[t + 1]] for t in inner] + [expected[-1]]
+    pi = [policies[t][actions[t + 1]] for t in inner] + [0.0]
+    mu = [chances[t + 1] for t in inner] + [1.0]
+    lambda_ = options.get("lambda_")
+    steps = range(T)
+    if method == "greedy-step":
+        horizon = options["horizon"] or T
+        return [greedy_step(rewards, discounts, best, cuts, t, horizon)[0] for t in steps]
+    if method in ("n-step-q", "n-step-sarsa"):
+        values = best if method == "n-step-q" else taken
+        return [n_step(rewards, discounts, values, cuts, t, options["n"]) for t in steps]
+    if method in ("peng", "sarsa-lambda"):
+        values = best if method == "peng" else taken
+        return [lambda_return(rewards, discounts, values, lambda_, cuts, t) for t in steps]
+    if method == "monte-carlo":
+        return [n_step(rewards, discounts, best, cuts, t, T) for t in steps]
+    if method == "watkins":
+        expected, traces = best, [lambda_ * (taken[t] == best[t]) for t in steps]
+    elif method == "harutyunyan":
+        traces = [lambda_] * T
+    elif method == "tree-backup":
+        traces = [lambda_ * p for p in pi]
+    elif method == "retrace":
+        traces = [lambda_ * min(1.0, p / m) for p, m in zip(pi, mu, strict=True)]
+    else:
+        assert method == "q-sigma"
+        sigma = options["sigma"]
+        traces = [sigma * p / m + (1 - sigma) * p for p, m in zip(pi, mu, strict=True)]
+    return [off_policy(rewards, discounts, expected, taken, traces, cuts, t) for t in steps]
+
+
+def episodic_backward_targets(q: np.ndarray, episode: tuple, gamma: float, beta: float) -> list[float]:
+    """With the temporary table of the published algorithm: a column of action values for every next state."""
+    states, actions, rewards, _, terminated = episode
+    T = len(actions)
+    table = [q[s].copy() for s in states[1:]]
+    if terminated:
+        table[-1][:] = 0.0
+    y = [0.0] * T
+    y[-1] = rewards[-1] + gamma * max(table[-1])
+    for k in reversed(range(T - 1)):
+        table[k][actions[k + 1]] = beta * y[k + 1] + (1 - beta) * table[k][actions[k + 1]]
+        y[k] = rewards[k] + gamma * max(table[k])
+    return y
+
+
+def epsilon_greedy(values, epsilon: float) -> list[float]:
+    """Action probabilities; ties share, and actions at -inf do not exist."""
+    available = [a for a in range(len(values)) if values[a] > -math.inf]
+    ties = [a for a in available if values[a] == max(values)]
+    return [
+        (epsilon / len(available) if a in available else 0.0) + ((1 - epsilon) / len(ties) if a in ties else 0.0)
+        for a in range(len(values))
+    ]
+
+
+def eligibility(method: str, q: np.ndarray, episode: tuple, gamma: float, alpha: float, lambda_: float) -> np.ndarray:
+    """SARSA(λ), Watkins' and Harutyunyan's Q(λ) as the textbooks run them: traces e(s, a), an update at every step."""
+    states, actions, rewards, _, terminated = episode
+    q, e = q.copy(), np.zeros(q.shape)
+    for t, (s, a, r) in enumerate(zip(states[:-1], actions, rewards, strict=True)):
+        follows = t + 1 < len(actions)
+        ahead = max(q[states[t + 1]])
+        if method == "sarsa-lambda" and follows:
+            ahead = q[states[t + 1], actions[t + 1]]
+        delta = r + gamma * (0.0 if terminated and not follows else ahead) - q[s, a]
+        e[s, a] += 1
+        q = np.where(e > 0, q + alpha * delta * e, q)
+        greedy = follows and q[states[t + 1], actions[t + 1]] == max(q[states[t + 1]])
+        e *= 0.0 if method == "watkins" and not greedy else gamma * lambda_
+    return q
+
+
+def empirical_model(episodes: list[tuple]) -> dict:
+    """What was seen of every pair: (s, a) -> list of (reward, next state, or None where the episode ended)."""
+    seen: dict = {}
+    for states, actions, rewards, _, terminated in episodes:
+        for t, (s, a) in enumerate(zip(states[:-1], actions, strict=True)):
+            ended = terminated and t == len(actions) - 1
+            seen.setdefault((int(s), int(a)), []).append((float(rewards[t]), None if ended else int(states[t + 1])))
+    return seen
+
+
+def empirical_optimum(episodes: list[tuple], shape: tuple[int, int], gamma: float) -> np.ndarray:
+    """Q* of the model of sample means; pairs that were not seen do not exist, nor does a state without any."""
+    seen = empirical_model(episodes)
+    q = np.full(shape, -np.inf)
+    for _ in range(4000):
+        v = q.max(axis=1)
+        new = q.copy()
+        for pair, outcomes in seen.items():
+            new[pair] = np.mean([r + (0.0 if s is None else gamma * v[s]) for r, s in outcomes])
+        if np.array_equal(new, q):
+            break
+        q = new
+    return q

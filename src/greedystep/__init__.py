@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from greedystep import models, operators, returns
+    from greedystep import envs, models, operators, returns, tabular
     from greedystep.mdp import MDP
     from greedystep.planning import Solution, solve
 
@@ -17,13 +17,15 @@ _HOME = {
     "MDP": "greedystep.mdp",
     "Solution": "greedystep.planning",
     "solve": "greedystep.planning",
+    "envs": None,
     "models": None,
     "operators": None,
     "returns": None,
+    "tabular": None,
 }
 """Where each public name lives; None marks a submodule."""
 
-__all__ = ["MDP", "Solution", "models", "operators", "returns", "solve"]
+__all__ = ["MDP", "Solution", "envs", "models", "operators", "returns", "solve", "tabular"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,166 @@
+"""Acting: one episode from a task's tables, and logs of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from greedystep.envs.toy import END, draw
+
+
+class Episodes(NamedTuple):
+    """E episodes of K steps in all, one after another. Episode e has steps first[e] .. first[e + 1] - 1."""
+
+    first: np.ndarray
+    """int64 [E + 1]."""
+    states: np.ndarray
+    """int32 [K + E]: T + 1 states an episode, those of episode e from first[e] + e on."""
+    actions: np.ndarray
+    """int32 [K]."""
+    rewards: np.ndarray
+    """float64 [K]."""
+    chances: np.ndarray
+    """float64 [K]: μ(a | s), the probability with which the behaviour chose the action; nan where it is not known."""
+    terminated: np.ndarray
+    """bool [E]: whether the episode came to its end, or was only cut off (then the last state still has a value)."""
+
+    @classmethod
+    def of(cls, episodes: Iterable[tuple]) -> Episodes:
+        """From tuples (states [T + 1], actions [T], rewards [T], terminated) or with chances [T] as a fifth."""
+        first, parts = [0], []
+        for number, episode in enumerate(episodes):
+            states, actions, rewards, terminated, *rest = episode
+            T = len(actions)
+            chances = rest[0] if rest else np.full(T, np.nan)
+            if len(states) != T + 1 or len(rewards) != T or len(chances) != T:
+                raise ValueError(
+                    f"episodes: number {number} has {len(states)} states, {T} actions, {len(rewards)} rewards and "
+                    f"{len(chances)} chances; expected T + 1, T, T and T"
+                )
+            first.append(first[-1] + T)
+            parts.append((states, actions, rewards, chances, [bool(terminated)]))
+        if not parts:
+            raise ValueError("episodes: expected at least one")
+        states, actions, rewards, chances, terminated = (np.concatenate(column) for column in zip(*parts, strict=True))
+        for name, numbers in (("states", states), ("actions", actions)):
+            if not np.issubdtype(numbers.dtype, np.integer):
+                raise ValueError(f"episodes: {name} must be whole numbers, got {numbers.dtype}")
+        return cls(
+            np.array(first, np.int64),
+            states.astype(np.int32),
+            actions.astype(np.int32),
+            rewards.astype(np.float64),
+            chances.astype(np.float64),
+            terminated,
+        )
+
+    def check(self, num_states: int, num_actions: int) -> None:
+        """ValueError if a number lies outside the table."""
+        for name, numbers, count in (("state", self.states, num_states), ("action", self.actions, num_actions)):
+            outside = (numbers < 0) | (numbers >= count)
+            if outside.any():
+                raise ValueError(f"episodes: {name} {numbers[np.argmax(outside)]} is not in 0..{count - 1}")
+        if not np.isfinite(self.rewards).all():
+            raise ValueError("episodes: rewards must be finite")
+
+
+class World(NamedTuple):
+    """A task as the compiled loops want it."""
+
+    outcomes: Any
+    start_states: np.ndarray
+    start_cumulative: np.ndarray
+    discount: float
+    horizon: int
+
+
+class Buffer(NamedTuple):
+    """Room for one episode; the last two are scratch space of the updates."""
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    chances: np.ndarray
+    values: np.ndarray
+    targets: np.ndarray
+
+
+@njit(cache=True)
+def make_buffer(horizon):
+    """A `Buffer` for episodes of up to `horizon` steps."""
+    return Buffer(
+        np.empty(horizon + 1, np.int32),
+        np.empty(horizon, np.int32),
+        np.empty(horizon),
+        np.empty(horizon),
+        np.empty(horizon),
+        np.empty(horizon),
+    )
+
+
+@njit(cache=True)
+def choose(q, s, epsilon, random):
+    """(a, μ(a | s)) of the ε-greedy policy with ties broken at random; -inf marks actions that s does not have.
+
+    One number decides everything: u < ε explores, and u / ε is then uniform again; so is (u - ε) / (1 - ε) among ties.
+    """
+    best, ties, available = -np.inf, 0, 0
+    for a in range(q.shape[1]):
+        value = q[s, a]
+        if value > -np.inf:
+            available += 1
+            if value > best:
+                best, ties = value, 1
+            elif value == best:
+                ties += 1
+    if ties == 1 and epsilon == 0.0:
+        pick = 0
+        explore = False
+    else:
+        u = random.random()
+        explore = u < epsilon
+        if explore:
+            pick = min(int(u / epsilon * available), available - 1)
+        else:
+            pick = min(int((u - epsilon) / (1.0 - epsilon) * ties), ties - 1)
+    action = 0
+    for a in range(q.shape[1]):
+        value = q[s, a]
+        if value == best or (explore and value > -np.inf):
+            if pick == 0:
+                action = a
+                break
+            pick -= 1
+    chance = epsilon / available
+    if q[s, action] == best:
+        chance += (1.0 - epsilon) / ties
+    return action, chance
+
+
+@njit(cache=True)
+def act(q, world, epsilon, random, buffer):
+    """One ε-greedy episode into the buffer: (number of steps, whether it terminated, discounted return)."""
+    first, cumulative, successor, mean, noise = world.outcomes
+    states, actions, rewards, chances = buffer.states, buffer.actions, buffer.rewards, buffer.chances
+    A, gamma = q.shape[1], world.discount
+    s = world.start_states[draw(world.start_cumulative, 0, len(world.start_states), random)]
+    total, weight = 0.0, 1.0
+    for t in range(world.horizon):
+        a, chance = choose(q, s, epsilon, random)
+        row = s * A + a
+        k = draw(cumulative, first[row], first[row + 1], random)
+        reward = mean[k]
+        if noise[k] > 0:
+            reward += noise[k] * random.standard_normal()
+        states[t], actions[t], rewards[t], chances[t] = s, a, reward, chance
+        total += weight * reward
+        weight *= gamma
+        s = successor[k]
+        if s == END:
+            states[t + 1] = 0  # never read: the episode is over
+            return t + 1, True, total
+    states[world.horizon] = s
+    return world.horizon, False, total

@@ -1,0 +1,74 @@
+"""The methods by name, and the options each one has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from greedystep.tabular import updates
+from greedystep.tabular.updates import Parameters
+
+_STEP: dict[str, Any] = {"alpha": 0.1}
+_TRACE = _STEP | {"lambda_": 0.9}
+_TARGET = {"target_epsilon": 0.0}
+
+METHODS: dict[str, tuple[int, dict[str, Any]]] = {
+    "greedy-step": (updates.GREEDY_STEP, {"horizon": None}),
+    "q-learning": (updates.Q_LEARNING, _STEP),
+    "backward-q-learning": (updates.BACKWARD_Q_LEARNING, {"alpha": 1.0}),
+    "n-step-q": (updates.N_STEP_Q, _STEP | {"n": 5}),
+    "n-step-sarsa": (updates.N_STEP_SARSA, _STEP | {"n": 5} | _TARGET),
+    "sarsa-lambda": (updates.SARSA_LAMBDA, _TRACE | _TARGET),
+    "watkins": (updates.WATKINS, _TRACE),
+    "peng": (updates.PENG, _TRACE),
+    "harutyunyan": (updates.HARUTYUNYAN, _TRACE | _TARGET),
+    "tree-backup": (updates.TREE_BACKUP, _TRACE | _TARGET),
+    "retrace": (updates.RETRACE, _TRACE | _TARGET),
+    "q-sigma": (updates.Q_SIGMA, _STEP | {"sigma": 0.5} | _TARGET),
+    "monte-carlo": (updates.MONTE_CARLO, _STEP),
+    "episodic-backward": (updates.EPISODIC_BACKWARD, _STEP | {"beta": 0.5}),
+}
+"""Name -> (code of its update, its options with their defaults).
+
+alpha: step size in (0, 1]. lambda_, sigma, beta: in [0, 1]. n: steps of n-step returns. horizon: greedy-step's N, None
+for the whole episode. target_epsilon: ε of the target policy π, 0 for the greedy one (with which tree backup, Retrace
+and Watkins' Q(λ) are the same wherever the greedy action is unique).
+"""
+
+NEEDS_CHANCES = ("retrace", "q-sigma")
+"""These weigh by the behaviour's probabilities μ(a | s)."""
+
+WHOLE_EPISODE = 2**62
+
+
+def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters]:
+    """(code, parameters) of a method; ValueError says which option is wrong."""
+    if method not in METHODS:
+        raise ValueError(f"method: {method!r} is not one of {', '.join(METHODS)}")
+    code, defaults = METHODS[method]
+    for name in options:
+        if name not in defaults:
+            known = ", ".join(defaults)
+            raise ValueError(f"{name}: {method} has no such option, only {known}")
+    chosen = defaults | options
+    for name in ("alpha", "lambda_", "sigma", "beta", "target_epsilon"):
+        if name in chosen:
+            chosen[name] = checked_share(name, chosen[name], positive=name == "alpha")
+    for name in ("n", "horizon"):
+        if name in chosen:
+            value = chosen.pop(name)
+            if name == "horizon" and value is None:
+                value = WHOLE_EPISODE
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name}: expected a whole number >= 1, got {value!r}")
+            chosen["n"] = min(int(value), WHOLE_EPISODE)
+    return code, Parameters(**chosen)
+
+
+def checked_share(name: str, value: Any, positive: bool = False) -> float:
+    """A number in [0, 1], or in (0, 1]."""
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not (is_number and 0 <= value <= 1 and not (positive and value == 0)):
+        raise ValueError(f"{name}: expected a number in {'(0' if positive else '[0'}, 1], got {value!r}")
+    return float(value)

@@ -1,0 +1,248 @@
+"""The update of every method, on one whole episode: q [S, A] is changed in place.
+
+An episode is s_0, a_0, r_0, ..., s_T in a `Buffer`, with T = `steps`. If it terminated, nothing follows its last step;
+if it was only cut off, the last step bootstraps from s_T. V(s) = max_a q(s, a).
+
+Methods act with the table as it was when the episode began and learn when it is over, all of them, so that they differ
+in their update alone. In a task whose state holds the time no pair comes twice in an episode, and then this is the same
+as learning at every step. Unless the function says otherwise, all targets y_t are computed from the table as it was,
+and then q(s_t, a_t) <- q + α (y_t - q) in the order of time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+GREEDY_STEP, Q_LEARNING, BACKWARD_Q_LEARNING, N_STEP_Q, N_STEP_SARSA, EPISODIC_BACKWARD = range(6)
+SARSA_LAMBDA, WATKINS, PENG, HARUTYUNYAN, TREE_BACKUP, RETRACE, Q_SIGMA, MONTE_CARLO = range(6, 14)
+
+
+class Parameters(NamedTuple):
+    """Every number a method may have; each uses its own."""
+
+    alpha: float = 1.0
+    lambda_: float = 0.9
+    n: int = 1
+    sigma: float = 0.5
+    beta: float = 0.5
+    target_epsilon: float = 0.0
+
+
+@njit(cache=True)
+def update(method, parameters, q, buffer, steps, terminated, gamma):
+    """Learn from one episode."""
+    if method == GREEDY_STEP:
+        greedy_step(q, buffer, steps, terminated, gamma, parameters.n)
+    elif method == Q_LEARNING:
+        q_learning(q, buffer, steps, terminated, gamma, parameters.alpha)
+    elif method == BACKWARD_Q_LEARNING:
+        backward_q_learning(q, buffer, steps, terminated, gamma, parameters.alpha)
+    elif method in (N_STEP_Q, N_STEP_SARSA):
+        n_step(q, buffer, steps, terminated, gamma, parameters, method == N_STEP_SARSA)
+    elif method == EPISODIC_BACKWARD:
+        episodic_backward(q, buffer, steps, terminated, gamma, parameters.alpha, parameters.beta)
+    else:
+        trace(method, q, buffer, steps, terminated, gamma, parameters)
+
+
+# -- reading the table ------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def best(q, s):
+    """V(s) = max_a q(s, a)."""
+    value = q[s, 0]
+    for a in range(1, q.shape[1]):
+        value = max(value, q[s, a])
+    return value
+
+
+@njit(cache=True)
+def target_policy(q, s, action, epsilon):
+    """(E_π q(s, .), π(action | s)) of the ε-greedy target policy π; ties share, -inf marks actions s does not have."""
+    top, ties, available, total = best(q, s), 0, 0, 0.0
+    for a in range(q.shape[1]):
+        if q[s, a] > -np.inf:
+            available += 1
+            total += q[s, a]
+            if q[s, a] == top:
+                ties += 1
+    chance = epsilon / available
+    if q[s, action] == top:
+        chance += (1.0 - epsilon) / ties
+    return (1.0 - epsilon) * top + epsilon * total / available, chance
+
+
+@njit(cache=True)
+def relax(q, buffer, steps, alpha):
+    """q(s_t, a_t) <- q + α (y_t - q)."""
+    states, actions, targets = buffer.states, buffer.actions, buffer.targets
+    for t in range(steps):
+        assign(q, states[t], actions[t], targets[t], alpha)
+
+
+@njit(cache=True)
+def assign(q, s, a, target, alpha):
+    """One such step; α = 1 takes the target whatever stood there, -inf included."""
+    q[s, a] = target if alpha == 1.0 else q[s, a] + alpha * (target - q[s, a])
+
+
+# -- the methods ------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def greedy_step(q, buffer, steps, terminated, gamma, horizon):
+    """Greedy-step Q-learning, q(s_t, a_t) <- max(q(s_t, a_t), y_t) with the paper's greedy-step return
+
+        y_t = max over n <= min(N, T - t) of  r_t + γ r_{t+1} + ... + γ^n V(s_{t+n}).
+
+    There is no step size. Keeping the larger value stands for the maximum over all trajectories seen so far, which it
+    equals when transitions and rewards are deterministic and the table began at or below the optimal values. For
+    N >= T - t the maximum is the recursion y_t = r_t + γ max(V(s_{t+1}), y_{t+1}).
+    """
+    states, actions, rewards = buffer.states, buffer.actions, buffer.rewards
+    values, targets = buffer.values, buffer.targets
+    for t in range(steps):
+        values[t] = 0.0 if terminated and t == steps - 1 else best(q, states[t + 1])
+    if horizon >= steps:
+        ahead = -np.inf
+        for t in range(steps - 1, -1, -1):
+            ahead = rewards[t] + gamma * max(values[t], ahead)
+            targets[t] = ahead
+    else:
+        for t in range(steps):
+            total, weight, top = 0.0, 1.0, -np.inf
+            for k in range(t, min(t + horizon, steps)):
+                total += weight * rewards[k]
+                weight *= gamma
+                top = max(top, total + weight * values[k])
+            targets[t] = top
+    for t in range(steps):
+        s, a = states[t], actions[t]
+        q[s, a] = max(q[s, a], targets[t])
+
+
+@njit(cache=True)
+def q_learning(q, buffer, steps, terminated, gamma, alpha):
+    """Q-learning, first step first, each from the table that the one before has left: y_t = r_t + γ V(s_{t+1})."""
+    states, actions, rewards = buffer.states, buffer.actions, buffer.rewards
+    for t in range(steps):
+        after = 0.0 if terminated and t == steps - 1 else gamma * best(q, states[t + 1])
+        assign(q, states[t], actions[t], rewards[t] + after, alpha)
+
+
+@njit(cache=True)
+def backward_q_learning(q, buffer, steps, terminated, gamma, alpha):
+    """The same one-step updates, last step first: a reward at the end reaches the start within one episode."""
+    states, actions, rewards = buffer.states, buffer.actions, buffer.rewards
+    for t in range(steps - 1, -1, -1):
+        after = 0.0 if terminated and t == steps - 1 else gamma * best(q, states[t + 1])
+        assign(q, states[t], actions[t], rewards[t] + after, alpha)
+
+
+@njit(cache=True)
+def n_step(q, buffer, steps, terminated, gamma, parameters, sarsa):
+    """n-step Q-learning and n-step SARSA, uncorrected, with m = min(n, T - t):
+
+        y_t = r_t + ... + γ^(m-1) r_{t+m-1} + γ^m V(s_{t+m}),   SARSA: γ^m q(s_{t+m}, a_{t+m}).
+
+    Where an episode was cut off there is no a_T, and SARSA takes the expectation over its ε-greedy target policy.
+    """
+    states, actions, rewards = buffer.states, buffer.actions, buffer.rewards
+    values, targets = buffer.values, buffer.targets
+    for t in range(steps):
+        if t == steps - 1 and terminated:
+            values[t] = 0.0
+        elif not sarsa:
+            values[t] = best(q, states[t + 1])
+        elif t == steps - 1:
+            values[t] = target_policy(q, states[t + 1], 0, parameters.target_epsilon)[0]
+        else:
+            values[t] = q[states[t + 1], actions[t + 1]]
+    for t in range(steps):
+        total, weight, last = 0.0, 1.0, min(t + parameters.n, steps) - 1
+        for k in range(t, last + 1):
+            total += weight * rewards[k]
+            weight *= gamma
+        targets[t] = total + weight * values[last]
+    relax(q, buffer, steps, parameters.alpha)
+
+
+@njit(cache=True)
+def episodic_backward(q, buffer, steps, terminated, gamma, alpha, beta):
+    """Episodic Backward Update (Lee et al. 2019): going backwards, the action taken next gets a mixed value,
+
+    y_t = r_t + γ max( β y_{t+1} + (1 - β) q(s_{t+1}, a_{t+1}),  max over other a of q(s_{t+1}, a) ).
+    """
+    states, actions, rewards, targets = buffer.states, buffer.actions, buffer.rewards, buffer.targets
+    ahead = 0.0
+    for t in range(steps - 1, -1, -1):
+        s = states[t + 1]
+        if t == steps - 1:
+            value = 0.0 if terminated else best(q, s)
+        else:
+            value = -np.inf
+            for a in range(q.shape[1]):
+                value = max(value, beta * ahead + (1.0 - beta) * q[s, a] if a == actions[t + 1] else q[s, a])
+        ahead = rewards[t] + gamma * value
+        targets[t] = ahead
+    relax(q, buffer, steps, alpha)
+
+
+@njit(cache=True)
+def trace(method, q, buffer, steps, terminated, gamma, parameters):
+    """The methods with traces, which are one recursion (its (v, b, c) stand in `mixture`):
+
+    y_t = r_t + γ [ v_{t+1} + c_{t+1} (y_{t+1} - b_{t+1}) ];  after a cut-off last step r_t + γ v_{t+1}.
+    """
+    states, actions, rewards, chances = buffer.states, buffer.actions, buffer.rewards, buffer.chances
+    targets = buffer.targets
+    ahead = 0.0
+    for t in range(steps - 1, -1, -1):
+        s = states[t + 1]
+        if t < steps - 1:
+            value, base, weight = mixture(method, q, s, actions[t + 1], chances[t + 1], parameters)
+            value += weight * (ahead - base)
+        elif terminated:
+            value = 0.0
+        elif method in (WATKINS, PENG, MONTE_CARLO):
+            value = best(q, s)
+        else:
+            value = target_policy(q, s, 0, parameters.target_epsilon)[0]
+        ahead = rewards[t] + gamma * value
+        targets[t] = ahead
+    relax(q, buffer, steps, parameters.alpha)
+
+
+@njit(cache=True)
+def mixture(method, q, s, a, mu, parameters):
+    """(v, b, c) at the next state s, where action a was taken with probability mu; π is the ε-greedy target policy:
+
+    SARSA(λ)                  q(s, a)    q(s, a)   λ
+    Monte Carlo               0          0         1
+    Peng's Q(λ)               V(s)       V(s)      λ
+    Watkins' Q(λ)             V(s)       V(s)      λ if a is greedy (ties count), else 0
+    Harutyunyan's Q^π(λ)      E_π q      q(s, a)   λ
+    tree backup               E_π q      q(s, a)   λ π(a | s)
+    Retrace                   E_π q      q(s, a)   λ min(1, π(a | s) / μ(a | s))
+    Q(σ)                      E_π q      q(s, a)   σ π(a | s) / μ(a | s) + (1 - σ) π(a | s)
+    """
+    taken, lambda_ = q[s, a], parameters.lambda_
+    if method == SARSA_LAMBDA:
+        return taken, taken, lambda_
+    if method == MONTE_CARLO:
+        return 0.0, 0.0, 1.0
+    if method in (PENG, WATKINS):
+        top = best(q, s)
+        return top, top, lambda_ if method == PENG or taken == top else 0.0
+    value, chance = target_policy(q, s, a, parameters.target_epsilon)
+    if method == HARUTYUNYAN:
+        return value, taken, lambda_
+    if method == TREE_BACKUP:
+        return value, taken, lambda_ * chance
+    if method == RETRACE:
+        return value, taken, lambda_ * min(1.0, chance / mu)
+    return value, taken, parameters.sigma * chance / mu + (1.0 - parameters.sigma) * chance
