@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from greedystep import envs, models
 from greedystep.envs import toy
-from greedystep.tabular import METHODS, Episodes, collect, learn, replay
+from greedystep.tabular import METHODS, Episodes, collect, episodes_to_solve, greedy_policy, learn, replay
+from greedystep.tabular.speed import steps_per_second
 
 seeds = st.integers(0, 2**32 - 1)
 thorough = settings(max_examples=60, deadline=None)
@@ -72,7 +73,7 @@ def deterministic_task(random):
 @thorough
 def test_one_update_is_the_definition_written_out(method, seed):
     random = np.random.default_rng(seed)
-    q, gamma, options = random_table(random), random.choice([0.0, 0.5, 0.9, 1.0]), random_options(random, method)
+    q, gamma, options = random_table(random), random.choice([0.1, 0.5, 0.9, 1.0]), random_options(random, method)
     episodes = [random_episode(random, q) for _ in range(2)]
     actual = replay(as_log(*episodes), q, method, discount=gamma, **options)
     expected = q
@@ -228,6 +229,51 @@ def test_greedy_step_solves_trace_back_at_the_first_right_episode():
         assert task.solved_by(q.argmax(axis=1)) == solved
 
 
+def test_values_without_bound_are_reported_and_not_returned():
+    # Harutyunyan's Q(λ) contracts only for λ < (1 - γ) / 2γ or so; 0.9 is far beyond.
+    task = envs.make("toy/grid-world")
+    with pytest.raises(FloatingPointError, match="harutyunyan: its values have no bound, and left float64 in episode"):
+        learn(task, "harutyunyan", episodes=20_000, q=task.lowest_return, lambda_=1.0, alpha=0.5)
+    log = collect(task, episodes=20)
+    with pytest.raises(FloatingPointError, match="harutyunyan: its values have no bound"):
+        replay(log, np.zeros((100, 4)), "harutyunyan", discount=0.99, sweeps=20_000, lambda_=1.0, alpha=0.5)
+
+
+# -- solving ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_greedy_policy_shares_ties():
+    q = np.array([[1.0, 1.0, 0.0], [-np.inf, 2.0, 1.0]])
+    np.testing.assert_array_equal(greedy_policy(q), [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
+
+
+@pytest.mark.parametrize("method", ["greedy-step", "backward-q-learning", "monte-carlo"])
+def test_episodes_to_solve_is_the_first_episode_after_which_the_task_is_solved(method):
+    task = envs.make("toy/trace-back", delay=8)
+    for seed in range(3):
+        solved = episodes_to_solve(task, method, limit=5000, epsilon=0.5, seed=seed, resolution=0.0)
+        assert solved is not None
+        assert task.solved_by(greedy_policy(learn(task, method, episodes=solved, epsilon=0.5, seed=seed).q))
+        if solved > 1:
+            assert not task.solved_by(greedy_policy(learn(task, method, episodes=solved - 1, epsilon=0.5, seed=seed).q))
+        coarse = episodes_to_solve(task, method, limit=5000, epsilon=0.5, seed=seed, resolution=0.1)
+        assert coarse is not None
+        assert solved <= coarse <= 1.1 * solved + 1
+
+
+def test_a_task_that_is_not_solved_within_the_limit_says_so():
+    task = envs.make("toy/trace-back", delay=20)
+    assert episodes_to_solve(task, "q-learning", limit=7) is None
+
+
+def test_a_limit_or_resolution_out_of_range_is_refused():
+    task = envs.make("toy/choice")
+    with pytest.raises(ValueError, match="limit: expected a whole number >= 1, got 0"):
+        episodes_to_solve(task, limit=0)
+    with pytest.raises(ValueError, match=r"resolution: expected a number in \[0, 1\], got -1"):
+        episodes_to_solve(task, limit=5, resolution=-1)
+
+
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 
@@ -265,7 +311,7 @@ def test_bad_arguments_of_learn_are_answered_by_one_sentence(arguments, message)
             {"method": "peng", "q": np.full((2, 2), -np.inf)},
             "peng cannot begin with infinite",
         ),
-        (([0, 1], [0], [0.0], False), {"discount": 1.5}, r"discount: expected a number in \[0, 1\], got 1.5"),
+        (([0, 1], [0], [0.0], False), {"discount": 1.5}, r"discount: expected a number in \(0, 1\], got 1.5"),
     ],
 )
 def test_bad_logs_are_answered_by_one_sentence(episode, arguments, message):
@@ -276,3 +322,7 @@ def test_bad_logs_are_answered_by_one_sentence(episode, arguments, message):
 def test_an_empty_log_is_refused():
     with pytest.raises(ValueError, match="episodes: expected at least one"):
         Episodes.of([])
+
+
+def test_the_speed_is_measured():
+    assert steps_per_second(envs.make("toy/choice"), "greedy-step", rounds=1, steps=100) > 0

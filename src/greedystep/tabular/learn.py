@@ -9,8 +9,10 @@ from numba import njit
 
 from greedystep.envs.toy import ToyTask
 from greedystep.tabular.episodes import Episodes, World, act, make_buffer
-from greedystep.tabular.methods import NEEDS_CHANCES, checked_share, parameters_of
-from greedystep.tabular.updates import BACKWARD_Q_LEARNING, GREEDY_STEP, update
+from greedystep.tabular.methods import NEEDS_CHANCES, checked_share, checked_whole, parameters_of
+from greedystep.tabular.updates import BACKWARD_Q_LEARNING, GREEDY_STEP, diverged, update
+
+CURE = "try a smaller alpha, lambda_ or n"
 
 
 class Learned(NamedTuple):
@@ -42,11 +44,16 @@ def learn(
         q: the table to begin with, float [S, A], or one number for all its entries. Greedy-step never lowers a value,
             so it must begin at or below the optimal ones: `task.lowest_return` where rewards are negative.
         seed: the same seed gives the same numbers; a Generator goes on where it is.
+
+    Raises:
+        FloatingPointError: the values grew beyond float64, as those of an uncorrected off-policy method may.
     """
     code, parameters = parameters_of(method, options)
     world, table, random = _world(task), _table(task, q), np.random.default_rng(seed)
-    returns, lengths = np.empty(_count(episodes)), np.empty(episodes, np.int64)
-    _learn(code, parameters, table, world, checked_share("epsilon", epsilon), random, returns, lengths)
+    returns, lengths = np.empty(checked_whole("episodes", episodes)), np.empty(episodes, np.int64)
+    done = _learn(code, parameters, table, world, checked_share("epsilon", epsilon), random, returns, lengths)
+    if done < episodes:
+        raise FloatingPointError(f"{method}: its values have no bound, and left float64 in episode {done}; {CURE}")
     return Learned(table, returns, lengths)
 
 
@@ -55,7 +62,9 @@ def collect(
 ) -> Episodes:
     """Episodes of the ε-greedy policy of a table that does not change; by default, of the uniformly random one."""
     world, table, random = _world(task), _table(task, q), np.random.default_rng(seed)
-    return Episodes(*_collect(table, world, checked_share("epsilon", epsilon), random, _count(episodes)))
+    return Episodes(
+        *_collect(table, world, checked_share("epsilon", epsilon), random, checked_whole("episodes", episodes))
+    )
 
 
 def replay(
@@ -74,13 +83,15 @@ def replay(
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"q: expected a table [S, A], got shape {list(table.shape)}")
     log.check(*table.shape)
-    if not 0 <= discount <= 1:
-        raise ValueError(f"discount: expected a number in [0, 1], got {discount!r}")
+    if not 0 < discount <= 1:
+        raise ValueError(f"discount: expected a number in (0, 1], got {discount!r}")
     if method in NEEDS_CHANCES and not (log.chances > 0).all():
         raise ValueError(f"log: {method} needs the behaviour's probability of every action")
-    if not (code == GREEDY_STEP or (code == BACKWARD_Q_LEARNING and parameters.alpha == 1.0)):
+    assigns = code == GREEDY_STEP or (code == BACKWARD_Q_LEARNING and parameters.alpha == 1.0)
+    if not assigns:
         _check_known(log, table, method)
-    _replay(code, parameters, table, log, float(discount), _count(sweeps, "sweeps"))
+    if not _replay(code, parameters, table, log, float(discount), checked_whole("sweeps", sweeps), assigns):
+        raise FloatingPointError(f"{method}: its values have no bound, and left float64; {CURE}")
     return table
 
 
@@ -109,19 +120,17 @@ def _table(task: ToyTask, q: Any) -> np.ndarray:
     return table
 
 
-def _count(value: Any, name: str = "episodes") -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name}: expected a whole number >= 1, got {value!r}")
-    return int(value)
-
-
 @njit(cache=True)
 def _learn(method, parameters, q, world, epsilon, random, returns, lengths):
+    """The number of episodes before the values left float64: all of them, as a rule."""
     buffer = make_buffer(world.horizon)
     for episode in range(len(returns)):
         steps, terminated, total = act(q, world, epsilon, random, buffer)
         update(method, parameters, q, buffer, steps, terminated, world.discount)
+        if diverged(q, buffer, steps):
+            return episode
         returns[episode], lengths[episode] = total, steps
+    return len(returns)
 
 
 @njit(cache=True)
@@ -155,7 +164,8 @@ def _grown(array, room):
 
 
 @njit(cache=True)
-def _replay(method, parameters, q, log, gamma, sweeps):
+def _replay(method, parameters, q, log, gamma, sweeps, may_be_infinite):
+    """Whether all values stayed within float64."""
     buffer = make_buffer(np.diff(log.first).max())
     for _ in range(sweeps):
         for episode in range(len(log.terminated)):
@@ -166,3 +176,6 @@ def _replay(method, parameters, q, log, gamma, sweeps):
             buffer.rewards[:steps] = log.rewards[low:high]
             buffer.chances[:steps] = log.chances[low:high]
             update(method, parameters, q, buffer, steps, log.terminated[episode], gamma)
+            if not may_be_infinite and diverged(q, buffer, steps):
+                return False
+    return True

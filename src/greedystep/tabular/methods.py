@@ -60,10 +60,15 @@ def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters
             value = chosen.pop(name)
             if name == "horizon" and value is None:
                 value = WHOLE_EPISODE
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name}: expected a whole number >= 1, got {value!r}")
-            chosen["n"] = min(int(value), WHOLE_EPISODE)
+            chosen["n"] = min(checked_whole(name, value), WHOLE_EPISODE)
     return code, Parameters(**chosen)
+
+
+def checked_whole(name: str, value: Any) -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name}: expected a whole number >= 1, got {value!r}")
+    return int(value)
 
 
 def checked_share(name: str, value: Any, positive: bool = False) -> float:

@@ -48,6 +48,16 @@ def update(method, parameters, q, buffer, steps, terminated, gamma):
         trace(method, q, buffer, steps, terminated, gamma, parameters)
 
 
+@njit(cache=True)
+def diverged(q, buffer, steps):
+    """Whether a pair of the episode has no finite value any more."""
+    states, actions = buffer.states, buffer.actions
+    poison = 0.0
+    for t in range(steps):
+        poison += 0.0 * q[states[t], actions[t]]  # nan from the first infinite value on
+    return poison != 0.0
+
+
 # -- reading the table ------------------------------------------------------------------------------------------------
 
 
@@ -118,7 +128,8 @@ def greedy_step(q, buffer, steps, terminated, gamma, horizon):
             for k in range(t, min(t + horizon, steps)):
                 total += weight * rewards[k]
                 weight *= gamma
-                top = max(top, total + weight * values[k])
+                if values[k] > -np.inf:  # else there is nothing to go on with, and 0 * -inf is no number
+                    top = max(top, total + weight * values[k])
             targets[t] = top
     for t in range(steps):
         s, a = states[t], actions[t]
