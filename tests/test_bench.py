@@ -108,14 +108,14 @@ def test_every_package_that_is_there_solves_them(package, family, tmp_path):
 
 
 def test_a_worker_that_is_late_or_fails_is_replaced_by_the_next(tmp_path):
-    mdp = models.grid(300, 300, slip=2 / 3, discount=0.999)  # takes long enough to be late, however busy the machine
+    mdp = models.grid(150, 150, slip=2 / 3, discount=0.999)  # takes long enough to be late, however busy the machine
     mdp.save(tmp_path / "model.npz")
     with Worker("greedystep", tmp_path / "model.npz") as worker:
         with pytest.raises(OverrunError):
             worker.run(OURS, 1e-6, mdp.rewards, 0.0)
         with pytest.raises(FailedError, match="rewards"):
             worker.run(OURS, 1e-6, mdp.rewards[:1], 60.0)
-        assert worker.run(OURS, 1e-6, mdp.rewards, 60.0).values.shape == (90_000,)
+        assert worker.run(OURS, 1e-6, mdp.rewards, 60.0).values.shape == (22_500,)
         before, peak = worker.memory(OURS, 1e-6, mdp.rewards, 60.0)
     assert before <= peak
 
@@ -192,6 +192,17 @@ def test_without_any_peer_there_is_a_table_without_ratios(monkeypatch, tmp_path)
     assert row["best_peer_solve"] is None
     assert result["summary"]["kinds"] == {}
     assert "quantecon, mdpsolver" in (tmp_path / "planning.md").read_text(encoding="utf-8")
+
+
+def test_a_run_that_is_stopped_keeps_what_it_has(monkeypatch, tmp_path):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(contestants, "installed", lambda package: package == "greedystep")
+    with pytest.raises(KeyboardInterrupt):
+        planning.run(tmp_path, 1, [TINY[1], Problem("endless", "other", interrupted)])
+    assert [row["name"] for row in read_json(tmp_path / "planning.json")["problems"]] == ["tiny dense"]
+    assert "Stopped after 1 of 2 problems." in (tmp_path / "planning.md").read_text(encoding="utf-8")
 
 
 def record(seconds, out="", name="quantecon VI"):

@@ -32,14 +32,10 @@ MEMORY_BAR, MEMORY_BAR_STATES = 4.0, 1_000_000
 
 
 def run(out: Path, repeats: int = 5, problems: Sequence[Problem] = PROBLEMS) -> dict[str, Any]:
-    """Measure, write `planning.json` and `planning.md` to `out`, and return what the first holds."""
-    packages = {package: _version(package) for package in CONTESTANTS}
-    rows = []
-    with progress(Console(stderr=True), "planning") as report:
-        for done, problem in enumerate(problems):
-            report(done / len(problems), problem.name)
-            row = measure(problem, repeats)
-            rows.append({**row, **comparison(row["contestants"])})
+    """Measure, write `planning.json` and `planning.md` to `out`, and return what the first holds.
+
+    What is measured by then is written too if something stops the run, and says so.
+    """
     settings = {
         "repeats": repeats,
         "problems": [problem.name for problem in problems],
@@ -47,16 +43,25 @@ def run(out: Path, repeats: int = 5, problems: Sequence[Problem] = PROBLEMS) -> 
         "ladder": LADDER,
         "time_limit": TIME_LIMIT,
     }
-    result = {
-        "packages": packages,
-        "bars": BARS,
-        "memory_bar": MEMORY_BAR,
-        "problems": rows,
-        "summary": summary(rows),
-        "provenance": provenance(settings),
-    }
-    write_json(out / "planning.json", result)
-    write_text(out / "planning.md", markdown(result))
+    rows, result = [], {}
+    try:
+        with progress(Console(stderr=True), "planning") as report:
+            for done, problem in enumerate(problems):
+                report(done / len(problems), problem.name)
+                row = measure(problem, repeats)
+                rows.append({**row, **comparison(row["contestants"])})
+    finally:
+        if rows:
+            result = {
+                "packages": {package: _version(package) for package in CONTESTANTS},
+                "bars": BARS,
+                "memory_bar": MEMORY_BAR,
+                "problems": rows,
+                "summary": summary(rows),
+                "provenance": provenance(settings),
+            }
+            write_json(out / "planning.json", result)
+            write_text(out / "planning.md", markdown(result))
     return result
 
 
@@ -113,7 +118,9 @@ def markdown(result: dict[str, Any]) -> str:
     settings = result["provenance"]["config"]
     missing = [package for package, version in result["packages"].items() if version is None]
     used = ", ".join(f"{package} {version}" for package, version in result["packages"].items() if version)
+    done, wanted = len(result["problems"]), len(settings["problems"])
     lines = [
+        *([f"Stopped after {done} of {wanted} problems.", ""] if done < wanted else []),
         f"Time to a true error of {settings['target']:g}, medians of {settings['repeats']} rounds with fresh rewards "
         f"in each. {used}, on {result['provenance']['cpu']}.",
         *([f"Not installed, so not compared: {', '.join(missing)}."] if missing else []),

@@ -40,7 +40,7 @@ TRIAL_LEAST = 0.5
 """Seconds that every run gets, however fast the best peer is."""
 ENDLESS = 10.0
 """A round that takes so many times as long as the trial will not end: policy iteration may cycle, on some rewards."""
-SLOW, SLOW_REPEATS = 10.0, 3
+SLOW, SLOW_REPEATS = 2.0, 3
 """Where the best peer takes longer than so many seconds, at most so many rounds are run."""
 QUICK, QUICK_TIMES = 0.05, 3
 """Where it takes less than that, so many times as many; and each timing follows one that does not count."""
