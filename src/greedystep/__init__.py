@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from greedystep import envs, models, operators, returns, tabular
     from greedystep.mdp import MDP
     from greedystep.planning import Solution, solve
+    from greedystep.tabular import TabularAgent
 
 __version__ = "0.1.0"
 
 _HOME = {
     "MDP": "greedystep.mdp",
     "Solution": "greedystep.planning",
+    "TabularAgent": "greedystep.tabular",
     "solve": "greedystep.planning",
     "envs": None,
     "models": None,
@@ -25,7 +27,7 @@ _HOME = {
 }
 """Where each public name lives; None marks a submodule."""
 
-__all__ = ["MDP", "Solution", "envs", "models", "operators", "returns", "solve", "tabular"]
+__all__ = ["MDP", "Solution", "TabularAgent", "envs", "models", "operators", "returns", "solve", "tabular"]
 
 
 def __getattr__(name: str) -> Any:

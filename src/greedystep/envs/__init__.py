@@ -6,6 +6,7 @@ The toy tasks are finite MDPs whose exact answers are known: `make("toy/trace-ba
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 from greedystep.envs import toy
@@ -36,4 +37,4 @@ def make(name: str, **options: Any) -> ToyTask:
     for option in options:
         if option not in known:
             raise ValueError(f"{option}: {name} has no such option, only {', '.join(known)}")
-    return _MAKERS[name](**options)
+    return replace(_MAKERS[name](**options), made_with=options)

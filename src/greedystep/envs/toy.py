@@ -67,6 +67,8 @@ class ToyTask:
     """float64 [S]: the distribution of the first state."""
     horizon: int
     """No episode is longer. Where the task itself may go on, the episode is cut there (truncated, not terminated)."""
+    made_with: dict[str, Any] | None = None
+    """The options that `envs.make` was given, so that a saved agent can make its task again; None: made otherwise."""
 
     @property
     def num_states(self) -> int:

@@ -2,12 +2,23 @@
 
 `learn` lets a method act and learn; `collect` only acts; `replay` only learns, from logged episodes. All methods share
 one rule of exploration and differ in their update alone, which stands in `updates`. `episodes_to_solve` is the measure
-of the delayed-reward tasks.
+of the delayed-reward tasks. `TabularAgent` keeps a table between all of these, and on disk.
 """
 
+from greedystep.tabular.agent import TabularAgent
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.learn import Learned, collect, learn, replay
+from greedystep.tabular.loops import Learned, collect, learn, replay
 from greedystep.tabular.methods import METHODS
 from greedystep.tabular.solving import episodes_to_solve, greedy_policy
 
-__all__ = ["METHODS", "Episodes", "Learned", "collect", "episodes_to_solve", "greedy_policy", "learn", "replay"]
+__all__ = [
+    "METHODS",
+    "Episodes",
+    "Learned",
+    "TabularAgent",
+    "collect",
+    "episodes_to_solve",
+    "greedy_policy",
+    "learn",
+    "replay",
+]

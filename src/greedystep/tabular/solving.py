@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from greedystep.envs.toy import ToyTask
-from greedystep.tabular.learn import learn
+from greedystep.tabular.loops import learn
 from greedystep.tabular.methods import checked_share, checked_whole
 
 

@@ -7,7 +7,7 @@ import time
 
 from greedystep import envs
 from greedystep.envs import ToyTask
-from greedystep.tabular.learn import learn
+from greedystep.tabular.loops import learn
 from greedystep.tabular.methods import METHODS
 
 

@@ -36,10 +36,8 @@ def update(method, parameters, q, buffer, steps, terminated, gamma):
     """Learn from one episode."""
     if method == GREEDY_STEP:
         greedy_step(q, buffer, steps, terminated, gamma, parameters.n)
-    elif method == Q_LEARNING:
-        q_learning(q, buffer, steps, terminated, gamma, parameters.alpha)
-    elif method == BACKWARD_Q_LEARNING:
-        backward_q_learning(q, buffer, steps, terminated, gamma, parameters.alpha)
+    elif method in (Q_LEARNING, BACKWARD_Q_LEARNING):
+        one_step(q, buffer, steps, terminated, gamma, parameters.alpha, method == BACKWARD_Q_LEARNING)
     elif method in (N_STEP_Q, N_STEP_SARSA):
         n_step(q, buffer, steps, terminated, gamma, parameters, method == N_STEP_SARSA)
     elif method == EPISODIC_BACKWARD:
@@ -137,19 +135,14 @@ def greedy_step(q, buffer, steps, terminated, gamma, horizon):
 
 
 @njit(cache=True)
-def q_learning(q, buffer, steps, terminated, gamma, alpha):
-    """Q-learning, first step first, each from the table that the one before has left: y_t = r_t + γ V(s_{t+1})."""
-    states, actions, rewards = buffer.states, buffer.actions, buffer.rewards
-    for t in range(steps):
-        after = 0.0 if terminated and t == steps - 1 else gamma * best(q, states[t + 1])
-        assign(q, states[t], actions[t], rewards[t] + after, alpha)
+def one_step(q, buffer, steps, terminated, gamma, alpha, backward):
+    """Q-learning, y_t = r_t + γ V(s_{t+1}), each step from the table that the one before has left.
 
-
-@njit(cache=True)
-def backward_q_learning(q, buffer, steps, terminated, gamma, alpha):
-    """The same one-step updates, last step first: a reward at the end reaches the start within one episode."""
+    First step first; or backward, last step first, which takes a reward at the end to the start within one episode.
+    """
     states, actions, rewards = buffer.states, buffer.actions, buffer.rewards
-    for t in range(steps - 1, -1, -1):
+    for i in range(steps):
+        t = steps - 1 - i if backward else i
         after = 0.0 if terminated and t == steps - 1 else gamma * best(q, states[t + 1])
         assign(q, states[t], actions[t], rewards[t] + after, alpha)
 

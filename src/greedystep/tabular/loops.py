@@ -49,7 +49,7 @@ def learn(
         FloatingPointError: the values grew beyond float64, as those of an uncorrected off-policy method may.
     """
     code, parameters = parameters_of(method, options)
-    world, table, random = _world(task), _table(task, q), np.random.default_rng(seed)
+    world, table, random = _world(task), starting_table(task, q), np.random.default_rng(seed)
     returns, lengths = np.empty(checked_whole("episodes", episodes)), np.empty(episodes, np.int64)
     done = _learn(code, parameters, table, world, checked_share("epsilon", epsilon), random, returns, lengths)
     if done < episodes:
@@ -61,7 +61,7 @@ def collect(
     task: ToyTask, *, episodes: int, epsilon: float = 1.0, q: Any = 0.0, seed: int | np.random.Generator = 0
 ) -> Episodes:
     """Episodes of the ε-greedy policy of a table that does not change; by default, of the uniformly random one."""
-    world, table, random = _world(task), _table(task, q), np.random.default_rng(seed)
+    world, table, random = _world(task), starting_table(task, q), np.random.default_rng(seed)
     return Episodes(
         *_collect(table, world, checked_share("epsilon", epsilon), random, checked_whole("episodes", episodes))
     )
@@ -110,7 +110,8 @@ def _world(task: ToyTask) -> World:
     return World(task.outcomes, states, cumulative, float(task.mdp.discount), task.horizon)
 
 
-def _table(task: ToyTask, q: Any) -> np.ndarray:
+def starting_table(task: ToyTask, q: Any) -> np.ndarray:
+    """A new table [S, A] of these values, -inf where a state does not have the action."""
     array = np.asarray(q, np.float64)
     if array.shape not in ((), task.mdp.rewards.shape):
         raise ValueError(f"q: expected one number or {list(task.mdp.rewards.shape)}, got shape {list(array.shape)}")
