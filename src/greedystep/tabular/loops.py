@@ -121,6 +121,10 @@ def starting_table(task: ToyTask, q: Any) -> np.ndarray:
     return table
 
 
+# numba's cache watches only the file of the function it stores: after an edit of `updates` or `episodes`, delete
+# __pycache__ (or touch this file), or these loops go on running the old code.
+
+
 @njit(cache=True)
 def _learn(method, parameters, q, world, epsilon, random, returns, lengths):
     """The number of episodes before the values left float64: all of them, as a rule."""
