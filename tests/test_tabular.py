@@ -75,11 +75,13 @@ def test_one_update_is_the_definition_written_out(method, seed):
     random = np.random.default_rng(seed)
     q, gamma, options = random_table(random), random.choice([0.1, 0.5, 0.9, 1.0]), random_options(random, method)
     episodes = [random_episode(random, q) for _ in range(2)]
-    actual = replay(as_log(*episodes), q, method, discount=gamma, **options)
-    expected = q
+    both = replay(as_log(*episodes), q, method, discount=gamma, **options)
     for episode in episodes:
-        expected = oracles.tabular_update(method, options, expected, episode, gamma)
-    np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-10)
+        expected = oracles.tabular_update(method, options, q, episode, gamma)
+        q = replay(as_log(episode), q, method, discount=gamma, **options)
+        # The oracle goes on from this very table: a rounding error may make or break a tie, and so change a trace.
+        np.testing.assert_allclose(q, expected, rtol=1e-10, atol=1e-10)
+    np.testing.assert_array_equal(both, q)
 
 
 @pytest.mark.parametrize("method", ["sarsa-lambda", "watkins", "harutyunyan"])
