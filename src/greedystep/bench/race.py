@@ -34,7 +34,7 @@ REFERENCE_LIMIT = 5e-8
 TIME_LIMIT = 120.0
 """Seconds for one solve."""
 TIME_IS_UP = f"over {TIME_LIMIT:g} s"
-HOPELESS, NOISE = 3.0, 0.005
+HOPELESS, NOISE = 2.0, 0.002
 """A configuration more than so many times (and so many seconds) slower than the best peer, twice, is not timed."""
 TRIAL_LEAST = 0.5
 """Seconds that every run gets, however fast the best peer is."""
