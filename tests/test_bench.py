@@ -255,7 +255,8 @@ def test_a_peer_gets_the_loosest_tolerance_that_meets_the_target():
     worker = Pretender(task.values)
     entrant = race.Entrant(Configuration("quantecon", "VI"), worker)
     entrant.try_out(task, dict.fromkeys(race.TIMES, np.inf))
-    assert worker.tolerances == [1e-3, 1e-4, 1e-5, 1e-6, 1e-7]
+    # Each is tried twice, for a first run may be slow by accident.
+    assert worker.tolerances == [tolerance for tolerance in race.LADDER[:5] for _ in range(2)]
     assert entrant.trial["tolerance"] == 1e-7
     entrant.time(task, task)
     assert entrant.record()["largest_error"] <= race.TARGET
