@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 import greedystep as gs
-from greedystep import cli
-from greedystep.cli import main
+from greedystep.cli import bench, main, plan, reproduce, words
 from greedystep.experiments.claims import Claim, Table
 
-COMMANDS = {"plan": cli.Plan, "reproduce": cli.Reproduce, "report": cli.Report, "bench": cli.Bench}
+COMMANDS = {"plan": plan.Plan, "reproduce": reproduce.Reproduce, "report": reproduce.Report, "bench": bench.Bench}
 
 
 @pytest.fixture(autouse=True)
@@ -88,13 +87,13 @@ def test_version(capsys):
 
 @pytest.mark.parametrize(("text", "number"), [("5e6", 5_000_000), ("1_000", 1000), ("12", 12), ("-3", -3)])
 def test_counts(text, number):
-    assert cli._count(text) == number
+    assert words.parse_count(text) == number
 
 
 @pytest.mark.parametrize("text", ["5.5", "1e400", "nan", "inf", "five", "", "5k"])
 def test_what_is_no_count(text):
     with pytest.raises(ValueError, match="expected a whole number such as 1000 or 5e6"):
-        cli._count(text)
+        words.parse_count(text)
 
 
 BAD = {
@@ -173,7 +172,7 @@ def test_a_full_disk_is_reported_in_one_sentence(monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli, "_write_solution", full)
+    monkeypatch.setattr(plan, "_write_solution", full)
     assert main(["plan", "grid-3x3", "--out", "a.json"]) == 1
     assert "No space left on device" in capsys.readouterr().err
 
@@ -303,7 +302,7 @@ def test_plan_says_when_it_stopped_early(capsys):
 def test_the_methods_are_those_of_solve():
     from greedystep.planning import METHODS
 
-    assert get_args(cli.Method) == METHODS
+    assert get_args(plan.Method) == METHODS
 
 
 def test_ctrl_c_during_a_solve_still_gives_an_answer_and_its_bound(elsewhere, capsys, monkeypatch):
@@ -336,7 +335,7 @@ def test_ctrl_c(monkeypatch, capsys):
     def interrupted(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.Plan, "run", interrupted)
+    monkeypatch.setattr(plan.Plan, "run", interrupted)
     assert main(["plan", "grid-3x3"]) == 130
     assert capsys.readouterr().err == "greedystep: interrupted\n"
 

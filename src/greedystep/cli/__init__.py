@@ -1,0 +1,78 @@
+"""The command line: one frozen dataclass a command, whose fields are its options and whose comments are its help.
+
+Modules that do the work are imported by the command that needs them: help is quick, and `plan` never imports JAX.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from itertools import takewhile
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import subcommand
+
+from greedystep import __version__
+from greedystep.cli.bench import Bench
+from greedystep.cli.plan import Plan
+from greedystep.cli.reproduce import Report, Reproduce
+from greedystep.cli.words import BadInputError, note
+
+Command = (
+    Annotated[Plan, subcommand("plan")]
+    | Annotated[Reproduce, subcommand("reproduce")]
+    | Annotated[Report, subcommand("report")]
+    | Annotated[Bench, subcommand("bench")]
+)
+
+ABOUT = """Exact planning with a proven error bound, and the greedy-step paper's results.
+
+  greedystep plan frozenlake-8x8      solve a model, print its values and policy
+  greedystep reproduce all            run the paper's experiments, write results/quick/report.html
+  greedystep COMMAND --help           every option of a command
+  greedystep --version"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if argv == ["--version"]:
+        print(f"greedystep {__version__}")
+        return 0
+    try:
+        return _parse(argv).run()
+    except BadInputError as problem:
+        note(f"greedystep: {_one_line(str(problem))}")
+        return 2
+    except OSError as problem:
+        note(f"greedystep: {_one_line(str(problem))}")
+        return 1
+    except KeyboardInterrupt:
+        note("greedystep: interrupted")
+        return 130
+
+
+def _parse(argv: list[str]) -> Any:
+    said = io.StringIO()
+    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName)
+    try:
+        with redirect_stderr(said):
+            return tyro.cli(Command, prog="greedystep", description=ABOUT, args=argv or ["--help"], config=config)
+    except SystemExit as stop:
+        if stop.code != 2:
+            raise
+        raise BadInputError(_unboxed(said.getvalue())) from None
+
+
+def _unboxed(box: str) -> str:
+    """The first paragraph of tyro's framed error message, without the frame and the help text it quotes."""
+    frame, quoted = ("╭", "╰"), "│" + " " * 8
+    lines = [line.strip("│ ") for line in box.splitlines() if not line.startswith((*frame, quoted))]
+    return " ".join(takewhile(lambda line: line and not line.startswith("─"), lines)) or box
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,111 @@
+"""`greedystep reproduce` runs experiments of the paper; `greedystep report` draws them again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from greedystep import __version__, experiments
+from greedystep.cli.words import NAMES, BadInputError, MaybePath, answering_bad_input, check_place, note
+from greedystep.record import config_hash, provenance, write_json
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Run experiments of the paper and compare what they measure with what it claims."""
+
+    # Which experiments to run: table1, fig1, or all.
+    names: Annotated[Positional[tuple[Literal[experiments.Name, "all"], ...]], NAMES]
+
+    # quick takes minutes on two cores; paper has the paper's sizes.
+    scale: experiments.Scale = "quick"
+
+    # Folder to write to (default: results/SCALE). It gets NAME.json, figures (PNG, SVG) and tables (Markdown, LaTeX) of
+    # each experiment, and one page of them all, report.html. An experiment's JSON is written as soon as it is finished:
+    # an interrupted run keeps what it has.
+    out: MaybePath = None
+
+    # Run only what the folder lacks; results made by the same version with the same settings stay.
+    resume: bool = False
+
+    def run(self) -> int:
+        names = self._names()
+        from greedystep.report import results
+
+        out = self.out or Path("results", self.scale)
+        with answering_bad_input():
+            check_place(out)
+            present = {result["name"]: result for result in results.collect([out])} if _has_results(out) else {}
+        try:
+            for name in names:
+                settings = {"experiment": name, "scale": self.scale}
+                if self.resume and name in present and _made_by(settings, present[name]["provenance"]):
+                    note(f"{name}: already in {out}")
+                    continue
+                self._run_one(name, settings, out)
+        except KeyboardInterrupt:
+            note(f"Finished experiments are in {out}; add --resume to run only the others.")
+            raise
+        return conclude(results.collect([out]), out)
+
+    def _names(self) -> list[str]:
+        if not self.names:
+            raise BadInputError(f"names: give at least one of {', '.join(experiments.NAMES)}, or all")
+        return [name for name in experiments.NAMES if name in self.names or "all" in self.names]
+
+    def _run_one(self, name: str, settings: dict[str, Any], out: Path) -> None:
+        from rich.console import Console
+
+        from greedystep.report.terminal import progress
+
+        with progress(Console(stderr=True), name) as report:
+            result = experiments.load(name).run(self.scale, report)
+        # Asked after the run: only then is it known which device was used.
+        write_json(out / f"{name}.json", {"name": name, **result, "provenance": provenance(settings)})
+
+
+@dataclass(frozen=True)
+class Report:
+    """Draw figures, tables and the page again from the JSON of earlier runs, without running anything."""
+
+    # Folders that `greedystep reproduce` wrote, or single JSON files of them.
+    paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="PATH [PATH ...]", help_behavior_hint="(required)")]
+
+    # Folder to write to; the JSON is copied there too.
+    out: Path
+
+    def run(self) -> int:
+        from greedystep.report import results
+
+        if not self.paths:
+            raise BadInputError("paths: give at least one results folder or JSON file")
+        with answering_bad_input():
+            check_place(self.out)
+            found = results.collect(self.paths)
+        for result in found:
+            write_json(self.out / f"{result['name']}.json", result)
+        return conclude(found, self.out)
+
+
+def _has_results(folder: Path) -> bool:
+    return any((folder / f"{name}.json").exists() for name in experiments.NAMES)
+
+
+def _made_by(settings: dict[str, Any], made: dict[str, Any]) -> bool:
+    return made["config_hash"] == config_hash(settings) and made["versions"]["greedystep"] == __version__
+
+
+def conclude(found: list[dict[str, Any]], out: Path) -> int:
+    from rich.console import Console
+
+    from greedystep.report import results
+    from greedystep.report.terminal import print_claims, say
+
+    page = results.write(found, out)
+    console = Console()
+    print_claims(console, found)
+    say(console, f"Written: {page}")
+    return 0

@@ -1,0 +1,82 @@
+"""What the commands share: numbers as people type them, and how bad input is answered."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import arg
+from tyro.constructors import PrimitiveConstructorSpec
+
+
+class BadInputError(Exception):
+    """What the user gave cannot be used; the message is the sentence to answer with."""
+
+
+@contextmanager
+def answering_bad_input() -> Iterator[None]:
+    """Complaints within are about the input; anywhere else they are bugs and keep their traceback."""
+    try:
+        yield
+    except OSError as problem:
+        raise BadInputError(
+            f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
+        ) from problem
+    except (ValueError, MemoryError) as problem:
+        raise BadInputError(str(problem)) from problem
+
+
+def check_place(folder: Path) -> None:
+    """Before the work, not after it: the folder is one to write to, or can be made."""
+    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not (place.is_dir() and os.access(place, os.W_OK)):
+        raise ValueError(f"out: {place} is not a folder one can write to")
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def parse_count(text: str) -> int:
+    """A whole number; 5e6 and 5_000_000 are five million."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number.is_integer():
+        raise ValueError(f"expected a whole number such as 1000 or 5e6, got {text!r}")
+    return int(number)
+
+
+def parse_real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"expected a number, got {text!r}") from None
+
+
+def _number(parse: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="NUMBER",
+        instance_from_str=lambda words: parse(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, int | float),
+        str_from_instance=lambda value: ["none" if value is None else f"{value:g}"],
+    )
+
+
+Count = Annotated[int, _number(parse_count)]
+Real = Annotated[float, _number(parse_real)]
+MaybeCount = Annotated[int | None, _number(parse_count), arg(help_behavior_hint="")]
+MaybeReal = Annotated[float | None, _number(parse_real), arg(help_behavior_hint="")]
+MaybePath = Annotated[
+    Path | None,
+    PrimitiveConstructorSpec(1, "PATH", lambda words: Path(words[0]), lambda value: True, lambda value: [str(value)]),
+    arg(help_behavior_hint=""),
+]
+NAMES = arg(metavar="NAME [NAME ...]", help_behavior_hint="(required)")
