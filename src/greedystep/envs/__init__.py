@@ -1,27 +1,32 @@
-"""Environments by name.
+"""Environments by name: `make("minatar/breakout", sticky=0.0)`, `make("toy/trace-back", delay=20)`.
 
-The toy tasks are finite MDPs whose exact answers are known: `make("toy/trace-back", delay=20)` gives a `ToyTask`.
+The toy tasks are finite MDPs whose exact answers are known (`ToyTask`, no JAX needed); the others follow the protocol of
+`greedystep.envs.core`.
 """
 
 from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
-from greedystep.envs import toy
 from greedystep.envs.toy import Outcomes, ToyTask
 
 __all__ = ["Outcomes", "ToyTask", "make", "names"]
 
 _MAKERS = {
-    "toy/bomb": toy.bomb,
-    "toy/choice": toy.choice,
-    "toy/grid-world": toy.grid_world,
-    "toy/n-horizon": toy.n_horizon,
-    "toy/trace-back": toy.trace_back,
-    "toy/watch-repair": toy.watch_repair,
+    "toy/bomb": "toy:bomb",
+    "toy/choice": "toy:choice",
+    "toy/grid-world": "toy:grid_world",
+    "toy/n-horizon": "toy:n_horizon",
+    "toy/trace-back": "toy:trace_back",
+    "toy/watch-repair": "toy:watch_repair",
 }
+"""Name -> module of this package and its callable; imported when asked for, so that toy tasks never import JAX."""
+
+OWN_LIMIT = "own"
 
 
 def names() -> list[str]:
@@ -29,12 +34,36 @@ def names() -> list[str]:
     return sorted(_MAKERS)
 
 
-def make(name: str, **options: Any) -> ToyTask:
-    """The environment of that name; its options and their meaning stand at its function, e.g. `toy.trace_back`."""
-    if name not in _MAKERS:
-        raise ValueError(f"name: {name!r} is not one of {', '.join(names())}")
-    known = inspect.signature(_MAKERS[name]).parameters
+def make(name: str, **options: Any) -> Any:
+    """The environment of that name; its options and their meaning stand at its class or function.
+
+    Args:
+        options: what the environment has, and for all but the toy tasks `limit`: the number of steps after which an
+            episode is cut off, None for never; without it, the environment's own.
+    """
+    maker = _maker(name)
+    known = list(inspect.signature(maker).parameters)
+    if not name.startswith("toy/"):
+        known.append("limit")
     for option in options:
         if option not in known:
             raise ValueError(f"{option}: {name} has no such option, only {', '.join(known)}")
-    return replace(_MAKERS[name](**options), made_with=options)
+    if name.startswith("toy/"):
+        return replace(maker(**options), made_with=options)
+
+    from greedystep.envs.core import TimeLimit
+
+    limit = options.pop("limit", OWN_LIMIT)
+    env = maker(**options)
+    if limit == OWN_LIMIT:
+        limit = env.default_limit
+    return env if limit is None else TimeLimit(env, limit)
+
+
+def _maker(name: str) -> Any:
+    if name not in _MAKERS:
+        near = get_close_matches(str(name), _MAKERS, n=1, cutoff=0.4)
+        guess = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"name: {name!r} is not one of {', '.join(names())}{guess}")
+    module, callable_name = _MAKERS[name].split(":")
+    return getattr(import_module(f"greedystep.envs.{module}"), callable_name)

@@ -1,0 +1,221 @@
+"""The protocol of all environments, and the two wrappers that every training needs.
+
+An environment is a frozen dataclass of its options, so that a compiled program may close over it or take it as a static
+argument. It holds no state: states are pytrees of arrays of fixed shape, one episode each, and `jax.vmap` makes many.
+
+Chance and rules are kept apart. `draw` turns a key into everything random that one step may need, and `advance` is the
+rules, without chance; `step` is both. So a test can feed the same draws to another implementation of the same game.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+State = Any
+"""A pytree of arrays; each environment has its own NamedTuple."""
+Draws = Any
+"""A pytree of random numbers; each environment has its own NamedTuple."""
+
+
+class Step(NamedTuple):
+    """What a step returns besides the next state; scalars, or [N] under vmap."""
+
+    reward: jax.Array
+    """float32."""
+    terminated: jax.Array
+    """bool: the episode has come to its end; what follows is worth nothing."""
+    truncated: jax.Array
+    """bool: the episode was cut off; the state it was cut in still has a value."""
+
+
+class ObservationSpec(NamedTuple):
+    """What `observe` returns."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    low: Any
+    """Smallest value, a number or an array of that shape; -inf where there is none."""
+    high: Any
+
+
+class Environment:
+    """The protocol. A game defines `num_actions`, `observation`, the two draws, `start`, `advance` and `observe`."""
+
+    default_limit: ClassVar[int | None] = None
+    """Steps after which `envs.make` cuts an episode off, unless told otherwise; None: never."""
+    stochastic: ClassVar[bool] = True
+    """Whether anything but the first state is random."""
+    action_names: tuple[str, ...]
+    """One word an action."""
+
+    @property
+    def name(self) -> str:
+        """The name under which `envs.make` knows it."""
+        raise NotImplementedError
+
+    @property
+    def num_actions(self) -> int:
+        """Actions are 0 .. num_actions - 1."""
+        return len(self.action_names)
+
+    @property
+    def observation(self) -> ObservationSpec:
+        """Shape, dtype and range of what `observe` returns."""
+        raise NotImplementedError
+
+    def draw_start(self, key: jax.Array) -> Draws:
+        """Everything random about a first state."""
+        raise NotImplementedError
+
+    def start(self, draws: Draws) -> State:
+        """A first state: the rules without chance."""
+        raise NotImplementedError
+
+    def draw(self, key: jax.Array) -> Draws:
+        """Everything random that one step may need."""
+        raise NotImplementedError
+
+    def advance(self, draws: Draws, state: State, action: jax.Array) -> tuple[State, Step]:
+        """One step: the rules without chance."""
+        raise NotImplementedError
+
+    def observe(self, state: State) -> jax.Array:
+        """What the agent sees in a state."""
+        raise NotImplementedError
+
+    def reset(self, key: jax.Array) -> State:
+        """A first state that remembers nothing."""
+        return self.start(self.draw_start(key))
+
+    def restart(self, key: jax.Array, state: State) -> State:
+        """The first state of the episode that follows the one that ended in `state`.
+
+        The same as `reset`, except where a game carries something over from one episode to the next.
+        """
+        return self.reset(key)
+
+    def step(self, key: jax.Array, state: State, action: jax.Array | int) -> tuple[State, Step]:
+        """One step. Outside compiled code, an action that does not exist is a ValueError."""
+        self.check_action(action)
+        return self.advance(self.draw(key), state, jnp.asarray(action))
+
+    def check_action(self, action: Any) -> None:
+        """ValueError unless the actions are whole numbers in range; what is being traced cannot be looked at."""
+        if isinstance(action, jax.core.Tracer):
+            return
+        actions = np.asarray(action)
+        if not np.issubdtype(actions.dtype, np.integer):
+            raise ValueError(f"action: expected a whole number in 0..{self.num_actions - 1}, got {action!r}")
+        if actions.size and not 0 <= actions.min() <= actions.max() < self.num_actions:
+            wrong = actions.min() if actions.min() < 0 else actions.max()
+            raise ValueError(f"action: {self.name} has the actions 0..{self.num_actions - 1}, got {wrong}")
+
+
+# -- wrappers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wrapper(Environment):
+    """Another environment in most respects; a wrapper says in which not."""
+
+    env: Environment
+
+    @property
+    def name(self) -> str:
+        return self.env.name
+
+    @cached_property
+    def action_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.env.action_names
+
+    @property
+    def observation(self) -> ObservationSpec:
+        return self.env.observation
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return self.env.stochastic
+
+    def draw_start(self, key: jax.Array) -> Draws:
+        return self.env.draw_start(key)
+
+    def draw(self, key: jax.Array) -> Draws:
+        return self.env.draw(key)
+
+
+class Timed(NamedTuple):
+    """The state of `TimeLimit`."""
+
+    state: State
+    steps: jax.Array
+    """int32: steps taken in this episode."""
+
+
+@dataclass(frozen=True)
+class TimeLimit(Wrapper):
+    """Cuts an episode off after `limit` steps. An end in the last step is an end and no cut."""
+
+    limit: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.limit, bool) or not isinstance(self.limit, (int, np.integer)) or self.limit < 1:
+            raise ValueError(f"limit: expected a whole number >= 1 or None, got {self.limit!r}")
+
+    def start(self, draws: Draws) -> Timed:
+        return Timed(self.env.start(draws), jnp.int32(0))
+
+    def restart(self, key: jax.Array, state: Timed) -> Timed:
+        return Timed(self.env.restart(key, state.state), jnp.int32(0))
+
+    def advance(self, draws: Draws, state: Timed, action: jax.Array) -> tuple[Timed, Step]:
+        inner, step = self.env.advance(draws, state.state, action)
+        steps = state.steps + 1
+        cut = (steps >= self.limit) & ~step.terminated
+        return Timed(inner, steps), step._replace(truncated=step.truncated | cut)
+
+    def observe(self, state: Timed) -> jax.Array:
+        return self.env.observe(state.state)
+
+
+class LastingStep(NamedTuple):
+    """The step of an environment that goes on by itself."""
+
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    last: State
+    """The state that the step led to, before a new episode may have begun: `env.observe(step.last)` is the observation
+    that belongs to this step. (Unused, it costs nothing in compiled code.)"""
+
+
+@dataclass(frozen=True)
+class AutoReset(Wrapper):
+    """Goes on for ever: after a terminated or truncated step, the state is the first one of a new episode."""
+
+    def start(self, draws: Draws) -> State:
+        return self.env.start(draws)
+
+    def restart(self, key: jax.Array, state: State) -> State:
+        return self.env.restart(key, state)
+
+    def step(self, key: jax.Array, state: State, action: jax.Array | int) -> tuple[State, LastingStep]:  # type: ignore[override]
+        """One step, and where it ended the episode, a new beginning."""
+        step_key, start_key = jax.random.split(key)
+        last, step = self.env.step(step_key, state, action)
+        over = step.terminated | step.truncated
+        first = self.env.restart(start_key, last)
+        state = jax.tree.map(lambda new, old: jnp.where(over, new, old), first, last)
+        return state, LastingStep(*step, last)
+
+    def advance(self, draws: Draws, state: State, action: jax.Array) -> tuple[State, Step]:
+        raise TypeError("a new beginning needs random numbers of its own: use step, or env.advance and env.restart")
+
+    def observe(self, state: State) -> jax.Array:
+        return self.env.observe(state)
