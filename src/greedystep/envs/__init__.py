@@ -1,6 +1,6 @@
 """Environments by name: `make("minatar/breakout", sticky=0.0)`, `make("toy/trace-back", delay=20)`.
 
-The toy tasks are finite MDPs whose exact answers are known (`ToyTask`, no JAX needed); the others follow the protocol of
+The toy tasks are finite MDPs whose exact answers are known (`ToyTask`, without JAX). All others follow the protocol of
 `greedystep.envs.core`.
 """
 
