@@ -125,7 +125,7 @@ def starting_table(task: ToyTask, q: Any) -> np.ndarray:
 # __pycache__ (or touch this file), or these loops go on running the old code.
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _learn(method, parameters, q, world, epsilon, random, returns, lengths):
     """The number of episodes before the values left float64: all of them, as a rule."""
     buffer = make_buffer(world.horizon)
@@ -168,7 +168,7 @@ def _grown(array, room):
     return larger
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _replay(method, parameters, q, log, gamma, sweeps, may_be_infinite):
     """Whether all values stayed within float64."""
     buffer = make_buffer(np.diff(log.first).max())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numba import njit
 
-from greedystep.envs.toy import ToyTask
+from greedystep.envs.toy import END, ToyTask
 from greedystep.tabular.loops import learn
 from greedystep.tabular.methods import checked_share, checked_whole
 
@@ -30,17 +32,87 @@ def episodes_to_solve(
 ) -> int | None:
     """Episodes until the exact expected return of the greedy policy reaches 90 % of the optimal one; None if never.
 
-    The policy is judged from the exact model, without noise, after every episode at first and later whenever the number
-    of episodes has grown by the share `resolution`: the answer is late by no more than that. The other arguments are
-    those of `learn`; `limit` is the number of episodes after which to give up.
+    The policy is judged as in `until_solved`. The other arguments are those of `learn`; `limit` is the number of
+    episodes after which to give up.
+    """
+    random, table = np.random.default_rng(seed), q
+
+    def go_on(episodes: int) -> np.ndarray:
+        nonlocal table
+        table = learn(task, method, episodes=episodes, epsilon=epsilon, q=table, seed=random, **options).q
+        return table
+
+    return until_solved(task, go_on, limit=limit, resolution=resolution)
+
+
+def until_solved(
+    task: ToyTask, go_on: Callable[[int], np.ndarray], *, limit: int, resolution: float = 0.02
+) -> int | None:
+    """Episodes until the greedy policy of any learner solves the task, or None if it takes more than `limit`.
+
+    `go_on(n)` lets the learner have n more episodes and returns its table [S, A]. The policy is judged from the exact
+    model, without noise, after every episode at first and later whenever the number of episodes has grown by the share
+    `resolution`: the answer is late by no more than that.
     """
     checked_whole("limit", limit)
     checked_share("resolution", resolution)
-    random, done = np.random.default_rng(seed), 0
+    solves, done = solved_by_greedy(task), 0
     while done < limit:
         more = min(max(1, int(resolution * done)), limit - done)
-        q = learn(task, method, episodes=more, epsilon=epsilon, q=q, seed=random, **options).q
         done += more
-        if task.solved_by(greedy_policy(q)):
+        if solves(go_on(more)):
             return done
     return None
+
+
+def solved_by_greedy(task: ToyTask) -> Callable[[np.ndarray], bool]:
+    """Whether `greedy_policy(q)` solves the task, as a function of q that may be asked often.
+
+    Where states are numbered in the order of time, one backward pass gives the values of a policy. Else, or where the
+    horizon may cut an episode short, `ToyTask.solved_by` does it.
+    """
+    first, cumulative, successor, reward, _ = task.outcomes
+    state = np.repeat(np.arange(len(first) - 1), np.diff(first)) // task.num_actions
+    if not (
+        ((successor == END) | (successor > state)).all()
+        and _longest(first, successor, task.num_actions) <= task.horizon
+    ):
+        return lambda q: task.solved_by(greedy_policy(q))
+    before = np.concatenate([[0.0], cumulative[:-1]])
+    before[first[:-1][np.diff(first) > 0]] = 0.0
+    probability = cumulative - before
+    enough = task.solved_return - 1e-9 * max(1.0, float(np.abs(reward).max()))
+
+    def solves(q: np.ndarray) -> bool:
+        values = _greedy_values(q, first, probability, successor, reward, task.mdp.discount)
+        return bool(task.start @ values >= enough)
+
+    return solves
+
+
+@njit(cache=True, nogil=True)
+def _longest(first, successor, A):
+    """Steps of the longest episode, when every successor has a larger number than its state."""
+    S = (len(first) - 1) // A
+    steps = np.zeros(S, np.int64)
+    for s in range(S - 1, -1, -1):
+        for k in range(first[s * A], first[s * A + A]):
+            steps[s] = max(steps[s], 1 if successor[k] == END else 1 + steps[successor[k]])
+    return steps.max()
+
+
+@njit(cache=True, nogil=True)
+def _greedy_values(q, first, probability, successor, reward, gamma):
+    """v(s) = mean over the greedy a of Σ_k p_k (r_k + γ v(s_k)), last state first."""
+    S, A = q.shape
+    values = np.zeros(S)
+    for s in range(S - 1, -1, -1):
+        top, ties, total = q[s].max(), 0, 0.0
+        for a in range(A):
+            if q[s, a] == top:
+                ties += 1
+                for k in range(first[s * A + a], first[s * A + a + 1]):
+                    after = 0.0 if successor[k] == END else gamma * values[successor[k]]
+                    total += probability[k] * (reward[k] + after)
+        values[s] = total / ties
+    return values
