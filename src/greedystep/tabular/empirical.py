@@ -1,0 +1,295 @@
+"""The model that logged episodes show: how often each step led where, and what it paid on average.
+
+Counting and backups are compiled, so that a method can keep such a model while it learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+
+from greedystep.envs.toy import END
+from greedystep.mdp import MDP
+from greedystep.tabular.episodes import Episodes
+from greedystep.tabular.updates import best
+
+NONE = -1
+"""The end of a list of edges."""
+SAME_REWARD = 1e-9
+"""Rewards that differ by less than this share of their size count as equal."""
+
+
+class Counts(NamedTuple):
+    """The model as the compiled loops want it. An edge is one successor of a row s*A + a, the end included.
+
+    The edges of a row, and those that lead into a state, are linked lists: a new successor costs no sorting.
+    """
+
+    visits: np.ndarray
+    """int64 [S*A]: how often the action was taken."""
+    reward: np.ndarray
+    """float64 [S*A]: the mean of what it paid."""
+    varies: np.ndarray
+    """bool [S*A]: whether it paid different amounts."""
+    head: np.ndarray
+    """int64 [S*A]: the first edge of the row, or NONE."""
+    into: np.ndarray
+    """int64 [S]: the first edge that leads into the state, or NONE."""
+    row: np.ndarray
+    """int64 [room]: the row of an edge."""
+    successor: np.ndarray
+    """int32 [room]: where it leads; END where the episode ends."""
+    count: np.ndarray
+    """int64 [room]: how often it was taken."""
+    next: np.ndarray
+    """int64 [room]: the next edge of the same row, or NONE."""
+    next_into: np.ndarray
+    """int64 [room]: the next edge into the same state, or NONE."""
+    size: np.ndarray
+    """int64 [1]: how many edges there are."""
+
+
+class EmpiricalModel:
+    """What E episodes say about a world of S states and A actions.
+
+    Args:
+        num_states: S.
+        num_actions: A.
+    """
+
+    def __init__(self, num_states: int, num_actions: int):
+        for name, value in (("num_states", num_states), ("num_actions", num_actions)):
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name}: expected a whole number >= 1, got {value!r}")
+        S, A = self._shape = (int(num_states), int(num_actions))
+        self.counts = Counts(
+            visits=np.zeros(S * A, np.int64),
+            reward=np.zeros(S * A),
+            varies=np.zeros(S * A, np.bool_),
+            head=np.full(S * A, NONE, np.int64),
+            into=np.full(S, NONE, np.int64),
+            row=np.empty(0, np.int64),
+            successor=np.empty(0, np.int32),
+            count=np.empty(0, np.int64),
+            next=np.empty(0, np.int64),
+            next_into=np.empty(0, np.int64),
+            size=np.zeros(1, np.int64),
+        )
+
+    @classmethod
+    def of(cls, log: Episodes, num_states: int | None = None, num_actions: int | None = None) -> EmpiricalModel:
+        """The model of one log; S and A are by default just large enough for it."""
+        S = int(log.states.max()) + 1 if num_states is None else num_states
+        A = int(log.actions.max()) + 1 if num_actions is None else num_actions
+        return cls(S, A).add(log)
+
+    def add(self, log: Episodes) -> EmpiricalModel:
+        """Count more episodes."""
+        log.check(*self._shape)
+        self.counts = _count_log(self.counts, log, self._shape[1])
+        return self
+
+    # -- what it knows ------------------------------------------------------------------------------------------------
+
+    @property
+    def visits(self) -> np.ndarray:
+        """int64 [S, A]: how often each action was taken."""
+        return self.counts.visits.reshape(self._shape)
+
+    @property
+    def seen(self) -> np.ndarray:
+        """bool [S, A]: whether it was taken at all."""
+        return self.visits > 0
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """float64 [S, A]: the mean reward; -inf where the action was never taken."""
+        return np.where(self.seen, self.counts.reward.reshape(self._shape), -np.inf)
+
+    @property
+    def termination(self) -> np.ndarray:
+        """float64 [S, A]: the share of steps that ended the episode; 0 where the action was never taken."""
+        row, successor, share = self._edges()
+        ends = successor == END
+        return np.bincount(row[ends], share[ends], minlength=self.visits.size).reshape(self._shape)
+
+    @property
+    def branching(self) -> np.ndarray:
+        """int64 [S, A]: how many different successors were seen, the end of the episode being one."""
+        return np.bincount(self._edges()[0], minlength=self.visits.size).reshape(self._shape)
+
+    @property
+    def rewards_vary(self) -> np.ndarray:
+        """bool [S, A]: whether the action paid different amounts at different times."""
+        return self.counts.varies.reshape(self._shape)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether every action always did the same, as far as was seen."""
+        return not (self.rewards_vary.any() or (self.branching > 1).any())
+
+    def mdp(self, discount: float, unknown: float = 0.0) -> MDP:
+        """The model as an MDP: shares as probabilities, mean rewards, actions that were never taken unavailable.
+
+        A state in which nothing was ever done is marked terminal. Nothing leads there, except where an episode was cut
+        off just as it reached a new state, of which the log then says nothing: `unknown` has to stand for its value.
+
+        Args:
+            discount: γ.
+            unknown: the value of a state that was reached but never acted in. A low number is cautious; -inf takes away
+                every action that was ever seen to lead there, and in turn what leads to states left without actions.
+        """
+        if not unknown < np.inf:
+            raise ValueError(f"unknown: expected a number below infinity, got {unknown!r}")
+        row, successor, share = self._edges()
+        available, rewards, ends = self.seen.ravel(), self.rewards.ravel(), self.termination.ravel()
+        lost = _without_actions(available, self._shape)
+        if unknown == -np.inf:
+            while True:
+                doomed = np.unique(row[(successor != END) & lost[successor] & available[row]])
+                if not len(doomed):
+                    break
+                available[doomed] = False
+                lost = _without_actions(available, self._shape)
+        else:
+            into_lost = (successor != END) & lost[successor]
+            cut = np.bincount(row[into_lost], share[into_lost], minlength=len(rewards))
+            ends = ends + cut
+            if cut.any():
+                rewards = rewards + discount * cut * unknown
+        inside = (successor != END) & ~lost[successor] & available[row]
+        S, A = self._shape
+        return MDP(
+            sp.csr_array((share[inside], (row[inside], successor[inside])), shape=(S * A, S)),
+            np.where(available, rewards, -np.inf).reshape(S, A),
+            discount,
+            terminal=lost,
+            termination=np.where(available, ends, 0.0).reshape(S, A),
+        )
+
+    def _edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(row, successor, share of the row's visits) of every edge."""
+        size = self.counts.size[0]
+        row = self.counts.row[:size]
+        return row, self.counts.successor[:size], self.counts.count[:size] / self.counts.visits[row]
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All it holds, to be stored under these names."""
+        size = self.counts.size[0]
+        per_edge = ("row", "successor", "count", "next", "next_into")
+        return {k: v[:size] if k in per_edge else v for k, v in self.counts._asdict().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> EmpiricalModel:
+        """What `arrays` gave; ValueError if something does not fit."""
+        model = cls(num_states, num_actions)
+        size = int(arrays["size"][0])
+        for name, mine in model.counts._asdict().items():
+            length = len(mine) or size
+            if arrays[name].dtype != mine.dtype or arrays[name].shape != (length,):
+                raise ValueError(f"{name}: expected {mine.dtype} [{length}] in a stored model")
+        counts = Counts(**{name: np.array(arrays[name]) for name in Counts._fields})
+        limits = ((counts.row, 0, num_states * num_actions), (counts.successor, END, num_states))
+        links = (counts.head, counts.into, counts.next, counts.next_into)
+        for numbers, low, high in (*limits, *((link, NONE, size) for link in links)):
+            if len(numbers) and not low <= numbers.min() <= numbers.max() < high:
+                raise ValueError("a number of a stored model lies outside its range")
+        model.counts = counts
+        return model
+
+
+def _without_actions(available: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    return np.asarray(~available.reshape(shape).any(axis=1))
+
+
+# -- compiled ---------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def with_room(counts, more):
+    """The same counts with room for so many more edges; they are copied only when it runs out."""
+    size, room = counts.size[0], len(counts.row)
+    if size + more <= room:
+        return counts
+    larger = 2 * (size + more)
+    return Counts(
+        counts.visits,
+        counts.reward,
+        counts.varies,
+        counts.head,
+        counts.into,
+        _moved(counts.row, size, larger),
+        _moved(counts.successor, size, larger),
+        _moved(counts.count, size, larger),
+        _moved(counts.next, size, larger),
+        _moved(counts.next_into, size, larger),
+        counts.size,
+    )
+
+
+@njit(cache=True)
+def _moved(array, size, room):
+    larger = np.empty(room, array.dtype)
+    larger[:size] = array[:size]
+    return larger
+
+
+@njit(cache=True)
+def count_step(counts, row, successor, reward):
+    """One more step; there has to be room for one more edge."""
+    n = counts.visits[row] + 1
+    mean = counts.reward[row]
+    if n > 1 and abs(reward - mean) > SAME_REWARD * max(abs(reward), abs(mean)):
+        counts.varies[row] = True
+    counts.visits[row] = n
+    counts.reward[row] = mean + (reward - mean) / n  # exact while the rewards are equal
+    edge = counts.head[row]
+    while edge != NONE and counts.successor[edge] != successor:
+        edge = counts.next[edge]
+    if edge != NONE:
+        counts.count[edge] += 1
+        return
+    edge = counts.size[0]
+    counts.size[0] = edge + 1
+    counts.row[edge], counts.successor[edge], counts.count[edge] = row, successor, 1
+    counts.next[edge], counts.head[row] = counts.head[row], edge
+    if successor == END:
+        counts.next_into[edge] = NONE
+    else:
+        counts.next_into[edge], counts.into[successor] = counts.into[successor], edge
+
+
+@njit(cache=True)
+def count_episode(counts, buffer, steps, terminated, num_actions):
+    """All steps of the episode in the buffer; there has to be room for them."""
+    for t in range(steps):
+        successor = END if terminated and t == steps - 1 else buffer.states[t + 1]
+        count_step(counts, buffer.states[t] * num_actions + buffer.actions[t], successor, buffer.rewards[t])
+
+
+@njit(cache=True)
+def _count_log(counts, log, num_actions):
+    counts = with_room(counts, len(log.actions))
+    for episode in range(len(log.terminated)):
+        for k in range(log.first[episode], log.first[episode + 1]):
+            over = log.terminated[episode] and k == log.first[episode + 1] - 1
+            successor = END if over else log.states[k + episode + 1]
+            count_step(counts, log.states[k + episode] * num_actions + log.actions[k], successor, log.rewards[k])
+    return counts
+
+
+@njit(cache=True)
+def backup(q, counts, row, gamma):
+    """r̂(s, a) + γ Σ_s' p̂(s' | s, a) max_a' q(s', a'), with the mean reward and the shares of the model."""
+    total, edge = 0.0, counts.head[row]
+    while edge != NONE:
+        if counts.successor[edge] != END:
+            total += counts.count[edge] * best(q, counts.successor[edge])
+        edge = counts.next[edge]
+    return counts.reward[row] + gamma * (total / counts.visits[row])
