@@ -2,7 +2,8 @@
 
 `learn` lets a method act and learn; `collect` only acts; `replay` only learns, from logged episodes. All methods share
 one rule of exploration and differ in their update alone, which stands in `updates`. `episodes_to_solve` is the measure
-of the delayed-reward tasks. `TabularAgent` keeps a table between all of these, and on disk.
+of the delayed-reward tasks, and `until_solved` takes it of any learner, such as `Rudder`. `TabularAgent` keeps a table
+between all of these, and on disk.
 """
 
 from greedystep.tabular.agent import TabularAgent
@@ -10,17 +11,21 @@ from greedystep.tabular.empirical import EmpiricalModel
 from greedystep.tabular.episodes import Episodes
 from greedystep.tabular.loops import Learned, collect, learn, replay
 from greedystep.tabular.methods import METHODS
-from greedystep.tabular.solving import episodes_to_solve, greedy_policy
+from greedystep.tabular.rudder import Rudder, rudder_episodes_to_solve
+from greedystep.tabular.solving import episodes_to_solve, greedy_policy, until_solved
 
 __all__ = [
     "METHODS",
     "EmpiricalModel",
     "Episodes",
     "Learned",
+    "Rudder",
     "TabularAgent",
     "collect",
     "episodes_to_solve",
     "greedy_policy",
     "learn",
     "replay",
+    "rudder_episodes_to_solve",
+    "until_solved",
 ]

@@ -1,0 +1,127 @@
+"""RUDDER (Arjona-Medina et al. 2019) on the toy tasks: an LSTM learns which step earned the return.
+
+Every episode is stored. An LSTM (`rudder_lstm`) learns to predict the return G of an episode from its steps, after each
+of them. How much a step has changed the prediction is its share of the return:
+
+    R_t = g_t - g_{t-1} + (G - g_{T-1}) / T,   g_{-1} = 0,   so that Σ_t R_t = G exactly (return equality),
+
+and the table learns this immediate reward alone, q(s_t, a_t) <- q + α (R_t - q): if the redistribution is optimal, no
+reward is left to expect afterwards.
+
+This is a reconstruction. The code of RUDDER's own artificial tasks is not published. Network, loss, buffer and training
+rule follow its published demonstration on the watch-repair task: 16 units, Adam with step 0.01 and weight decay 1e-6,
+batches of 8 from the last 2048 episodes, first training after 256 episodes once two different returns were seen, then
+every 25 episodes until a running mean of the squared error is below 0.15. As in RUDDER's paper, and not in that
+demonstration, a step's input is its action with the change of state that this action made, and the correction for
+return equality is there. Ours are: returns are scaled by their standard deviation at the first training (the
+demonstration's 10 suits its own task), at most 1000 updates a round, α = 0.1, the features below. There is no lessons
+buffer and no safe exploration, neither of which its artificial tasks used as far as we know.
+
+The table stays as it is until the first training, so with equal entries the first 256 episodes are uniformly random.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from greedystep import models
+from greedystep.envs.toy import ToyTask
+from greedystep.tabular.episodes import make_buffer
+from greedystep.tabular.loops import _world as world_of
+from greedystep.tabular.loops import starting_table
+from greedystep.tabular.methods import checked_share, checked_whole
+from greedystep.tabular.rudder_loop import TRAINED, UNITS, encode, go_on, make_room, make_store, share_out
+from greedystep.tabular.rudder_lstm import size
+from greedystep.tabular.solving import until_solved
+
+
+class Rudder:
+    """RUDDER on one task; `learn` lets it act and learn.
+
+    Args:
+        task: with discount 1, since the return is handed out undiscounted.
+        features: float [S, K], what the LSTM sees of a state (their changes, that is); `features_of(task)` by default.
+        epsilon: share of random actions while learning.
+        q: the table to begin with, float [S, A], or one number.
+        alpha: step size of the table.
+        seed: the same seed gives the same numbers.
+    """
+
+    q: np.ndarray
+    """float64 [S, A]: what each action is worth at once, after redistribution."""
+
+    def __init__(
+        self,
+        task: ToyTask,
+        features: np.ndarray | None = None,
+        *,
+        epsilon: float = 0.2,
+        q: Any = 0.0,
+        alpha: float = 0.1,
+        seed: int | np.random.Generator = 0,
+    ):
+        if task.mdp.discount != 1.0:
+            raise ValueError(f"task: RUDDER hands out undiscounted returns, {task.name} has {task.mdp.discount}")
+        self.features = features_of(task) if features is None else np.ascontiguousarray(features, np.float64)
+        if self.features.ndim != 2 or len(self.features) != task.num_states:
+            raise ValueError(
+                f"features: expected [{task.num_states}, K] for {task.name}, got {list(self.features.shape)}"
+            )
+        self.q, self.episodes = starting_table(task, q), 0
+        self._world, self._random = world_of(task), np.random.default_rng(seed)
+        self._epsilon, self._alpha = checked_share("epsilon", epsilon), checked_share("alpha", alpha, positive=True)
+        inputs = task.num_actions + self.features.shape[1] + 1
+        self._store = make_store(task.horizon, size(inputs, UNITS))
+
+    def learn(self, episodes: int) -> np.ndarray:
+        """Act and learn for so many more episodes; the returns of these episodes, float [episodes]."""
+        returns = np.empty(checked_whole("episodes", episodes))
+        go_on(self._store, self.q, self.features, self._world, self._epsilon, self._alpha, self._random, returns)
+        self.episodes += episodes
+        return returns
+
+    def redistribute(self, states: Any, actions: Any, total: float) -> np.ndarray:
+        """R_t, float [T], of an episode that terminated: states [T], actions [T] and its return."""
+        if not self._store.numbers[TRAINED]:
+            raise ValueError("redistribute: the network has not been trained yet")
+        buffer = make_buffer(len(actions))
+        buffer.states[:-1], buffer.actions[:] = states, actions
+        work, x = make_room(len(actions), self.q.shape[1], self.features)
+        encode(buffer.states, buffer.actions, len(actions), self._world.horizon, self.features, x)
+        share_out(self._store, x, len(actions), total, work, buffer.targets)
+        return buffer.targets
+
+
+def rudder_episodes_to_solve(
+    task: ToyTask, *, limit: int, resolution: float = 0.02, seed: int | np.random.Generator = 0, **options: Any
+) -> int | None:
+    """`episodes_to_solve` for RUDDER; `options` are those of `Rudder`."""
+    learner = Rudder(task, seed=seed, **options)
+
+    def more(episodes: int) -> np.ndarray:
+        learner.learn(episodes)
+        return learner.q
+
+    return until_solved(task, more, limit=limit, resolution=resolution)
+
+
+def features_of(task: ToyTask) -> np.ndarray:
+    """What the LSTM sees of a state: in Choice what was chosen; in Trace Back row, column and whether 150 is pending.
+
+    The time is an input of its own. Other tasks have no such description here: give `features` yourself.
+    """
+    if task.name == "toy/choice":
+        chosen = np.zeros((task.num_states, 1))
+        chosen[1::2], chosen[2::2] = 1.0, -1.0
+        return chosen
+    if task.name == "toy/trace-back":
+        side = 3 * task.horizon // 4
+        centre = np.array([side // 2, side // 2])
+        cells = np.stack(np.divmod(np.arange(side * side), side), axis=1)
+        early = np.vstack([centre, np.clip(centre + models.MOVES, 0, side - 1)])
+        place = np.vstack([early, np.tile(cells, (2 * (task.horizon - 2), 1))]) / side
+        pending = np.concatenate([np.zeros(5), np.tile(np.repeat([0.0, 1.0], side * side), task.horizon - 2)])
+        return np.column_stack([place, pending])
+    raise ValueError(f"features: {task.name} has none of its own; give float [{task.num_states}, K]")
