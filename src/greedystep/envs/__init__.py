@@ -17,6 +17,7 @@ from greedystep.envs.toy import Outcomes, ToyTask
 __all__ = ["Outcomes", "ToyTask", "make", "names"]
 
 _MAKERS = {
+    "minatar/breakout": "minatar.breakout:Breakout",
     "toy/bomb": "toy:bomb",
     "toy/choice": "toy:choice",
     "toy/grid-world": "toy:grid_world",

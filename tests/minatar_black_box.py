@@ -1,0 +1,242 @@
+"""Plays one of our games and the original `minatar` package side by side, with the same chance, and compares them.
+
+The original is a black box: it is made, reset, acted in and looked at, and its two random streams (`Environment.random`
+for sticky actions, `Environment.env.random` for the game) are replaced by a `Script` of what we drew. The script knows
+in which order the original asks, by which method and for which range, and fails on any other question.
+
+A game plugs in with an entry of `GAMES`: the questions of a reset and of a step, as functions of our draws. Questions
+of a step come in groups, since not every step asks all of them; a group is asked whole or not at all.
+
+`Match` plays; `tests/minatar_players.py` has the players.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import minatar
+import numpy as np
+
+from greedystep import envs
+from greedystep.envs.core import AutoReset
+
+# -- questions and answers ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question that the original may ask its random stream, and the answer."""
+
+    method: str
+    low: int
+    high: int | None
+    """Answers are low .. high - 1; None: the original chooses, in 1..8, and `answer` is a function of its choice."""
+    size: int | None
+    answer: Any
+
+
+def uniform(true: bool, probability: float = 0.5) -> Asked:
+    """A number in [0, 1) that is below the probability, or is not."""
+    if true:
+        assert probability > 0, "nothing is below 0"
+    return Asked("rand", 0, 1, None, probability / 2 if true else (1 + probability) / 2)
+
+
+def uniforms(above: np.ndarray) -> Asked:
+    """Numbers that are above 1/2, or below it."""
+    return Asked("rand", 0, 1, len(above), np.where(above, 0.75, 0.25))
+
+
+def integer(low: int, high: int, answer: int) -> Asked:
+    return Asked("randint", low, high, None, int(answer))
+
+
+def integers(low: int, high: int, answers: np.ndarray) -> Asked:
+    return Asked("randint", low, high, len(answers), np.asarray(answers, dtype=int))
+
+
+def integer_below(answer: Callable[[int], int]) -> Asked:
+    """An integer in 0 .. n - 1, where the original says n."""
+    return Asked("randint", 0, None, None, answer)
+
+
+class Script:
+    """Stands in for a `numpy.random.RandomState`."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[Asked]] = []
+        self.open: list[Asked] = []
+        self.asked = 0
+        """Questions so far, over the whole life."""
+
+    def expect(self, groups: list[list[Asked]]) -> None:
+        """What may be asked from now on; what has begun must have been finished."""
+        assert not self.open, f"the original left questions of a group unasked: {self.open}"
+        self.groups = [list(group) for group in groups]
+
+    def finish(self, all_groups: bool) -> None:
+        """Nothing may be asked from now on."""
+        assert not (all_groups and self.groups), f"the original left groups unasked: {self.groups}"
+        self.expect([])
+
+    def rand(self, size: int | None = None) -> Any:
+        return self._answer("rand", 0, 1, size)
+
+    def randint(self, low: int, high: int | None = None, size: int | None = None) -> Any:
+        if high is None:
+            low, high = 0, low
+        return self._answer("randint", low, high, size)
+
+    def _answer(self, method: str, low: int, high: int, size: int | None) -> Any:
+        call = f"{method} of {low}..{high} x {size}"
+        if not self.open:  # the first group that begins like this; groups passed over are not asked in this step
+            while self.groups and not self._fits(self.groups[0][0], method, low, high, size):
+                self.groups.pop(0)
+            assert self.groups, f"the original asked for {call}, and no group that is left begins so"
+            self.open = self.groups.pop(0)
+        question = self.open.pop(0)
+        assert self._fits(question, method, low, high, size), f"the original asked for {call}, not {question}"
+        self.asked += 1
+        if question.high is not None:
+            return question.answer
+        answer = question.answer(high)
+        assert 0 <= answer < high, f"{answer} is not in 0..{high - 1}"
+        return answer
+
+    @staticmethod
+    def _fits(question: Asked, method: str, low: int, high: int, size: int | None) -> bool:
+        in_range = 1 <= high <= 8 if question.high is None else high == question.high
+        return (question.method, question.low, question.size) == (method, low, size) and in_range
+
+
+# -- the games ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What the original asks, as functions of our draws of one reset or one step, as NumPy values."""
+
+    of_start: Callable[[Any], list[list[Asked]]] = lambda draws: []
+    of_step: Callable[[Any], list[list[Asked]]] = lambda chance: []
+
+
+GAMES = {
+    "breakout": Questions(of_start=lambda right: [[integer(0, 2, right)]]),
+}
+
+
+# -- the match ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Played:
+    """What happened: T steps."""
+
+    pictures: list[np.ndarray] = field(default_factory=list)
+    """The picture before each step: the first of a new episode after an end."""
+    rewards: list[float] = field(default_factory=list)
+    ends: list[bool] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)
+    """Of the episodes that ended."""
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return np.array(self.pictures), np.array(self.rewards), np.array(self.ends)
+
+
+class Match:
+    """A game of ours and the original, in the same state, playing the same chance.
+
+    `Match("breakout", sticky=0.0).play(player, steps)` lets a player play the original, then replays its actions in
+    ours with auto-reset, and compares every picture (the last of an episode too), reward and end. A player has
+    `act(picture) -> one of the six actions`; where the game has no such action, nothing is done. `play` may be called
+    again, with any player, and goes on where it stopped; calls with the same number of steps compile only once.
+    """
+
+    def __init__(self, game: str, seed: int = 0, **options: Any) -> None:
+        self.env = envs.make(f"minatar/{game}", **options)
+        self.questions = GAMES[game]
+        self.key, key = jax.random.split(jax.random.key(seed))
+        self.state = jax.jit(self.env.reset)(key)
+        self.sticky, self.game = Script(), Script()
+        self.original = minatar.Environment(
+            game, sticky_action_prob=self.env.sticky, difficulty_ramping=bool(self.env.ramping)
+        )
+        self.original.random = self.sticky
+        self.original.env.random = self.game
+        self._draw_starts = jax.jit(jax.vmap(self.env.draw_start))
+        self._reset(jax.tree.map(np.asarray, self.env.draw_start(key)))
+        self._run = jax.jit(self._replay)
+        self._draw = jax.jit(jax.vmap(self._draws))
+        self.codes = self.env.action_codes
+
+    def play(self, player: Any, steps: int) -> Played:
+        self.key, key = jax.random.split(self.key)
+        keys = jax.random.split(key, steps)
+        draws, starts = jax.tree.map(np.asarray, self._draw(keys))
+        played, actions, last = Played(), [], []
+        total = 0.0
+        for t in range(steps):
+            picture = self.original.state()
+            played.pictures.append(picture)
+            code = player.act(picture)
+            actions.append(self.codes.index(code) if code in self.codes else 0)
+            step, start = (jax.tree.map(lambda leaf, t=t: leaf[t], tree) for tree in (draws, starts))
+            reward, over = self._act(step, self.codes[actions[-1]])
+            total += reward
+            played.rewards.append(reward)
+            played.ends.append(over)
+            last.append(self.original.state())
+            if over:
+                self._reset(start)
+                played.returns.append(total)
+                total = 0.0
+
+        self.state, ours = self._run(self.state, keys, np.array(actions, dtype=np.int32))
+        before, after, rewards, terminated, truncated = jax.tree.map(np.asarray, ours)
+        pictures, their_rewards, ends = played.arrays()
+        self._same("picture", before, pictures)
+        self._same("reward", rewards, their_rewards)
+        self._same("termination", terminated, ends)
+        self._same("picture after the step", after, np.array(last))
+        assert before.dtype == pictures.dtype == bool
+        assert not truncated.any()
+        return played
+
+    def _reset(self, start: Any) -> None:
+        self.game.expect(self.questions.of_start(start))
+        self.original.reset()
+        self.game.finish(all_groups=True)
+
+    def _act(self, draws: Any, action: int) -> tuple[float, bool]:
+        self.sticky.expect([[uniform(bool(draws.repeat), self.env.sticky)]])
+        self.game.expect(self.questions.of_step(draws.chance))
+        reward, over = self.original.act(action)
+        self.sticky.finish(all_groups=True)
+        self.game.finish(all_groups=False)
+        return float(reward), bool(over)
+
+    def _draws(self, key: jax.Array) -> tuple[Any, Any]:
+        """The draws of the step and of the start that `AutoReset` makes of a key."""
+        step_key, start_key = jax.random.split(key)
+        return self.env.draw(step_key), self.env.draw_start(start_key)
+
+    def _replay(self, state: Any, keys: jax.Array, actions: jax.Array) -> tuple[Any, Any]:
+        env = AutoReset(self.env)
+
+        def one(state: Any, now: Any) -> tuple[Any, Any]:
+            before = env.observe(state)
+            state, step = env.step(*now[:1], state, now[1])
+            return state, (before, env.observe(step.last), step.reward, step.terminated, step.truncated)
+
+        return jax.lax.scan(one, state, (keys, actions))
+
+    def _same(self, what: str, ours: np.ndarray, theirs: np.ndarray) -> None:
+        assert ours.shape == theirs.shape, f"{what}: {ours.shape} is not {theirs.shape}"
+        wrong = np.argwhere(ours != theirs)
+        assert not len(wrong), (
+            f"{self.env.name}: {what} differs from the original in {len(wrong)} places, first at step, row, column, "
+            f"channel {wrong[0].tolist()}: {ours[tuple(wrong[0])]} is not {theirs[tuple(wrong[0])]}"
+        )
