@@ -53,6 +53,15 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
     _sync_folder(target.parent)
 
 
+@contextmanager
+def saying(sentence: str) -> Iterator[None]:
+    """Let an OSError (a full disk, a folder that may not be written) say what it stopped, and then its reason."""
+    try:
+        yield
+    except OSError as problem:
+        raise OSError(problem.errno, f"{sentence} ({problem.strerror or problem})") from problem
+
+
 def write_text(path: str | os.PathLike, text: str) -> None:
     """Write a UTF-8 file, completely or not at all."""
     with replacing(path) as file:
@@ -61,16 +70,25 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
     """Write strict JSON, completely or not at all; NumPy scalars and arrays become numbers and lists."""
-    text = json.dumps(jsonable(value), indent=1, allow_nan=False, ensure_ascii=False)
-    write_text(path, text + "\n")
+    write_text(path, to_json(value, indent=1) + "\n")
 
 
 def read_json(path: str | os.PathLike) -> Any:
     """Read what `write_json` wrote; ValueError says in one sentence what is wrong with a file."""
     try:
-        return _with_floats(json.loads(Path(path).read_text(encoding="utf-8")))
+        return from_json(Path(path).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ValueError(f"{path} is not a readable JSON file ({problem})") from None
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Strict JSON on one line, or on many with an indent."""
+    return json.dumps(jsonable(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def from_json(text: str) -> Any:
+    """The value that `to_json` wrote."""
+    return _with_floats(json.loads(text))
 
 
 def jsonable(value: Any) -> Any:

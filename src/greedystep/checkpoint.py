@@ -1,0 +1,240 @@
+"""The whole state of training in one file: complete or not there, checked byte for byte, and never code.
+
+A state is any pytree of JAX and NumPy arrays, typed random keys included. Its file is named after the step and holds
+
+    preamble   magic (8 bytes), version (u32), length of the header (u64), CRC-32 of the header (u32), CRC-32 of these
+    header     JSON: the step, `about` (config and counters, as the caller likes), and for every leaf its name, dtype,
+               shape, bytes and CRC-32
+    leaves     their bytes as they lie in memory (C order), one after another
+
+with all numbers little-endian. The preamble stays the same in all versions, so that a file of another version can be
+told from a damaged one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import warnings
+import zlib
+from collections.abc import Mapping
+from io import BufferedReader
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from greedystep.record import from_json, replacing, saying, to_json
+
+VERSION = 1
+MAGIC = b"gs-state"
+PREAMBLE = struct.Struct("<8sIQI")
+CHECKSUM = struct.Struct("<I")
+FILE_NAME = re.compile(r"step-(\d{12,})\.ckpt")
+
+
+class DamagedCheckpointError(ValueError):
+    """The file is cut short, changed, or not a checkpoint at all."""
+
+
+# -- a folder of checkpoints ------------------------------------------------------------------------------------------
+
+
+def save(folder: str | os.PathLike, step: int, state: Any, about: Mapping[str, Any]) -> Path:
+    """Write the state after `step` steps and return the file's path, once it is safely on the disk.
+
+    Nothing of `state` is needed afterwards: it may be donated to the next chunk. Whatever goes wrong (a full disk, a
+    kill), earlier checkpoints stay whole. Older files stay until `prune`.
+    """
+    if step < 0:
+        raise ValueError(f"step must be at least 0, got {step}")
+    leaves, buffers = _to_bytes(state)
+    header = to_json({"step": step, "about": about, "leaves": leaves}).encode()
+    preamble = PREAMBLE.pack(MAGIC, VERSION, len(header), zlib.crc32(header))
+    path = Path(folder) / f"step-{step:012d}.ckpt"
+    _remove_leftovers(path.parent)
+    with saying(f"cannot save {path}; the checkpoints before it are whole"), replacing(path) as file:
+        file.write(preamble + CHECKSUM.pack(zlib.crc32(preamble)))
+        file.write(header)
+        for buffer in buffers:
+            file.write(buffer)
+    return path
+
+
+def latest(folder: str | os.PathLike) -> Path | None:
+    """The newest checkpoint whose every byte is right; a warning names each damaged one that is passed over."""
+    for path in _newest_first(folder):
+        try:
+            _verify(path)
+        except DamagedCheckpointError as problem:
+            warnings.warn(f"{problem}; the checkpoint before it is used", RuntimeWarning, stacklevel=2)
+        else:
+            return path
+    return None
+
+
+def prune(folder: str | os.PathLike, keep: int = 2) -> None:
+    """Delete all checkpoints older than the newest `keep` complete ones (their lengths are looked at, not all bytes).
+
+    Call it after `save` has returned: the new one is then on the disk before an old one goes.
+    """
+    if keep < 1:
+        raise ValueError(f"keep must be at least 1, got {keep}")
+    complete = 0
+    for path in _newest_first(folder):
+        if complete >= keep:
+            path.unlink(missing_ok=True)
+            continue
+        try:
+            with open(path, "rb") as file:
+                _read_header(file, path)
+            complete += 1
+        except DamagedCheckpointError:
+            continue
+
+
+def _newest_first(folder: str | os.PathLike) -> list[Path]:
+    folder = Path(folder)
+    found = [(int(match[1]), path) for path in folder.glob("*") if (match := FILE_NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """A killed `save` leaves a part of a file; a run that is killed often must not fill the disk with them."""
+    for part in folder.glob(".step-*.ckpt.*.part"):
+        part.unlink(missing_ok=True)
+
+
+# -- one checkpoint ---------------------------------------------------------------------------------------------------
+
+
+def read_about(path: str | os.PathLike) -> dict[str, Any]:
+    """What was given to `save` as `about`: a state's config can be read before its template is made."""
+    with open(path, "rb") as file:
+        return _read_header(file, path)["about"]
+
+
+def restore(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
+    """Read a state back, with its `about`.
+
+    Args:
+        path: a file that `save` made.
+        like: a state of the same structure, for example a fresh one, or its `jax.eval_shape`. Names, shapes and dtypes
+            must agree. Each leaf comes back as the kind of array that stands there: NumPy's, or JAX's on its device.
+    """
+    paths, structure = jax.tree_util.tree_flatten_with_path(like)
+    wanted = [(_name(keys), _array(keys, leaf)) for keys, leaf in paths]
+    with open(path, "rb") as file:
+        header = _read_header(file, path)
+        for stored, template in zip_longest(header["leaves"], wanted):
+            _check_fit(path, stored, template)
+        leaves = [_read_leaf(file, path, s, leaf) for s, (_, leaf) in zip(header["leaves"], wanted, strict=True)]
+    return jax.tree_util.tree_unflatten(structure, leaves), header["about"]
+
+
+def _check_fit(path: str | os.PathLike, stored: dict[str, Any] | None, template: tuple[str, Any] | None) -> None:
+    in_file = in_like = "nothing more"
+    if stored is not None:
+        in_file = f"{stored['name']}: {stored['dtype']}{stored['shape']}"
+    if template is not None:
+        name, leaf = template
+        in_like = f"{name}: {leaf.dtype}{list(leaf.shape)}"
+    if in_file != in_like:
+        raise ValueError(f"{path} does not fit `like`: the file has {in_file} where `like` has {in_like}")
+
+
+def _read_header(file: BufferedReader, path: str | os.PathLike) -> dict[str, Any]:
+    """The header, after a look at everything but the leaves' bytes; the file is left at the first leaf."""
+    preamble, checksum = file.read(PREAMBLE.size), file.read(CHECKSUM.size)
+    if checksum != CHECKSUM.pack(zlib.crc32(preamble)) or not preamble.startswith(MAGIC):
+        raise DamagedCheckpointError(f"{path} is damaged, or not a checkpoint of greedystep: its first bytes are wrong")
+    _, version, length, header_checksum = PREAMBLE.unpack(preamble)
+    if version != VERSION:
+        raise ValueError(
+            f"{path} is a checkpoint of version {version}, but this version of greedystep reads version {VERSION}"
+        )
+    text = file.read(length)
+    if len(text) != length or zlib.crc32(text) != header_checksum:
+        raise DamagedCheckpointError(f"{path} is damaged: its header is cut short or changed")
+    header = from_json(text.decode())
+    expected = file.tell() + sum(leaf["bytes"] for leaf in header["leaves"])
+    actual = os.fstat(file.fileno()).st_size
+    if actual != expected:
+        raise DamagedCheckpointError(f"{path} is damaged: it has {actual} bytes and should have {expected}")
+    return header
+
+
+def _verify(path: Path) -> None:
+    with open(path, "rb") as file:
+        for stored in _read_header(file, path)["leaves"]:
+            _fill(file, path, stored, memoryview(bytearray(stored["bytes"])))
+
+
+def _fill(file: BufferedReader, path: str | os.PathLike, stored: dict[str, Any], buffer: memoryview) -> None:
+    file.readinto(buffer)
+    if zlib.crc32(buffer) != stored["crc32"]:
+        raise DamagedCheckpointError(f"{path} is damaged: the bytes of {stored['name']} have changed")
+
+
+# -- one leaf ---------------------------------------------------------------------------------------------------------
+
+
+def _name(keys: tuple[Any, ...]) -> str:
+    """How a reader would write it: state.params['w'][0]."""
+    return "state" + jax.tree_util.keystr(keys)
+
+
+def _array(keys: tuple[Any, ...], leaf: Any) -> Any:
+    """The leaf, if it is an array of numbers or the promise of one."""
+    kinds = jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct
+    if not isinstance(leaf, kinds) or getattr(leaf.dtype, "hasobject", False):
+        raise ValueError(f"{_name(keys)} must be an array of numbers, got {type(leaf).__name__}: {leaf!r}")
+    return leaf
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    """The memory of a C-ordered array; through NumPy's bytes, because a buffer cannot name dtypes like bfloat16."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _to_bytes(state: Any) -> tuple[list[dict[str, Any]], list[memoryview]]:
+    """What the header says of each leaf, and its bytes; arrays that lie in the host's memory are not copied."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(state)
+    checked = [_array(keys, leaf) for keys, leaf in paths]
+    arrays = jax.device_get([jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in checked])
+    buffers = [_bytes_of(np.ascontiguousarray(array)) for array in arrays]
+    leaves = [
+        {
+            "name": _name(keys),
+            "dtype": str(leaf.dtype),
+            "shape": list(leaf.shape),
+            "key": str(jax.random.key_impl(leaf)) if _is_key(leaf) else None,
+            "weak": bool(getattr(leaf, "weak_type", False)),
+            "bytes": buffer.nbytes,
+            "crc32": zlib.crc32(buffer),
+        }
+        for (keys, leaf), buffer in zip(paths, buffers, strict=True)
+    ]
+    return leaves, buffers
+
+
+def _read_leaf(file: BufferedReader, path: str | os.PathLike, stored: dict[str, Any], like: Any) -> Any:
+    raw = jax.eval_shape(jax.random.key_data, like) if _is_key(like) else like
+    array = np.empty(raw.shape, raw.dtype)
+    _fill(file, path, stored, _bytes_of(array))
+    if isinstance(like, np.ndarray | np.generic):
+        return array if isinstance(like, np.ndarray) else array[()]
+    if stored["weak"]:  # a weakly typed array promotes otherwise than a plain one, and JAX makes one from a scalar only
+        array = jnp.full(array.shape, np.zeros((), array.dtype).item()).at[...].set(array)
+    if stored["key"]:
+        array = jax.random.wrap_key_data(jnp.asarray(array), impl=stored["key"])
+    # An uncommitted array must stay so, or the program that takes it would be compiled again.
+    return jax.device_put(array, like.sharding if getattr(like, "committed", False) else None)
