@@ -191,7 +191,7 @@ def test_the_longest_walk_is_no_shorter_than_the_truth():
         steps = mdp.with_rewards(np.ones_like(mdp.rewards))
         truth = float(oracles.exact_optimum(steps).max())
         # A terminal state takes no step here, but one in the table: at most one more.
-        assert truth <= longest_walk(as_rows(mdp).rows) <= 2 * truth + 2
+        assert truth <= longest_walk(as_rows(mdp)) <= 2 * truth + 2
 
 
 def test_the_longest_walk_is_infinite_where_a_policy_can_stay():
@@ -199,6 +199,6 @@ def test_the_longest_walk_is_infinite_where_a_policy_can_stay():
     p[0, 0, 1] = p[0, 1, 0] = p[1, 0, 0] = 1.0  # action 1 stays in state 0
     ends = np.array([[0.0, 0.0], [0.0, 1.0]])
     loops = MDP(sp.csr_array(p.reshape(4, 2)), -np.ones((2, 2)), 1.0, termination=ends)
-    assert longest_walk(as_rows(loops).rows) == np.inf
+    assert longest_walk(as_rows(loops)) == np.inf
     with pytest.raises(RuntimeError, match="longest walk"):
         Certificate(loops, 1).bounds(0.0, 0.0, np.zeros(2))

@@ -416,8 +416,8 @@ def test_ctrl_c_inside_a_sweep(name, count, monkeypatch):
 
         return wrapped
 
-    loops = {backups: ["chain_backup", "chain_of"], recurrent: ["evaluate", "chain_of"]}
-    loops[flowing] = ["evaluate", "evaluate_deterministic", "chain_of"]
+    loops = {backups: ["chain_backup"], layout: ["take_rows"], recurrent: ["evaluate"]}
+    loops[flowing] = ["evaluate", "evaluate_deterministic"]
     for module, names in loops.items():
         for name in names:
             monkeypatch.setattr(module, name, interrupting(getattr(module, name)))

@@ -11,26 +11,29 @@ import numpy as np
 from greedystep.mdp import MDP
 from greedystep.planning.iterate import Backup
 from greedystep.planning.kernels import Rows, bellman, chain_backup
-from greedystep.planning.layout import Table, chain_of
+from greedystep.planning.layout import Chains
 
 
 class Sparse:
     """Backups of a sparse model on its compiled table."""
 
-    def __init__(self, mdp: MDP, table: Table):
-        self.discount, self.rows = mdp.discount, table.rows
-        self.actions_of = table.actions_of
-        self.rows_per_state = self.rows.reward.size / mdp.num_states
+    def __init__(self, mdp: MDP, rows: Rows):
+        self.discount, self.rows = mdp.discount, rows
+        self.rows_per_state = mdp.num_actions
+        self._chains = Chains(mdp.num_states)
 
     def backup(self, v: np.ndarray) -> Backup:
         """Bv, the greedy rows and the range of Bv - v."""
-        out, choice = np.empty_like(v), np.empty(v.size, np.int32)
+        out, choice = np.empty_like(v), np.empty(v.size, np.uint32)
         low, high = bellman(self.rows, self.discount, v, out, choice)
         return Backup(v, out, choice, low, high)
 
     def policy_sweeps(self, choice: np.ndarray) -> PolicySweeps:
         """Sweeps of the chain that the chosen rows make."""
-        return PolicySweeps(chain_of(self.rows, choice, self.discount))
+        return PolicySweeps(self._chains.of(self.rows, choice, self.discount)[0])
+
+    def actions_of(self, choice: np.ndarray) -> np.ndarray:
+        return choice.astype(np.int64) - self.rows.first[:-1]
 
 
 class PolicySweeps:
@@ -59,7 +62,7 @@ class Dense:
         q = self._mdp.backup(v)
         choice = q.argmax(axis=1)
         out = q[np.arange(v.size), choice]
-        return Backup(v, out, (self._first + choice).astype(np.int32), float((out - v).min()), float((out - v).max()))
+        return Backup(v, out, (self._first + choice).astype(np.uint32), float((out - v).min()), float((out - v).max()))
 
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
         return choice.astype(np.int64) - self._first

@@ -82,9 +82,9 @@ def longest_walk(rows: Rows) -> float:
     """
     if _can_avoid_ends(rows):
         return np.inf
-    ones = rows._replace(reward=np.ones(rows.reward.size))
+    ones = rows._replace(reward=np.where(rows.reward > -np.inf, 1.0, -np.inf))
     S = rows.first.size - 1
-    w, out, choice = np.zeros(S), np.empty(S), np.empty(S, np.int32)
+    w, out, choice = np.zeros(S), np.empty(S), np.empty(S, np.uint32)
     for i in range(LONGEST_WALK_SWEEPS):
         if sweeps(ones, w, choice, bool(i % 2))[0] < 0.1:
             # If 1 + max_a T_a w <= w + e with e < 1, then w / (1 - e) satisfies the inequality of a longest walk.
@@ -99,14 +99,11 @@ def _can_avoid_ends(rows: Rows) -> bool:
     """Whether some states have actions that keep the process among them for ever."""
     S, total = rows.first.size - 1, rows.reward.size
     row_state = np.repeat(np.arange(S), np.diff(rows.first))
-    if rows.width:
-        entry_row = np.repeat(np.arange(total), rows.width)
-    else:
-        entry_row = np.repeat(np.arange(total), np.diff(rows.start))
-    real = rows.probability > 0
+    entry_row = np.repeat(np.arange(total), np.diff(rows.start))
+    real = (rows.probability > 0) & (rows.reward[entry_row] > -np.inf)
     entry_row, successor = entry_row[real], rows.successor[real]
     sums = np.bincount(entry_row, rows.probability[real], minlength=total)
-    stays_inside = sums > 1 - 1e-9
+    stays_inside = (sums > 1 - 1e-9) & (rows.reward > -np.inf)
     inside = np.ones(S, bool)
     while True:
         leaves = np.bincount(entry_row[~inside[successor]], minlength=total) > 0

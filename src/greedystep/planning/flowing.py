@@ -16,7 +16,7 @@ from greedystep.planning import kernels
 from greedystep.planning.backups import Sparse
 from greedystep.planning.iterate import Iterate
 from greedystep.planning.kernels import SWEEPS_PER_ROUND, Rows, evaluate, evaluate_deterministic
-from greedystep.planning.layout import Ordered, chain_of, in_order
+from greedystep.planning.layout import Chains, Ordered, in_order
 
 SWEEPS_SUFFICE = 0.3
 """Sweeps go on without evaluation while each cuts the change to this share."""
@@ -35,7 +35,7 @@ def solve_flowing(mdp: MDP, model: Sparse, v: np.ndarray, sweeps: float, toleran
     order = in_order(model.rows, mdp.discount)
     rows, share = order.rows, 1.0 / model.rows_per_state
     w = v[order.state]
-    choice = np.empty(w.size, np.int32)
+    choice = np.empty(w.size, np.uint32)
     target = 0.5 * tolerance * (1.0 - mdp.discount) if mdp.discount < 1 else 1e-3 * tolerance
     evaluator = _Evaluator(order, share)
     change, backward, side_by_side = np.inf, False, False
@@ -72,7 +72,8 @@ class _Evaluator:
     def __init__(self, order: Ordered, share: float):
         self._rows, self._side_by_side, self._share = order.rows, order.side_by_side, share
         S = order.state.size
-        self._spare, self._saved, self._last_choice = np.empty(S, np.int32), np.empty(S), np.full(S, -1, np.int32)
+        self._spare, self._saved, self._last_choice = np.empty(S, np.uint32), np.empty(S), np.full(S, -1, np.int64)
+        self._chains = Chains(S)
         self._wait = self._backoff = FIRST_TRIAL_AFTER
         self._mean, self._sweep_gain, self._last_gain, self._work = -np.inf, 0.0, np.inf, 0.0
         self._trial: tuple[float, float, float] | None = None
@@ -81,8 +82,8 @@ class _Evaluator:
         self, w: np.ndarray, choice: np.ndarray, change: float, target: float, backward: bool
     ) -> tuple[float, bool]:
         """Bring w nearer to the value of the policy `choice`; returns (work in full sweeps, next direction)."""
-        chain = chain_of(self._rows, choice, 1.0)
-        if chain.width == 1 and evaluate_deterministic(chain, w):
+        chain, deterministic = self._chains.of(self._rows, choice, 1.0)
+        if deterministic and evaluate_deterministic(chain, w):
             return 3 * self._share, backward
         if self._wait == 0:
             mean = float(w.mean())

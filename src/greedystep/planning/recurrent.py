@@ -15,7 +15,7 @@ import numpy as np
 from greedystep.planning.backups import Dense, Sparse
 from greedystep.planning.iterate import Iterate
 from greedystep.planning.kernels import SWEEPS_PER_ROUND, evaluate, evaluate_deterministic, sweeps
-from greedystep.planning.layout import chain_of, in_order
+from greedystep.planning.layout import Chains, in_order
 
 PATIENT_SWEEPS = 4
 """A model does not mix if evaluating a policy by sweeps would cost more than so many backups of the whole model."""
@@ -38,7 +38,7 @@ def solve_recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> I
     discount, share = model.discount, 1.0 / model.rows_per_state
     enough = tolerance * (1.0 - discount) / discount
     work, spread, best, best_mean, vain = 0.0, np.inf, np.inf, -np.inf, 0
-    first, mixes, krylov, choice = True, True, None, np.full(v.size, -1, np.int32)
+    first, mixes, krylov, choice = True, True, None, np.full(v.size, v.size * model.rows_per_state, np.uint32)
     # The more an improvement costs beside a sweep of one policy, the more of these are worth their while.
     most_forcing = float(np.clip(0.4 * share, 1e-3, 0.1))
     while vain < PATIENCE:
@@ -97,17 +97,18 @@ class _Krylov:
 
     def __init__(self, model: Sparse):
         self._order = in_order(model.rows, model.discount)
-        self._new_row = np.empty(self._order.row.size, np.int32)
-        self._new_row[self._order.row] = np.arange(self._order.row.size, dtype=np.int32)
-        self._spare = np.empty(self._order.state.size, np.int32)
+        self._new_row = np.empty(model.rows.reward.size, np.uint32)
+        self._new_row[self._order.row] = np.arange(self._order.row.size, dtype=np.uint32)
+        self._spare = np.empty(self._order.state.size, np.uint32)
+        self._chains = Chains(self._order.state.size)
 
     def evaluate(self, choice: np.ndarray, v: np.ndarray, target: float, most: int) -> tuple[np.ndarray, int]:
         """(values of the policy with a residual of at most `target` if `most` rounds suffice, rounds)."""
         order = self._order
-        chain = chain_of(order.rows, self._new_row[choice[order.state]], 1.0)
+        chain, deterministic = self._chains.of(order.rows, self._new_row[choice[order.state]], 1.0)
         w = v[order.state]
         rounds = 0
-        if chain.width != 1 or not evaluate_deterministic(chain, w):
+        if not (deterministic and evaluate_deterministic(chain, w)):
             rounds, _ = evaluate(chain, w, target, most)
         sweeps(order.rows, w, self._spare, False, most=2)
         return w[order.position], rounds

@@ -18,8 +18,8 @@ from greedystep.planning.auto import solve_fast
 from greedystep.planning.backups import Dense, Sparse
 from greedystep.planning.certificate import Certificate, longest_walk
 from greedystep.planning.iterate import Backup, Iterate
-from greedystep.planning.kernels import evaluate, evaluate_deterministic
-from greedystep.planning.layout import Table, as_rows, chain_of
+from greedystep.planning.kernels import Rows, evaluate, evaluate_deterministic
+from greedystep.planning.layout import Chains, as_rows
 
 METHODS = (
     "auto",
@@ -138,12 +138,12 @@ def solve(
     began = time.perf_counter()
     horizon = DEFAULT_HORIZON if horizon is None else horizon
     checked = None if policies is None else mdp.check_policies(policies)
-    table = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
-    start = _initial_values(mdp, table, initial)
-    model = Dense(mdp) if table is None else Sparse(mdp, table)
+    rows = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
+    start = _initial_values(mdp, rows, initial)
+    model = Dense(mdp) if rows is None else Sparse(mdp, rows)
     certificate = Certificate(mdp, _widest_row(mdp))
     if not certificate.discounted:
-        certificate.set_longest_walk(longest_walk((table or as_rows(_with_sparse_rows(mdp))).rows))
+        certificate.set_longest_walk(longest_walk(rows or as_rows(_with_sparse_rows(mdp))))
 
     zero = np.zeros(mdp.num_states) if start is None else start
     if method == "auto":
@@ -322,12 +322,12 @@ def _with_sparse_rows(mdp: MDP) -> MDP:
     return twin
 
 
-def _initial_values(mdp: MDP, table: Table | None, initial: Any) -> np.ndarray | None:
+def _initial_values(mdp: MDP, rows: Rows | None, initial: Any) -> np.ndarray | None:
     if initial is None:
         return None
     array = np.asarray(initial)
     if array.shape == (mdp.num_states,) and np.issubdtype(array.dtype, np.integer):
-        return _rough_policy_value(mdp, table, mdp.check_policy(array, "initial"))
+        return _rough_policy_value(mdp, rows, mdp.check_policy(array, "initial"))
     if not np.issubdtype(array.dtype, np.floating) or array.shape not in ((mdp.num_states,), mdp.rewards.shape):
         raise ValueError(
             f"initial: expected values float [{mdp.num_states}], action values float {list(mdp.rewards.shape)} "
@@ -339,13 +339,14 @@ def _initial_values(mdp: MDP, table: Table | None, initial: Any) -> np.ndarray |
     return values.astype(np.float64)
 
 
-def _rough_policy_value(mdp: MDP, table: Table | None, policy: np.ndarray) -> np.ndarray:
+def _rough_policy_value(mdp: MDP, rows: Rows | None, policy: np.ndarray) -> np.ndarray:
     """v^π, near enough for a start: elimination would fill the memory on large models."""
-    if table is None or mdp.discount == 1.0:
+    if rows is None or mdp.discount == 1.0:
         return methods.policy_value(mdp, policy)
-    chain = chain_of(table.rows, table.rows_of(policy, mdp.num_actions), mdp.discount)
+    choice = (rows.first[:-1] + policy).astype(np.uint32)
+    chain, deterministic = Chains(mdp.num_states).of(rows, choice, mdp.discount)
     v = np.zeros(mdp.num_states)
-    if chain.width != 1 or not evaluate_deterministic(chain, v):
+    if not (deterministic and evaluate_deterministic(chain, v)):
         evaluate(chain, v, 0.0, WARM_UP_ROUNDS)
     return v
 
