@@ -6,6 +6,8 @@ The public names are imported on first use, so that planning never pays for JAX 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from greedystep.gymnasium_ids import register_with_gymnasium
+
 if TYPE_CHECKING:
     from greedystep import envs, models, operators, returns, tabular
     from greedystep.mdp import MDP
@@ -41,3 +43,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+register_with_gymnasium()

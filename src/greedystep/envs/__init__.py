@@ -10,11 +10,16 @@ import inspect
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from greedystep.envs.toy import Outcomes, ToyTask
+if TYPE_CHECKING:
+    from greedystep.envs.gymnax import from_gymnax
+    from greedystep.envs.toy import Outcomes, ToyTask
 
-__all__ = ["Outcomes", "ToyTask", "make", "names"]
+__all__ = ["Outcomes", "ToyTask", "from_gymnax", "make", "names"]
+
+_HOME = {"Outcomes": "toy", "ToyTask": "toy", "from_gymnax": "gymnax"}
+"""The module of this package where a public name lives; imported on first use, so that the names alone cost nothing."""
 
 _MAKERS = {
     "minatar/breakout": "minatar.breakout:Breakout",
@@ -28,6 +33,14 @@ _MAKERS = {
 """Name -> module of this package and its callable; imported when asked for, so that toy tasks never import JAX."""
 
 OWN_LIMIT = "own"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'greedystep.envs' has no attribute {name!r}")
+    value = getattr(import_module(f"greedystep.envs.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def names() -> list[str]:
