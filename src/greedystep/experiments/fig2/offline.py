@@ -1,0 +1,95 @@
+"""Grid World from logged random walks: how good a policy becomes with the size of the grid.
+
+A log of a few uniformly random episodes, -1 a step; every method sees the same log. All tables begin at the lowest
+possible return, so that an action that the log does not show is never preferred; Q-learning also takes part from 0,
+where such actions look best. Quality is (J - J_low) / (J* - J_low) with the exact expected return J of the greedy
+policy and J_low the return of never arriving: 1 is optimal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from greedystep import envs
+from greedystep.envs import ToyTask
+from greedystep.experiments.fig2.delayed import summary
+from greedystep.experiments.fig2.workers import Workers
+from greedystep.tabular import Episodes, collect, greedy_policy, replay
+
+GOOD = 0.9
+"""The quality up to which passes over the log are counted."""
+PASSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""After these a policy is judged; a method that is not good after the last is given up."""
+
+
+@dataclass(frozen=True)
+class Pupil:
+    """A method that learns from the log."""
+
+    label: str
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
+    from_zero: bool = False
+
+
+PUPILS = {
+    "greedy-step": Pupil("Greedy-Step", "greedy-step"),
+    "forward": Pupil("Q-learning, α = 1", "q-learning", {"alpha": 1.0}),
+    "q-learning": Pupil("Q-learning, α = 0.1", "q-learning", {"alpha": 0.1}),
+    "forward-zero": Pupil("Q-learning, α = 1, from 0", "q-learning", {"alpha": 1.0}, from_zero=True),
+    "backward": Pupil("backward Q-learning", "backward-q-learning"),
+    "episodic-backward": Pupil("Episodic Backward Update", "episodic-backward", {"alpha": 1.0}),
+    "model": Pupil("value iteration on the model", "model"),
+}
+Q_LEARNING = ("forward", "q-learning", "forward-zero")
+"""The paper's rival, whose step size and start it does not tell."""
+
+
+def quality(task: ToyTask, q: np.ndarray) -> float:
+    low = task.lowest_return
+    return (task.expected_return(greedy_policy(q)) - low) / (task.optimal_return - low)
+
+
+def lesson(task: ToyTask, log: Episodes, pupil: Pupil) -> tuple[float, int | None]:
+    """(quality after one pass over the log, passes until it is good or None)."""
+    table = np.full(task.mdp.rewards.shape, 0.0 if pupil.from_zero else task.lowest_return)
+    first, done = 0.0, 0
+    for passes in PASSES:
+        again: Any = {"discount": task.mdp.discount, "sweeps": passes - done, **pupil.options}
+        table, done = replay(log, table, pupil.method, **again), passes
+        reached = quality(task, table)
+        if passes == 1:
+            first = reached
+        if reached >= GOOD:
+            return first, passes
+    return first, None
+
+
+def run(scale: dict[str, Any], workers: Workers) -> list[dict[str, Any]]:
+    """One row a size and method: the quality of every trial after one pass, and the passes until it is good."""
+    rows = []
+    for size in scale["sizes"]:
+        task = envs.make("toy/grid-world", size=size)
+        assert task.optimal_return < 0
+
+        def one(seed: int, task: ToyTask = task) -> dict[str, tuple[float, int | None]]:
+            log = collect(task, episodes=scale["logged"], seed=seed)
+            return {name: lesson(task, log, pupil) for name, pupil in PUPILS.items()}
+
+        found = workers.map(one, range(scale["offline_trials"]), f"grid-world, size {size}")
+        for name in PUPILS:
+            qualities = [trial[name][0] for trial in found]
+            rows.append(
+                {
+                    "size": size,
+                    "method": name,
+                    "quality": qualities,
+                    "mean_quality": float(np.mean(qualities)),
+                    "limit": PASSES[-1],
+                    "passes": summary([trial[name][1] for trial in found]),
+                }
+            )
+    return rows

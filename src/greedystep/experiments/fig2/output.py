@@ -1,0 +1,209 @@
+"""The figures of Figure 2, from the result alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from greedystep import figures
+from greedystep.experiments.fig2.contestants import CONTESTANTS, published
+from greedystep.experiments.fig2.offline import PUPILS
+from greedystep.experiments.fig2.tabulate import NAMES, tables
+from greedystep.experiments.fig2.verdicts import rows_of
+
+__all__ = ["draw", "tables"]
+
+BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK = figures.COLOURS
+GREY = "#777777"
+
+CURVES = {
+    "greedy-step": (BLUE, "-", "o"),
+    "backward": (ORANGE, "none", "+"),
+    "model": (BLACK, "none", "x"),
+    "monte-carlo": (SKY, figures.DASHES[1], "v"),
+    "rudder": (GREEN, figures.DASHES[3], "s"),
+    "watkins": (RED, "-", "D"),
+    "sarsa-lambda": (PINK, figures.DASHES[4], "^"),
+}
+"""Colour, dash and marker of the methods in the main figure. Two of them coincide with Greedy-Step: markers alone."""
+
+PUPIL_CURVES = {
+    "greedy-step": (BLUE, "-", "o"),
+    "backward": (ORANGE, figures.DASHES[4], "P"),
+    "model": (BLACK, figures.DASHES[2], "x"),
+    "episodic-backward": (PINK, figures.DASHES[3], "^"),
+    "forward": (RED, "-", "D"),
+    "q-learning": (SKY, figures.DASHES[1], "v"),
+}
+
+
+def draw(result: dict[str, Any]) -> dict[str, Figure]:
+    return {"fig2": _main(result), "order": _order(result), "limits": _limits(result)}
+
+
+# -- the paper's figure -----------------------------------------------------------------------------------------------
+
+
+@figures.style()
+def _main(result: dict[str, Any]) -> Figure:
+    figure, axes = figures.panels(1, 3)
+    figure.set_size_inches(13.5, 4.9)
+    for axis, task in zip(axes, ("choice", "trace-back"), strict=False):
+        _episodes(axis, task, result)
+    axes[0].set_ylabel("episodes to solve")
+    _qualities(axes[2], result)
+    methods, _ = axes[0].get_legend_handles_labels()
+    pupils, _ = axes[2].get_legend_handles_labels()
+    hollow = Line2D([], [], linestyle="none", marker="o", markerfacecolor="white", color=GREY, label="published")
+    figure.legend(handles=[*methods, hollow], loc="outside lower left", ncols=3, fontsize="small")
+    figure.legend(handles=pupils, loc="outside lower right", ncols=2, fontsize="small", title="Grid World")
+    return figure
+
+
+def _episodes(axis: Any, task: str, result: dict[str, Any]) -> None:
+    numbers, limit = result["numbers"], result["settings"]["limit"]
+    for method, (colour, dash, marker) in CURVES.items():
+        rows = rows_of(numbers, task, method)
+        known = [row for row in rows if row["solved"]["median"] is not None]
+        delays = [row["delay"] for row in known]
+        style = {"color": colour, "linestyle": dash, "marker": marker, "zorder": 3 if dash == "none" else 2}
+        axis.plot(delays, [row["solved"]["median"] for row in known], label=CONTESTANTS[method].label, **style)
+        if dash != "none":
+            low = [row["solved"]["low"] for row in known]
+            high = [row["solved"]["high"] or limit for row in known]
+            axis.fill_between(delays, low, high, color=colour, alpha=0.15, linewidth=0)
+        theirs = [(row["delay"], published(method, row["delay"])) for row in rows if task == "trace-back"]
+        theirs = [(delay, number) for delay, number in theirs if number is not None]
+        if theirs:
+            hollow = {"color": colour, "marker": marker, "markerfacecolor": "white", "markersize": 7}
+            axis.plot(*zip(*theirs, strict=True), linestyle="none", zorder=1, **hollow)
+    seen = rows_of(numbers, task, "greedy-step")
+    bound = [row["seen"]["median"] for row in seen]
+    below = "until the best return was seen"
+    axis.fill_between([row["delay"] for row in seen], 0.7, bound, color=GREY, alpha=0.13, linewidth=0, label=below)
+    axis.set(title=f"{NAMES[task]}, ε = {result['settings']['epsilon']:g}", xlabel="delay", yscale="log")
+    axis.set_ylim(bottom=0.7)
+    if task == "choice":
+        axis.set_xscale("log")
+    ticks = [row["delay"] for row in seen]
+    axis.set_xticks(ticks[::2] if len(ticks) > 6 else ticks, minor=False)
+    axis.set_xticks([], minor=True)
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def _qualities(axis: Any, result: dict[str, Any]) -> None:
+    for name, (colour, dash, marker) in PUPIL_CURVES.items():
+        rows = [row for row in result["numbers"]["offline"] if row["method"] == name]
+        sizes, qualities = [row["size"] for row in rows], [row["mean_quality"] for row in rows]
+        axis.plot(sizes, qualities, color=colour, linestyle=dash, marker=marker, label=PUPILS[name].label)
+    logged = result["settings"]["logged"]
+    axis.set(title=f"Grid World, one pass over {logged} random episodes", xlabel="size", ylabel="quality (1: optimal)")
+    axis.set_xticks(sorted({row["size"] for row in result["numbers"]["offline"]}))
+
+
+# -- operator or order ------------------------------------------------------------------------------------------------
+
+
+@figures.style()
+def _order(result: dict[str, Any]) -> Figure:
+    numbers = result["numbers"]
+    delay = result["settings"]["delays"]["trace-back"][-1]
+    size = result["settings"]["sizes"][-1]
+    figure, axes = figures.panels(1, 2, width_ratios=[1.15, 1])
+    figure.set_size_inches(12.5, 5.0)
+    rows = [row for row in numbers["trace-back"] if row["delay"] == delay]
+    rows.sort(key=lambda row: _or_limit(row["solved"]["median"], row["limit"]), reverse=True)
+    seen = next(row for row in rows if row["method"] == "greedy-step")["seen"]["median"]
+    axes[0].axvline(seen, color=GREY, linewidth=1.2, linestyle=figures.DASHES[1], zorder=1)
+    axes[0].annotate(
+        "best return first seen", (seen, len(rows) - 0.4), (4, 0), textcoords="offset points", color=GREY, va="center"
+    )
+    labels = []
+    for place, row in enumerate(rows):
+        contestant = CONTESTANTS[row["method"]]
+        labels.append(f"{contestant.label}\n{contestant.target}; {contestant.order}")
+        _dot(axes[0], place, row["solved"], row["limit"], row["method"])
+    axes[0].set(xscale="log", xlabel="episodes to solve", title=f"Trace Back, delay {delay}", ylim=(-0.7, len(rows)))
+    lessons = [row for row in numbers["offline"] if row["size"] == size]
+    lessons.sort(key=lambda row: _or_limit(row["passes"]["median"], row["limit"]), reverse=True)
+    for place, row in enumerate(lessons):
+        _dot(axes[1], place, row["passes"], row["limit"], row["method"])
+    axes[1].set(xscale="log", xlabel="passes over the log until quality 0.9", title=f"Grid World, size {size}, offline")
+    axes[1].set_xticks([1, 2, 4, 8, 16, 32, 64])
+    axes[1].set_xticks([], minor=True)
+    axes[1].set_ylim(-0.7, len(lessons))
+    axes[1].xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes[0].set_yticks(range(len(rows)), labels, fontsize=7.5)
+    axes[1].set_yticks(range(len(lessons)), [PUPILS[row["method"]].label for row in lessons], fontsize=9)
+    for axis in axes:
+        axis.grid(axis="y", visible=False)
+    return figure
+
+
+def _dot(axis: Any, place: int, found: dict[str, Any], limit: int, method: str) -> None:
+    """The median with its band; an arrow from the limit on where the median was given up."""
+    colour = BLUE if method == "greedy-step" else ORANGE if method in ("backward", "model") else BLACK
+    if found["median"] is None:
+        axis.plot([limit], [place], marker=">", color=colour, markerfacecolor="white", markersize=8)
+        axis.annotate("more", (limit, place), (8, 0), textcoords="offset points", va="center", fontsize=8)
+        return
+    axis.plot([found["low"], _or_limit(found["high"], limit)], [place, place], color=colour, alpha=0.4, linewidth=4)
+    axis.plot([found["median"]], [place], marker="o", color=colour)
+
+
+def _or_limit(number: float | None, limit: int) -> float:
+    return 2 * limit if number is None else number
+
+
+# -- where it stops being true ----------------------------------------------------------------------------------------
+
+
+@figures.style()
+def _limits(result: dict[str, Any]) -> Figure:
+    figure, axes = figures.panels(1, 2)
+    numbers = result["numbers"]
+    rows = [*numbers["exploration"], *rows_of(numbers, "trace-back", "greedy-step")]
+    epsilons = sorted({row["epsilon"] for row in rows}, reverse=True)
+    for epsilon, colour, dash in zip(epsilons, (GREEN, ORANGE, BLUE, RED), figures.DASHES, strict=False):
+        mine = sorted((row for row in rows if row["epsilon"] == epsilon), key=lambda row: row["delay"])
+        delays = [row["delay"] for row in mine]
+        axes[0].plot(delays, [row["solved"]["median"] for row in mine], color=colour, linestyle=dash, marker="o")
+        axes[0].fill_between(
+            delays,
+            [row["solved"]["low"] for row in mine],
+            [row["solved"]["high"] for row in mine],
+            color=colour,
+            alpha=0.15,
+            linewidth=0,
+        )
+        axes[0].annotate(
+            f"ε = {epsilon:g}",
+            (delays[-1], mine[-1]["solved"]["median"]),
+            (8, 0),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+        )
+    axes[0].axhline(20, color=GREY, linewidth=1.2, linestyle=figures.DASHES[1], zorder=1)
+    axes[0].annotate(
+        "the paper's 20", (delays[0], 20), (0, 4), textcoords="offset points", color=GREY, fontsize="small"
+    )
+    axes[0].set(title="Greedy-Step on Trace Back", xlabel="delay", ylabel="episodes to solve", yscale="log")
+    axes[0].margins(x=0.15)
+    axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    for method in dict.fromkeys(row["method"] for row in numbers["noise"]):
+        colour, dash, marker = CURVES[method]
+        mine = [row for row in numbers["noise"] if row["method"] == method]
+        noise, right = [row["noise"] for row in mine], [row["right"] for row in mine]
+        style = {"color": colour, "linestyle": dash, "marker": marker, "label": CONTESTANTS[method].label}
+        axes[1].plot(noise, right, **style)
+    episodes = numbers["noise"][0]["episodes"]
+    axes[1].set(
+        title=f"Choice with noise, after {episodes:,} episodes",
+        xlabel="standard deviation of the noise on every step",
+        ylabel="share of trials that choose right",
+    )
+    axes[1].legend(fontsize="small")
+    return figure

@@ -1,0 +1,296 @@
+"""The paper's claims about its toy tasks, and the rules that judge them by the numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from greedystep.experiments.claims import Claim, Verdict
+from greedystep.experiments.fig2.contestants import CONTESTANTS, EPSILON, NAMED, published
+from greedystep.experiments.fig2.growth import Growth, growth
+from greedystep.experiments.fig2.offline import PUPILS, Q_LEARNING
+
+TASKS = ("choice", "trace-back")
+WHERE = "Section 6.1, Figure 2"
+
+TWENTY = (10, 40)
+"""About 20: within a factor of two."""
+FLAT = 0.5
+"""Episodes that grow more slowly than the square root of the delay do not grow visibly."""
+ALONE = 1.1
+"""Exploration explains a figure when solving takes at most this many times the episodes until the best was seen."""
+TWICE = 2.0
+MONOTONE, WIDER = 0.8, 0.1
+"""A gap grows with the size if their rank correlation is at least this and the last gap exceeds the first by this."""
+
+
+def claims(numbers: dict[str, Any]) -> list[Claim]:
+    return [
+        about_twenty(numbers),
+        no_growth(numbers),
+        steep_growth(numbers),
+        more_than_thousand(numbers),
+        outperforms(numbers),
+        looking_ahead(numbers),
+        wider_gap(numbers),
+        like_published(numbers),
+    ]
+
+
+def rows_of(numbers: dict[str, Any], task: str, method: str) -> list[dict[str, Any]]:
+    """One row a delay."""
+    return [row for row in numbers[task] if row["method"] == method]
+
+
+def medians_of(numbers: dict[str, Any], task: str, method: str) -> list[float | None]:
+    return [row["solved"]["median"] for row in rows_of(numbers, task, method)]
+
+
+def by_exploration_alone(row: dict[str, Any]) -> bool | None:
+    """Whether the median to solve is explained by the median until the best return was seen; None if not known."""
+    solved, seen = row["solved"]["median"], row["seen"]["median"]
+    return None if solved is None or seen is None else solved <= ALONE * seen
+
+
+# -- episodes ---------------------------------------------------------------------------------------------------------
+
+
+def about_twenty(numbers: dict[str, Any]) -> Claim:
+    """Confirmed: within a factor of two at every delay with the common exploration; partly: with another one."""
+    by_epsilon: dict[float, list[dict[str, Any]]] = {EPSILON: rows_of(numbers, "trace-back", "greedy-step")}
+    for row in numbers["exploration"]:
+        by_epsilon.setdefault(row["epsilon"], []).append(row)
+    near = {epsilon: all(_near_twenty(row) for row in rows) for epsilon, rows in by_epsilon.items()}
+    said = "; ".join(
+        f"{_range([row['solved']['median'] for row in rows])} with ε = {epsilon:g}"
+        for epsilon, rows in sorted(by_epsilon.items(), reverse=True)
+    )
+    rows = [row for rows in by_epsilon.values() for row in rows]
+    if all(by_exploration_alone(row) for row in rows):
+        said += "; exploration alone explains all of these: it is solved when the best return is first seen"
+    verdict: Verdict = "confirmed" if near[EPSILON] else "partly" if any(near.values()) else "refuted"
+    return Claim(
+        "fig2-twenty-episodes",
+        "Greedy-Step Q-learning solves Trace Back in about 20 episodes, whatever the delay.",
+        WHERE,
+        20,
+        said,
+        verdict,
+    )
+
+
+def _near_twenty(row: dict[str, Any]) -> bool:
+    median = row["solved"]["median"]
+    return median is not None and TWENTY[0] <= median <= TWENTY[1]
+
+
+def no_growth(numbers: dict[str, Any]) -> Claim:
+    """By the 95 % interval of the exponent: flat below 1/2, growing above; untested where it covers 1/2."""
+    found = {task: growth(rows_of(numbers, task, "greedy-step")) for task in TASKS}
+    kinds = {_kind(one) for one in found.values()}
+    verdict: Verdict
+    if kinds == {"flat"}:
+        verdict = "confirmed"
+    elif kinds == {"grows"}:
+        verdict = "refuted"
+    else:
+        verdict = "untested" if "unclear" in kinds else "partly"
+    return Claim(
+        "fig2-no-growth",
+        "The episodes Greedy-Step Q-learning needs do not visibly grow with the delay.",
+        WHERE,
+        "no growth",
+        "; ".join(f"{task}: {_power(one)}" for task, one in found.items()),
+        verdict,
+    )
+
+
+def _kind(found: Growth | None) -> str:
+    if found is None:
+        return "unclear"
+    return "flat" if found.high < FLAT else "grows" if found.low > FLAT else "unclear"
+
+
+def steep_growth(numbers: dict[str, Any]) -> Claim:
+    """Confirmed: steeper than linear and nearer to an exponential than to a power; partly: only steeper than linear."""
+    found = growth(rows_of(numbers, "trace-back", "watkins"))
+    verdict: Verdict
+    if found is None or found.low <= 1 < found.high:
+        verdict = "untested"
+    elif found.high <= 1:
+        verdict = "refuted"
+    else:
+        verdict = "confirmed" if found.exponential else "partly"
+    shape = "" if found is None else ", nearer to an " + ("exponential" if found.exponential else "power of the delay")
+    return Claim(
+        "fig2-q-lambda-exponential",
+        "Methods such as Q(λ) need exponentially more episodes as the delay grows (measured: Watkins', Trace Back).",
+        WHERE,
+        "exponential",
+        _power(found) + shape.replace("an power", "a power"),
+        verdict,
+    )
+
+
+def more_than_thousand(numbers: dict[str, Any]) -> Claim:
+    """Confirmed: at every delay; partly: at some; refuted: at none."""
+    rows = rows_of(numbers, "trace-back", "rudder")
+    medians = [row["solved"]["median"] for row in rows]
+    above = [median is None or median > 1000 for median in medians]
+    theirs = [published("rudder", row["delay"]) for row in rows]
+    return Claim(
+        "fig2-rudder-thousand",
+        "RUDDER, the best of the other methods, needs more than 1000 episodes on Trace Back.",
+        WHERE,
+        "more than 1000",
+        f"{_range(medians)} (our reconstruction); RUDDER's authors published {_range(theirs)} at these delays",
+        _share_verdict(above),
+    )
+
+
+# -- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def outperforms(numbers: dict[str, Any]) -> Claim:
+    """Per task: a smaller median than every method the paper names, at every delay. Both tasks, one, or none."""
+    wins, said = [], []
+    for task in TASKS:
+        ours = medians_of(numbers, task, "greedy-step")
+        rivals = {method: medians_of(numbers, task, method) for method in NAMED}
+        not_beaten = [
+            CONTESTANTS[method].label
+            for method, theirs in rivals.items()
+            if not all(_less(a, b) for a, b in zip(ours, theirs, strict=True))
+        ]
+        wins.append(not not_beaten)
+        said.append(
+            f"{task}: {_range(ours)} episodes, "
+            + (f"not fewer than {', '.join(not_beaten)} at every delay" if not_beaten else "fewer than all of them")
+        )
+    return Claim(
+        "fig2-outperforms",
+        "On Choice and Trace Back Greedy-Step outperforms RUDDER and the eligibility-trace methods.",
+        WHERE,
+        "all of them, on both tasks",
+        "; ".join(said),
+        _share_verdict(wins),
+    )
+
+
+def looking_ahead(numbers: dict[str, Any]) -> Claim:
+    """Refuted: one-step backups, last step of an episode first, need no more; confirmed: at least twice as many."""
+    ratios = [
+        np.inf if theirs is None else theirs / ours
+        for task in TASKS
+        for ours, theirs in zip(
+            medians_of(numbers, task, "greedy-step"), medians_of(numbers, task, "backward"), strict=True
+        )
+        if ours is not None
+    ]
+    pairs = [
+        (a, b)
+        for task in TASKS
+        for ours, theirs in zip(rows_of(numbers, task, "greedy-step"), rows_of(numbers, task, "backward"), strict=True)
+        for a, b in zip(ours["solved"]["trials"], theirs["solved"]["trials"], strict=True)
+    ]
+    verdict: Verdict
+    if not ratios:
+        verdict = "untested"
+    elif max(ratios) <= ALONE:
+        verdict = "refuted"
+    else:
+        verdict = "confirmed" if min(ratios) >= TWICE else "partly"
+    return Claim(
+        "fig2-because-of-looking-ahead",
+        "The speed comes from looking ahead to the end of the game.",
+        WHERE,
+        "the multi-step operator",
+        f"one-step Q-learning that replays each episode backwards needs {_factor(ratios)} times the episodes; "
+        f"{sum(a == b for a, b in pairs)} of {len(pairs)} trials with the same seed end in the same episode",
+        verdict,
+    )
+
+
+def wider_gap(numbers: dict[str, Any]) -> Claim:
+    """The gap of mean quality after one pass rises with the size: for all kinds of Q-learning, some, or none."""
+    sizes = sorted({row["size"] for row in numbers["offline"]})
+    mean = {(row["size"], row["method"]): row["mean_quality"] for row in numbers["offline"]}
+    wins, said = [], []
+    for rival in (*Q_LEARNING, "backward"):
+        gaps = [mean[size, "greedy-step"] - mean[size, rival] for size in sizes]
+        if rival in Q_LEARNING:
+            wins.append(_rises(sizes, gaps))
+        said.append(f"{PUPILS[rival].label}: {gaps[0]:.2f} to {gaps[-1]:.2f}, widest {max(gaps):.2f}")
+    return Claim(
+        "fig2-grid-gap",
+        "Offline on Grid World the gap between Greedy-Step and Q-learning grows with the size of the grid.",
+        "Section 6.1, offline setting, Figure 2 (c)",
+        "grows",
+        f"gap in quality at size {sizes[0]} and {sizes[-1]} after one pass: " + "; ".join(said),
+        _share_verdict(wins),
+    )
+
+
+def _rises(sizes: list[int], gaps: list[float]) -> bool:
+    if len(sizes) < 3 or np.ptp(gaps) == 0:
+        return False
+    correlation = np.corrcoef(rankdata(sizes), rankdata(gaps))[0, 1]
+    return bool(correlation >= MONOTONE and gaps[-1] - gaps[0] > WIDER)
+
+
+def like_published(numbers: dict[str, Any]) -> Claim:
+    """Within a factor of two of the published median at two delays or more: all three methods, some, or none."""
+    said, wins = [], []
+    for method in ("rudder", "watkins", "sarsa-lambda"):
+        ratios = [
+            row["solved"]["median"] / theirs
+            for row in rows_of(numbers, "trace-back", method)
+            if (theirs := published(method, row["delay"])) and row["solved"]["median"] is not None
+        ]
+        close = sum(1 / TWICE <= ratio <= TWICE for ratio in ratios)
+        wins.append(close >= 2)
+        said.append(
+            f"{CONTESTANTS[method].label}: {_factor(ratios)} times, within 2 at {close} of {len(ratios)} delays"
+        )
+    return Claim(
+        "fig2-like-published",
+        "Our RUDDER, Q(λ) and SARSA(λ) need about as many episodes on Trace Back as published for RUDDER's Task III.",
+        "RUDDER's poster (ml-jku/rudder), Task III; a check of our baselines",
+        "1 times",
+        "; ".join(said),
+        _share_verdict(wins),
+    )
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def _share_verdict(right: list[bool]) -> Verdict:
+    return "confirmed" if all(right) else "partly" if any(right) else "refuted"
+
+
+def _less(ours: float | None, theirs: float | None) -> bool:
+    return ours is not None and (theirs is None or ours < theirs)
+
+
+def _range(numbers: list[Any]) -> str:
+    known = [number for number in numbers if number is not None]
+    if not known:
+        return "unknown"
+    low, high = f"{min(known):,.4g}", f"{max(known):,.4g}"
+    return (low if low == high else f"{low} to {high}") + (" or more" if None in numbers else "")
+
+
+def _factor(ratios: list[float]) -> str:
+    if not ratios:
+        return "unknown"
+    low, high = f"{min(ratios):.2g}", f"{max(ratios):.2g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _power(found: Growth | None) -> str:
+    if found is None:
+        return "not known"
+    return f"delay to the power {found.exponent:.2f} ({found.low:.2f} to {found.high:.2f})"
