@@ -1,0 +1,137 @@
+"""The rows a run writes while it trains: metrics.jsonl always, TensorBoard events when asked.
+
+A row is one JSON object on one line, with at least `step` (environment steps of its lane so far) and `lane`. Rows are
+only appended, whole lines at a time. A run that was killed goes on from a checkpoint: rows
+beyond the checkpoint's step are dropped and written again, so that the file equals that of an uninterrupted run except
+in columns that measure time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from greedystep.record import from_json, replacing, saying, to_json
+from greedystep.tensorboard import EventFiles
+
+
+class MetricsFile:
+    """Appends rows; a context manager.
+
+    Args:
+        path: the file, usually metrics.jsonl in a run's folder.
+        resume_at: None for a new file, which must not exist yet. Otherwise the step of the checkpoint that the run goes
+            on from: later rows, and half a line at the end, are taken out of the file (which is replaced as a whole).
+        tensorboard: a folder for TensorBoard's event files as well: one run per lane, one scalar per number of a row.
+            Needs the extra `tensorboard`.
+
+    Call `sync` before the checkpoint of a step is saved: then a checkpoint never is on the disk without its rows.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        *,
+        resume_at: int | None = None,
+        tensorboard: str | os.PathLike | None = None,
+    ):
+        self.path = Path(path)
+        self._events = None if tensorboard is None else EventFiles(tensorboard, resume_at)
+        if self.path.exists():
+            if resume_at is None:
+                raise ValueError(f"{self.path} holds the metrics of another run: resume it, or choose another folder")
+            self._drop_after(resume_at)
+        with saying(f"cannot write to {self.path}"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (closed by `close`)
+
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows at once: all of them are in the file afterwards, or (an error) none."""
+        lines = "".join(to_json(_checked(row)) + "\n" for row in rows).encode()
+        size = os.fstat(self._file.fileno()).st_size
+        with saying(f"cannot add rows to {self.path}; the rows before are whole"):
+            try:
+                _write_all(self._file.fileno(), lines)
+                if self._events is not None:
+                    self._events.append(rows)
+            except OSError:
+                os.ftruncate(self._file.fileno(), size)
+                raise
+
+    def sync(self) -> None:
+        """Return when all rows are on the disk."""
+        with saying(f"cannot add rows to {self.path}"):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+        if self._events is not None:
+            self._events.close()
+
+    def __enter__(self) -> MetricsFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _drop_after(self, step: int) -> None:
+        kept = b"".join(line for row, line in _whole_lines(self.path) if row["step"] <= step)
+        if len(kept) != self.path.stat().st_size:
+            with saying(f"cannot take the rows after step {step} out of {self.path}"), replacing(self.path) as file:
+                file.write(kept)
+
+
+def read_metrics(path: str | os.PathLike) -> dict[int, dict[str, np.ndarray]]:
+    """The columns of every lane: {lane: {name: one value a row, in the order of the rows}}.
+
+    A column holds integers, floats, booleans or text, or rows of numbers if its values are lists. What a row lacks, or
+    has as null, is NaN. Half a line at the end (a run that is being written, or was killed) is left out.
+    """
+    lanes: dict[int, list[dict[str, Any]]] = {}
+    for row, _ in _whole_lines(Path(path)):
+        lanes.setdefault(row["lane"], []).append(row)
+    return {lane: _columns(path, rows) for lane, rows in sorted(lanes.items())}
+
+
+def _columns(path: str | os.PathLike, rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    columns = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row.get(name) for row in rows]
+        try:
+            lacking = np.full(np.shape(next((value for value in values if value is not None), 0)), np.nan)
+            columns[name] = np.array([lacking if value is None else value for value in values])
+        except ValueError:
+            raise ValueError(f"{path}: the values of {name!r} differ in length from row to row") from None
+    return columns
+
+
+def _whole_lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+    """Each row and its line; ValueError names the first line that is no row."""
+    found = []
+    *lines, _unfinished = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append((_checked(from_json(line.decode())), line + b"\n"))
+        except ValueError:  # of JSON, of UTF-8, or of a row
+            raise ValueError(f"{path}, line {number}, is not a row of metrics: {line[:80]!r}") from None
+    return found
+
+
+def _checked(row: Mapping[str, Any]) -> Any:
+    for name in ("step", "lane"):
+        value = row.get(name) if isinstance(row, Mapping) else None
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            raise ValueError(f"a row of metrics needs an integer {name!r}, got {row!r}")
+    return row
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """A disk that fills up takes a part of the bytes first and refuses only the rest."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
