@@ -13,10 +13,12 @@ of a step come in groups, since not every step asks all of them; a group is aske
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import minatar
 import numpy as np
 
@@ -123,117 +125,137 @@ class Questions:
     of_step: Callable[[Any], list[list[Asked]]] = lambda chance: []
 
 
+def _newcomer(chance: Any) -> list[list[Asked]]:
+    """Direction, gold, and the row, which is not asked for where all rows are taken."""
+    kind = [uniform(bool(chance.right)), uniform(bool(chance.gold), 1 / 3)]
+    rank = integer_below(lambda empty: int(chance.where) * empty >> 28)
+    return [kind, [rank]]
+
+
+def _cars(chance: Any) -> list[list[Asked]]:
+    """Eight classes, then eight directions."""
+    lanes = 4 * np.arange(8, dtype=np.uint32)
+    return [[integers(1, 6, chance.slowness >> lanes & 15), uniforms(chance.right >> lanes & 1 != 0)]]
+
+
 GAMES = {
+    "asterix": Questions(of_step=_newcomer),
+    "freeway": Questions(of_start=_cars, of_step=_cars),
+    "space_invaders": Questions(),
     "breakout": Questions(of_start=lambda right: [[integer(0, 2, right)]]),
 }
 
 
 # -- the match ---------------------------------------------------------------------------------------------------------
 
+LEG = 625
+"""Steps between two comparisons. All legs of all matches of an environment are one compiled program."""
 
-@dataclass
-class Played:
-    """What happened: T steps."""
 
-    pictures: list[np.ndarray] = field(default_factory=list)
-    """The picture before each step: the first of a new episode after an end."""
-    rewards: list[float] = field(default_factory=list)
-    ends: list[bool] = field(default_factory=list)
-    returns: list[float] = field(default_factory=list)
-    """Of the episodes that ended."""
+@partial(jax.jit, static_argnums=0)
+def first_state(env: Any, key: jax.Array) -> tuple[Any, Any]:
+    """Our state, and the draws it was made of."""
+    return env.reset(key), env.draw_start(key)
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return np.array(self.pictures), np.array(self.rewards), np.array(self.ends)
+
+@partial(jax.jit, static_argnums=0)
+def leg_draws(env: Any, keys: jax.Array) -> tuple[Any, Any]:
+    """The draws of steps and of new beginnings that `AutoReset` makes of its keys."""
+    step_keys, start_keys = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
+    return jax.vmap(env.draw)(step_keys), jax.vmap(env.draw_start)(start_keys)
+
+
+class Shown(NamedTuple):
+    """What a game shows in a step, [T, ...]."""
+
+    picture: Any
+    """Before the step: the first picture of a new episode after an end."""
+    next_picture: Any
+    """After it: the last picture of the episode at an end."""
+    reward: Any
+    end: Any
+
+
+@partial(jax.jit, static_argnums=0)
+def our_leg(env: Any, state: Any, keys: jax.Array, actions: jax.Array) -> tuple[Any, Shown]:
+    env = AutoReset(env)
+
+    def one(state: Any, now: Any) -> tuple[Any, Shown]:
+        key, action = now
+        before = env.observe(state)
+        state, step = env.step(key, state, action)
+        return state, Shown(before, env.observe(step.last), step.reward, step.terminated | step.truncated)
+
+    return jax.lax.scan(one, state, (keys, actions))
 
 
 class Match:
     """A game of ours and the original, in the same state, playing the same chance.
 
     `Match("breakout", sticky=0.0).play(player, steps)` lets a player play the original, then replays its actions in
-    ours with auto-reset, and compares every picture (the last of an episode too), reward and end. A player has
-    `act(picture) -> one of the six actions`; where the game has no such action, nothing is done. `play` may be called
-    again, with any player, and goes on where it stopped; calls with the same number of steps compile only once.
+    ours with auto-reset, and compares every picture, reward and end. A player has `act(picture) -> one of the six
+    actions`; where the environment has no such action, nothing is done. `play` may be called again, with any player,
+    and goes on where it stopped.
     """
 
     def __init__(self, game: str, seed: int = 0, **options: Any) -> None:
         self.env = envs.make(f"minatar/{game}", **options)
         self.questions = GAMES[game]
         self.key, key = jax.random.split(jax.random.key(seed))
-        self.state = jax.jit(self.env.reset)(key)
+        self.state, start = first_state(self.env, key)
         self.sticky, self.game = Script(), Script()
-        self.original = minatar.Environment(
+        self.original: Any = minatar.Environment(
             game, sticky_action_prob=self.env.sticky, difficulty_ramping=bool(self.env.ramping)
         )
         self.original.random = self.sticky
         self.original.env.random = self.game
-        self._draw_starts = jax.jit(jax.vmap(self.env.draw_start))
-        self._reset(jax.tree.map(np.asarray, self.env.draw_start(key)))
-        self._run = jax.jit(self._replay)
-        self._draw = jax.jit(jax.vmap(self._draws))
-        self.codes = self.env.action_codes
+        self.reset_original(jax.device_get(start))
 
-    def play(self, player: Any, steps: int) -> Played:
+    def play(self, player: Any, steps: int) -> Shown:
+        """What the original showed. The number of steps must be a multiple of `LEG`."""
+        assert steps > 0, "a match needs steps"
+        assert steps % LEG == 0, f"{steps} is no multiple of {LEG}"
+        legs = [self._play_leg(player) for _ in range(steps // LEG)]
+        return Shown(*map(np.concatenate, zip(*legs, strict=True)))
+
+    def _play_leg(self, player: Any) -> Shown:
         self.key, key = jax.random.split(self.key)
-        keys = jax.random.split(key, steps)
-        draws, starts = jax.tree.map(np.asarray, self._draw(keys))
-        played, actions, last = Played(), [], []
-        total = 0.0
-        for t in range(steps):
+        keys = jax.random.split(key, LEG)
+        draws = jax.device_get(leg_draws(self.env, keys))
+        leaves, tree = jax.tree.flatten(draws)
+        codes = self.env.action_codes
+        actions, shown = [], []
+        for t in range(LEG):
+            step, start = jax.tree.unflatten(tree, [leaf[t] for leaf in leaves])
             picture = self.original.state()
-            played.pictures.append(picture)
             code = player.act(picture)
-            actions.append(self.codes.index(code) if code in self.codes else 0)
-            step, start = (jax.tree.map(lambda leaf, t=t: leaf[t], tree) for tree in (draws, starts))
-            reward, over = self._act(step, self.codes[actions[-1]])
-            total += reward
-            played.rewards.append(reward)
-            played.ends.append(over)
-            last.append(self.original.state())
-            if over:
-                self._reset(start)
-                played.returns.append(total)
-                total = 0.0
+            actions.append(codes.index(code) if code in codes else 0)
+            reward, end = self.step_original(step, codes[actions[-1]])
+            shown.append(Shown(picture, self.original.state(), reward, end))
+            if end:
+                self.reset_original(start)
+        theirs = Shown(*map(np.array, zip(*shown, strict=True)))
+        self.state, ours = jax.device_get(our_leg(self.env, self.state, keys, np.array(actions, dtype=np.int32)))
+        for what in Shown._fields:
+            self._compare(what, getattr(ours, what), getattr(theirs, what))
+        assert ours.picture.dtype == theirs.picture.dtype == bool
+        return theirs
 
-        self.state, ours = self._run(self.state, keys, np.array(actions, dtype=np.int32))
-        before, after, rewards, terminated, truncated = jax.tree.map(np.asarray, ours)
-        pictures, their_rewards, ends = played.arrays()
-        self._same("picture", before, pictures)
-        self._same("reward", rewards, their_rewards)
-        self._same("termination", terminated, ends)
-        self._same("picture after the step", after, np.array(last))
-        assert before.dtype == pictures.dtype == bool
-        assert not truncated.any()
-        return played
-
-    def _reset(self, start: Any) -> None:
+    def reset_original(self, start: Any) -> None:
         self.game.expect(self.questions.of_start(start))
         self.original.reset()
         self.game.finish(all_groups=True)
 
-    def _act(self, draws: Any, action: int) -> tuple[float, bool]:
+    def step_original(self, draws: Any, action: int) -> tuple[float, bool]:
+        """-> reward, end."""
         self.sticky.expect([[uniform(bool(draws.repeat), self.env.sticky)]])
         self.game.expect(self.questions.of_step(draws.chance))
-        reward, over = self.original.act(action)
+        reward, end = self.original.act(action)
         self.sticky.finish(all_groups=True)
         self.game.finish(all_groups=False)
-        return float(reward), bool(over)
+        return float(reward), bool(end)
 
-    def _draws(self, key: jax.Array) -> tuple[Any, Any]:
-        """The draws of the step and of the start that `AutoReset` makes of a key."""
-        step_key, start_key = jax.random.split(key)
-        return self.env.draw(step_key), self.env.draw_start(start_key)
-
-    def _replay(self, state: Any, keys: jax.Array, actions: jax.Array) -> tuple[Any, Any]:
-        env = AutoReset(self.env)
-
-        def one(state: Any, now: Any) -> tuple[Any, Any]:
-            before = env.observe(state)
-            state, step = env.step(*now[:1], state, now[1])
-            return state, (before, env.observe(step.last), step.reward, step.terminated, step.truncated)
-
-        return jax.lax.scan(one, state, (keys, actions))
-
-    def _same(self, what: str, ours: np.ndarray, theirs: np.ndarray) -> None:
+    def _compare(self, what: str, ours: np.ndarray, theirs: np.ndarray) -> None:
         assert ours.shape == theirs.shape, f"{what}: {ours.shape} is not {theirs.shape}"
         wrong = np.argwhere(ours != theirs)
         assert not len(wrong), (

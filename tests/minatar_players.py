@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from greedystep.envs.minatar.common import LEFT, NONE, RIGHT
+from greedystep.envs.minatar.common import DOWN, FIRE, LEFT, NONE, RIGHT, UP
 
 
 class Random:
@@ -66,6 +66,146 @@ class Breakout:
             else:
                 x += dx
         return x
+
+
+class Asterix:
+    """Looks ahead `DEPTH` steps, as if no newcomers came: away from enemies and borders, towards gold.
+
+    When the objects will move it learns from their last two moves.
+    """
+
+    DEPTH = 9
+    MOVES = ((NONE, 0, 0), (LEFT, 0, -1), (RIGHT, 0, 1), (UP, -1, 0), (DOWN, 1, 0))
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seen = np.zeros((10, 10), bool)
+        self.since, self.period = 0, 5
+
+    def act(self, picture: np.ndarray) -> int:
+        player, enemy, trail, gold = np.moveaxis(picture, -1, 0)
+        objects = enemy | gold
+        self.since += 1
+        if (self.seen[1:9, 1:9] & ~objects[1:9, 1:9] & ~player[1:9, 1:9]).any():
+            self.period, self.since = min(self.since, 5), 0
+        self.seen = objects
+        value = self._values(enemy, gold, trail)
+        (y, x) = np.argwhere(player)[0]
+        return max(self.MOVES, key=lambda move: value[1 + y + move[1], 1 + x + move[2]])[0]
+
+    def _values(self, enemy: np.ndarray, gold: np.ndarray, trail: np.ndarray) -> np.ndarray:
+        """Of being in each cell after the next step; with a frame of bad cells around the board."""
+        objects = enemy | gold
+        behind = np.zeros_like(objects)
+        behind[:, 1:] = trail[:, :-1]
+        right = objects & (behind | (np.arange(10) == 0))  # a fresh object has no trail
+        scenes = []
+        for ahead in range(self.DEPTH):
+            before = enemy
+            if (self.since + 1 + ahead) % self.period == 0:
+                enemy = _shift(enemy & right, 1) | _shift(enemy & ~right, -1)
+                gold = _shift(gold & right, 1) | _shift(gold & ~right, -1)
+                right = _shift(right, 1)
+            scenes.append((before | enemy, gold))
+        value = np.full((12, 12), -2.0)
+        value[2:10, 1:11] = 0
+        comfort = np.zeros((10, 10))
+        comfort[:, [0, 9]] = -0.4  # where newcomers appear
+        comfort[:, [1, 8]] = -0.2  # and where they are next
+        for danger, gain in reversed(scenes):
+            best = np.max([value[1 + dy : 11 + dy, 1 + dx : 11 + dx] for _, dy, dx in self.MOVES], axis=0)
+            now = np.where(danger, -1.0, comfort + gain + 0.9 * np.maximum(best, -1))
+            now[[0, 9]] = -2
+            value[1:11, 1:11] = now
+        return value
+
+
+class Freeway:
+    """Goes up whenever the car of the next row stays away from it for as long as it will be there."""
+
+    def act(self, picture: np.ndarray) -> int:
+        y = int(np.argmax(picture[:, 4, 0]))
+        return NONE if y > 1 and self._risky(picture[y - 1]) else UP
+
+    @staticmethod
+    def _risky(row: np.ndarray) -> bool:
+        """Whether its car may reach column 4 within three steps; row is [10, channels]."""
+        x = int(np.argmax(row[:, 1]))
+        behind, speed = (int(place) for place in np.argwhere(row[:, 2:])[0])
+        way = (4 - x) if (behind + 1) % 10 == x else (x - 4)
+        return 0 <= way % 10 <= (2 if speed == 0 else 1)
+
+
+class SpaceInvaders:
+    """Dodges bullets and goes where a shot will soonest hit, if the aliens go on as they did.
+
+    With `shoots=False` it dodges until the aliens have come down.
+    """
+
+    AHEAD = 16
+
+    def __init__(self, seed: int = 0, shoots: bool = True) -> None:
+        self.shoots = shoots
+        self.aliens = np.zeros((10, 10), bool)
+        self.since, self.period, self.cool = 0, 12, 0
+
+    def act(self, picture: np.ndarray) -> int:
+        x = int(np.argmax(picture[9, :, 0]))
+        aliens, bomb = picture[:, :, 1], picture[:, :, 5]
+        self.since += 1
+        if (aliens & ~self.aliens).any():
+            if self.aliens.sum() >= 12:
+                self.period = min(self.since, 12)
+            self.since = 0
+        self.aliens = aliens
+        self.cool = 4 if picture[8, :, 4].any() else max(self.cool - 1, 0)
+
+        deadly = picture[9, :, 1].copy()
+        if bomb.any():
+            bomb_y, bomb_x = np.argwhere(bomb)[0]
+            deadly[bomb_x] |= bomb_y >= 6
+        wish = self._wish(x, picture) if self.shoots else NONE
+        for action in (wish, LEFT, RIGHT) if x > 4 else (wish, RIGHT, LEFT):
+            if not deadly[np.clip(x + (action == RIGHT) - (action == LEFT), 0, 9)]:
+                return action
+        return NONE
+
+    def _wish(self, x: int, picture: np.ndarray) -> int:
+        scenes = self._scenes(picture)
+        best, aim = 99, None
+        for column in range(10):
+            wait = max(abs(column - x), self.cool)
+            while wait < min(best, self.AHEAD - 1):
+                if any(scenes[wait + n][8 - n, column] for n in range(min(9, self.AHEAD - wait))):
+                    best, aim = wait, column
+                    break
+                wait += 1
+        if aim is None:
+            return _towards(x, int(np.argmax(picture[:, :, 1].sum(0))))
+        return FIRE if best == 0 else _towards(x, aim)
+
+    def _scenes(self, picture: np.ndarray) -> list[np.ndarray]:
+        """The aliens after each of the next steps."""
+        aliens, right = picture[:, :, 1], picture[:, :, 3].any()
+        period = min(int(aliens.sum()), self.period)
+        timer = max(period - 1 - self.since, 0)
+        scenes = []
+        for _ in range(self.AHEAD):
+            if timer == 0:
+                timer = period
+                if aliens[:, 9 if right else 0].any():
+                    aliens, right = np.roll(aliens, 1, axis=0), not right
+                else:
+                    aliens = np.roll(aliens, 1 if right else -1, axis=1)
+            timer -= 1
+            scenes.append(aliens)
+        return scenes
+
+
+def _shift(board: np.ndarray, columns: int) -> np.ndarray:
+    """What leaves the board is gone."""
+    moved = np.roll(board, columns, axis=1)
+    moved[:, 0 if columns > 0 else -1] = False
+    return moved
 
 
 def _towards(x: int, aim: int) -> int:

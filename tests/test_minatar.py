@@ -1,34 +1,41 @@
 """The MinAtar games against the original package, step for step, and their chance against what the rules say."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import minatar_players as players
 import numpy as np
 import pytest
-from minatar_black_box import GAMES, Match
+from minatar_black_box import GAMES, LEG, Match, leg_draws
+from scipy.stats import chisquare
 
 from greedystep import envs
 
 PLAYERS = {
+    "asterix": players.Asterix,
     "breakout": players.Breakout,
+    "freeway": players.Freeway,
+    "space_invaders": players.SpaceInvaders,
 }
 SETTINGS = [
+    {"sticky": 0.0, "ramping": True, "actions": "full"},
+    {"sticky": 0.1, "ramping": False, "actions": "minimal"},
     {"sticky": 0.1, "ramping": True, "actions": "full"},
     {"sticky": 0.0, "ramping": False, "actions": "minimal"},
-    {"sticky": 0.1, "ramping": False, "actions": "minimal"},
-    {"sticky": 0.0, "ramping": True, "actions": "full"},
 ]
-LENGTH = 1250
-"""Steps of one leg of a match; all legs of a match are one compiled program."""
 game = pytest.mark.parametrize("game", sorted(GAMES))
 
 
 def play(game, legs, **options):
-    """Legs of random play, good play and good play with slips, in turn."""
+    """Legs of random play, of good play, of good play with slips and, where it matters, of play that only survives."""
     match = Match(game, **options)
     good = PLAYERS[game]()
-    each = (players.Random(hold=0.5), good, players.Careless(good, slips=0.02))
-    return [match.play(each[leg % 3], LENGTH) for leg in range(legs)]
+    each = [players.Random(hold=0.5), good, players.Careless(good, slips=0.02)]
+    if game == "space_invaders":
+        each.insert(1, players.SpaceInvaders(shoots=False))
+    for leg in range(legs):
+        match.play(each[leg % len(each)], LEG)
 
 
 @game
@@ -41,24 +48,47 @@ def test_equal_to_the_original(game, options):
 @pytest.mark.long
 @pytest.mark.parametrize("options", SETTINGS, ids=str)
 def test_equal_to_the_original_for_long(game, options):
-    play(game, 24, seed=1, **options)
+    play(game, 40, seed=1, **options)
 
 
-def wall_refills(played):
-    bricks = [picture[:, :, 3].sum() for picture in played.pictures]
-    return sum(
-        before == 0 and after == 30 and not end
-        for before, after, end in zip(bricks, bricks[1:], played.ends, strict=False)
-    )
+# -- states that random play never sees --------------------------------------------------------------------------------
 
 
-DEEP = {"breakout": (5000, wall_refills, 3)}
+def longest_episode(shown):
+    """In steps; the last one may be unfinished."""
+    return max(np.diff([-1, *np.flatnonzero(shown.end), len(shown.end) - 1]))
 
 
-@pytest.mark.parametrize("game", sorted(DEEP))
-def test_equal_in_deep_states(game):
-    steps, count, least = DEEP[game]
-    assert count(Match(game, sticky=0.0, seed=2).play(PLAYERS[game](), steps)) >= least
+def rises(shown, channel, least):
+    """How often the number of lit cells in a channel rises to `least` or more within an episode."""
+    lit = shown.picture[..., channel].sum((1, 2))
+    return int(((lit[:-1] < least) & (lit[1:] >= least) & ~shown.end[:-1]).sum())
+
+
+def test_asterix_is_equal_at_full_speed_and_with_all_rows_taken():
+    shown = Match("asterix", **SETTINGS[0], seed=2).play(players.Asterix(), 4 * LEG)
+    assert longest_episode(shown) > 918 + 100  # the last of nine ramps is in step 918
+    assert shown.picture[..., [1, 3]].sum((1, 2, 3)).max() == 8
+
+
+def test_breakout_is_equal_when_the_wall_comes_back():
+    assert rises(Match("breakout", **SETTINGS[0], seed=2).play(players.Breakout(), 4 * LEG), 3, 30) >= 2
+
+
+def test_freeway_is_equal_after_many_crossings_and_at_the_end_of_the_clock():
+    shown = Match("freeway", **SETTINGS[0], seed=2).play(players.Freeway(), 5 * LEG)
+    assert np.flatnonzero(shown.end).tolist() == [2500]
+    assert shown.reward[:2501].sum() >= 40
+
+
+def test_space_invaders_is_equal_after_many_waves():
+    shown = Match("space_invaders", **SETTINGS[0], seed=2).play(players.SpaceInvaders(), 3 * LEG)
+    assert rises(shown, 1, 24) >= 7  # six waves make the aliens as fast as they get
+
+
+def test_space_invaders_is_equal_when_the_aliens_land():
+    shown = Match("space_invaders", **SETTINGS[0], seed=2).play(players.SpaceInvaders(shoots=False), 4 * LEG)
+    assert shown.picture[shown.end][:, 8:, :, 1].any((1, 2)).sum() >= 3
 
 
 # -- around the game ---------------------------------------------------------------------------------------------------
@@ -67,26 +97,30 @@ def test_equal_in_deep_states(game):
 @game
 def test_after_the_end_nothing_happens_but_the_sticky_memory(game):
     match = Match(game, sticky=0.5)
-    env = match.env
-    advance = jax.jit(env.advance)
+    env, state = match.env, match.state
+    steps = 2600  # enough for any game at random play
+    draws, _ = jax.device_get(leg_draws(env, jax.random.split(jax.random.key(3), steps)))
+
+    @jax.jit
+    def advance(state, draws, action):
+        state, step = env.advance(draws, state, action)
+        return state, step, env.observe(state)
+
     player = players.Random()
-    draws = jax.jit(jax.vmap(env.draw))(jax.random.split(jax.random.key(3), 5000))
-    draws = jax.tree.map(np.asarray, draws)
-    state, after = match.state, 0
-    for t in range(5000):
+    after = 0
+    for t in range(steps):
         now = jax.tree.map(lambda leaf, t=t: leaf[t], draws)
         action = player.act(None)
-        frozen = bool(state.over)
-        before, state = state, advance(now, state, jnp.int32(action))[0]
-        reward, over = match._act(now, action)
-        assert bool(state.over) == over
-        assert (np.asarray(env.observe(state)) == match.original.state()).all()
-        if frozen:
+        before = state
+        state, step, picture = jax.device_get(advance(state, now, action))
+        reward, end = match.step_original(now, action)
+        assert (step.reward, step.terminated) == (reward, end)
+        assert (picture == match.original.state()).all()
+        if before.over:
             after += 1
-            assert reward == 0
-            assert over
+            assert (step.reward, step.terminated) == (0, True)
             assert state.executed == (before.executed if now.repeat else action)
-        if after == 20:
+        if after == 50:
             return
     raise AssertionError("the game never ended")
 
@@ -142,23 +176,25 @@ def test_actions_out_of_range_are_named(actions, wrong):
 # -- chance ------------------------------------------------------------------------------------------------------------
 
 
-def draws_of(method, count=200_000, seed=0):
-    keys = jax.random.split(jax.random.key(seed), count)
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(method))(keys))
+@partial(jax.jit, static_argnums=(0, 1))
+def many(method, env, keys):
+    return jax.vmap(getattr(env, method))(keys)
+
+
+def draws_of(method, game, seed=0, **options):
+    keys = jax.random.split(jax.random.key(seed), 200_000)
+    return jax.device_get(many(method, envs.make(f"minatar/{game}", **options), keys))
 
 
 def assert_frequencies(counts, probabilities):
     """A chi-square test; with fixed keys it passes or fails for ever, and a right draw fails once in 10 000 keys."""
-    from scipy.stats import chisquare
-
     counts, probabilities = np.asarray(counts), np.asarray(probabilities)
     assert chisquare(counts, probabilities / probabilities.sum() * counts.sum()).pvalue > 1e-4
 
 
-@game
 @pytest.mark.parametrize("sticky", [0.0, 0.1, 0.25, 1.0])
-def test_how_often_an_action_sticks(game, sticky):
-    repeat = draws_of(envs.make(f"minatar/{game}", sticky=sticky).draw).repeat
+def test_how_often_an_action_sticks(sticky):
+    repeat = draws_of("draw", "breakout", sticky=sticky).repeat
     if sticky in (0, 1):
         assert (repeat == bool(sticky)).all()
     else:
@@ -166,4 +202,32 @@ def test_how_often_an_action_sticks(game, sticky):
 
 
 def test_breakout_starts_on_either_side():
-    assert_frequencies(np.bincount(draws_of(envs.make("minatar/breakout").draw_start)), [1, 1])
+    assert_frequencies(np.bincount(draws_of("draw_start", "breakout")), [1, 1])
+
+
+@pytest.mark.parametrize("empty", range(1, 9))
+def test_the_newcomers_of_asterix(empty):
+    """Stickiness, direction, gold and row are independent, and have the probabilities of the rules."""
+    repeat, (right, gold, where) = draws_of("draw", "asterix", seed=empty)
+    rank = (where.astype(np.int64) * empty) >> 28
+    cells = ((repeat * 2 + right) * 2 + gold) * empty + rank
+    each = np.multiply.outer(np.multiply.outer([0.9, 0.1], [0.5, 0.5]), [2 / 3, 1 / 3])
+    assert_frequencies(np.bincount(cells, minlength=8 * empty), np.repeat(each.ravel(), empty))
+
+
+@pytest.mark.parametrize("method", ["draw", "draw_start"])
+def test_the_cars_of_freeway(method):
+    """Every four neighbours' classes, and every car's class and direction, are even and independent."""
+    draws = draws_of(method, "freeway")
+    repeat, cars = (draws.repeat, draws.chance) if method == "draw" else (0, draws)
+    slowness, right = (number[:, None] >> 4 * np.arange(8, dtype=np.uint32) & 15 for number in cars)
+    assert (slowness.min(), slowness.max(), right.max()) == (1, 5, 1)
+    for first in range(5):
+        four = (slowness[:, first : first + 4] - 1) @ (5 ** np.arange(4))
+        assert_frequencies(np.bincount(four, minlength=625), np.ones(625))
+    assert_frequencies(np.bincount(right @ (2 ** np.arange(8)), minlength=256), np.ones(256))
+    for lane in range(8):
+        pair = (slowness[:, lane] - 1) * 2 + right[:, lane]
+        assert_frequencies(np.bincount(pair, minlength=10), np.ones(10))
+        if method == "draw":
+            assert_frequencies(np.bincount(pair * 2 + repeat, minlength=20), np.tile([0.9, 0.1], 10))

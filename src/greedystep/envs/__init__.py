@@ -22,7 +22,10 @@ _HOME = {"Outcomes": "toy", "ToyTask": "toy", "from_gymnax": "gymnax"}
 """The module of this package where a public name lives; imported on first use, so that the names alone cost nothing."""
 
 _MAKERS = {
+    "minatar/asterix": "minatar.asterix:Asterix",
     "minatar/breakout": "minatar.breakout:Breakout",
+    "minatar/freeway": "minatar.freeway:Freeway",
+    "minatar/space_invaders": "minatar.space_invaders:SpaceInvaders",
     "toy/bomb": "toy:bomb",
     "toy/choice": "toy:choice",
     "toy/grid-world": "toy:grid_world",

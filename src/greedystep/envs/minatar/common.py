@@ -175,9 +175,14 @@ def below(word: jax.Array, probability: float) -> jax.Array:
     return (word >> 8) < np.uint32(round(probability * 2**24))
 
 
-def bit(x: jax.Array) -> jax.Array:
-    """The mask of one column; no bit for a column off the board to the left, or beyond 31."""
-    return jnp.where(x >= 0, jnp.uint32(1) << jnp.maximum(x, 0).astype(jnp.uint32), jnp.uint32(0))
+def fraction(word: jax.Array) -> jax.Array:
+    """A uniform number in [0, 1) in 28 bits, for `part`; uses the upper 28 bits of a random word."""
+    return word >> 4
+
+
+def part(fraction: jax.Array, count: jax.Array) -> jax.Array:
+    """Cut [0, 1) into up to 16 equal parts and say in which the fraction is, 0 .. count - 1: even to within 2^-28."""
+    return (fraction * count) >> 28
 
 
 def cell(x: jax.Array, y: jax.Array) -> jax.Array:

@@ -1,0 +1,108 @@
+"""MinAtar Freeway: a chicken crosses eight lanes of traffic; a point a crossing, 2501 steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from greedystep.envs.minatar import lanes
+from greedystep.envs.minatar.common import DOWN, NONE, ROW, SIZE, UP, MinAtar, cell
+
+COLUMN = 4
+"""The chicken's."""
+COOL_DOWN, CLOCK = 3, 2500
+CLASSES = 5
+
+
+class Chance(NamedTuple):
+    """New cars, should there be a crossing: words with a number for each row (`lanes`)."""
+
+    slowness: jax.Array
+    """1..5, evenly."""
+    right: jax.Array
+    """Flags: they drive to the right."""
+
+
+class Position(NamedTuple):
+    """The first four are words with a number for each row (`lanes`); others are int32."""
+
+    place: jax.Array
+    """The columns of the cars."""
+    slowness: jax.Array
+    """A car moves every slowness + 1 steps."""
+    timer: jax.Array
+    right: jax.Array
+    y: jax.Array
+    """The chicken's row."""
+    cool_down: jax.Array
+    clock: jax.Array
+
+
+@dataclass(frozen=True)
+class Freeway(MinAtar):
+    """The chicken may move every third step; a car sends it back to the bottom. Every crossing brings new cars."""
+
+    title = "freeway"
+    channels = ("chicken", "car", *(f"speed {level}" for level in range(1, CLASSES + 1)))
+    minimal = (NONE, UP, DOWN)
+    start_words = 3
+    step_words = 3
+
+    def chance(self, words: jax.Array) -> Chance:
+        """Four digits to the base 5 from each of two words: each four of them are uniform to within 5^4 / 2^32."""
+        slowness = jnp.uint32(0)
+        for half in range(2):
+            rest = words[half]
+            for lane in range(4 * half, 4 * half + 4):
+                slowness |= (1 + rest % CLASSES) << 4 * lane
+                rest = rest // CLASSES
+        return Chance(slowness, words[2] & lanes.ONES)
+
+    chance_of_start = chance
+
+    def first(self, chance: Chance) -> Position:
+        return Position(
+            jnp.uint32(0),
+            chance.slowness,
+            chance.slowness,
+            chance.right,
+            jnp.int32(SIZE - 1),
+            jnp.int32(COOL_DOWN),
+            jnp.int32(CLOCK),
+        )
+
+    def play(self, chance: Chance, position: Position, action: jax.Array) -> tuple[Position, jax.Array, jax.Array]:
+        place, slowness, timer, right, y, cool_down, clock = position
+
+        up, down = ((cool_down == 0) & (action == way) for way in (UP, DOWN))
+        y = jnp.minimum(y - up + down, SIZE - 1)
+        cool_down = jnp.where(up | down, COOL_DOWN, cool_down)
+
+        across = y == 0
+        slowness = jnp.where(across, chance.slowness, slowness)
+        timer = jnp.where(across, chance.slowness, timer)
+        right = jnp.where(across, chance.right, right)
+        y = jnp.where(across, SIZE - 1, y)
+
+        moves = lanes.equal(timer, 0)
+        to_left = moves & ~right
+        moved = place + (moves & right) + 10 * (to_left & lanes.equal(place, 0)) - to_left
+        moved = moved & ~(lanes.equal(moved, SIZE) * 15)
+        timer = lanes.keep(slowness, moves) + timer - (lanes.ONES & ~moves)
+
+        lane = jnp.minimum(y, 8)
+        hit = (y < 9) & ((lanes.of_row(place, lane) == COLUMN) | (lanes.of_row(moved, lane) == COLUMN))
+        y = jnp.where(hit, SIZE - 1, y)
+        clock = clock - 1
+        position = Position(moved, slowness, timer, right, y, jnp.maximum(cool_down - 1, 0), clock)
+        return position, across, clock < 0
+
+    def rows(self, position: Position) -> list[jax.Array]:
+        place, slowness, right = (lanes.by_row(word) for word in (position.place, position.slowness, position.right))
+        car = jnp.where((ROW >= 1) & (ROW <= 8), jnp.uint32(1) << place, 0)
+        behind = jnp.where(right != 0, (car >> 1) | (car << 9), (car << 1) | (car >> 9))
+        trails = [jnp.where(slowness == level, behind, 0) for level in range(1, CLASSES + 1)]
+        return [cell(jnp.int32(COLUMN), position.y), car, *trails]
