@@ -14,10 +14,17 @@ import numpy as np
 import pytest
 
 import greedystep as gs
-from greedystep.cli import bench, main, plan, reproduce, words
+from greedystep.cli import bench, envs, main, plan, reproduce, watch, words
 from greedystep.experiments.claims import Claim, Table
 
-COMMANDS = {"plan": plan.Plan, "reproduce": reproduce.Reproduce, "report": reproduce.Report, "bench": bench.Bench}
+COMMANDS = {
+    "plan": plan.Plan,
+    "reproduce": reproduce.Reproduce,
+    "report": reproduce.Report,
+    "bench": bench.Bench,
+    "envs": envs.Envs,
+    "watch": watch.Watch,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +81,7 @@ def test_every_option_is_explained(name, capsys):
     assert source in shown
     for field in dataclasses.fields(COMMANDS[name]):
         option = f"--{field.name.replace('_', '-')} "
-        assert option in shown or field.name in ("model", "names", "paths")
+        assert option in shown or field.name in ("env", "model", "name", "names", "paths")
 
 
 def test_version(capsys):

@@ -17,8 +17,10 @@ from tyro.conf import subcommand
 
 from greedystep import __version__
 from greedystep.cli.bench import Bench
+from greedystep.cli.envs import Envs
 from greedystep.cli.plan import Plan
 from greedystep.cli.reproduce import Report, Reproduce
+from greedystep.cli.watch import Watch
 from greedystep.cli.words import BadInputError, note
 
 Command = (
@@ -26,12 +28,16 @@ Command = (
     | Annotated[Reproduce, subcommand("reproduce")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Bench, subcommand("bench")]
+    | Annotated[Envs, subcommand("envs")]
+    | Annotated[Watch, subcommand("watch")]
 )
 
-ABOUT = """Exact planning with a proven error bound, and the greedy-step paper's results.
+ABOUT = """Exact planning with a proven error bound, the greedy-step paper's results, and its games.
 
   greedystep plan frozenlake-8x8      solve a model, print its values and policy
   greedystep reproduce all            run the paper's experiments, write results/quick/report.html
+  greedystep envs                     list the environments
+  greedystep watch minatar/breakout   watch one being played
   greedystep COMMAND --help           every option of a command
   greedystep --version"""
 

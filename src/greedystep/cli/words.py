@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,6 +58,31 @@ def parse_real(text: str) -> float:
         return float(text)
     except ValueError:
         raise ValueError(f"expected a number, got {text!r}") from None
+
+
+def parse_options(words: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE, with numbers, true, false and none as such and everything else as text."""
+    options = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        if not (sign and name.isidentifier()):
+            raise ValueError(f"options: expected NAME=VALUE, got {word!r}")
+        if name in options:
+            raise ValueError(f"options: {name} is given twice")
+        options[name] = _value(text)
+    return options
+
+
+def _value(text: str) -> Any:
+    constants = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
 
 
 def _number(parse: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:

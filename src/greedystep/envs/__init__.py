@@ -58,7 +58,7 @@ def make(name: str, **options: Any) -> Any:
         options: what the environment has, and for all but the toy tasks `limit`: the number of steps after which an
             episode is cut off, None for never; without it, the environment's own.
     """
-    maker = _maker(name)
+    maker = maker_of(name)
     known = list(inspect.signature(maker).parameters)
     if not name.startswith("toy/"):
         known.append("limit")
@@ -77,7 +77,8 @@ def make(name: str, **options: Any) -> Any:
     return env if limit is None else TimeLimit(env, limit)
 
 
-def _maker(name: str) -> Any:
+def maker_of(name: str) -> Any:
+    """The class or function that makes the environment of that name."""
     if name not in _MAKERS:
         near = get_close_matches(str(name), _MAKERS, n=1, cutoff=0.4)
         guess = f"; did you mean {near[0]!r}?" if near else ""

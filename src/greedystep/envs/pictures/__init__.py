@@ -7,6 +7,7 @@ game, and `draw(canvas, env, state)`. All pictures are equally high, so that the
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ HEIGHT = 240
 FRAMES_PER_SECOND = {"minatar": 12, "ple": 30, "classic": 30, "toy": 5}
 """How fast a person wants to see it."""
 
-DRAWN_BY = {"minatar": "minatar"}
+DRAWN_BY = {"classic": "classic", "minatar": "minatar", "ple": "ple"}
 """Family -> module of this package; all others are drawn by what is seen of them."""
 
 
@@ -28,16 +29,30 @@ def picture(env: Environment, state: State, height: int = HEIGHT) -> np.ndarray:
     if height < 1:
         raise ValueError(f"height: expected at least 1 pixel, got {height}")
     env, state = _unwrapped(env, state)
-    artist = import_module(f"greedystep.envs.pictures.{DRAWN_BY.get(_family(env), 'anything')}")
+    artist = _artist(env)
     width, rows = artist.size(env)
     canvas = Canvas(width, rows, height / rows)
     artist.draw(canvas, env, state)
     return canvas.array()
 
 
+def fitting_height(env: Environment, rows: int, columns: int) -> int:
+    """The greatest height, even, of a picture within so many pixels; a whole number of pixels a unit where possible."""
+    while isinstance(env, Wrapper):
+        env = env.env
+    width, height = _artist(env).size(env)
+    most = min(rows, columns * height / width)
+    step = height if height == int(height) and height % 2 == 0 and most >= height else 2
+    return max(2, int(most // step * step))
+
+
 def frames_per_second(env: Environment) -> int:
     """How many steps a second are pleasant to watch."""
     return FRAMES_PER_SECOND.get(_family(env), 15)
+
+
+def _artist(env: Environment) -> Any:
+    return import_module(f"greedystep.envs.pictures.{DRAWN_BY.get(_family(env), 'anything')}")
 
 
 def _family(env: Environment) -> str:

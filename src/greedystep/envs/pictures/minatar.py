@@ -8,7 +8,6 @@ import numpy as np
 
 from greedystep.envs.core import Environment
 from greedystep.envs.pictures.canvas import (
-    BLUE,
     GREEN,
     ORANGE,
     PANEL,
@@ -24,7 +23,7 @@ from greedystep.envs.pictures.canvas import (
 
 SIZE = 10
 
-Shape = Literal["cell", "disc", "dot", "bar", "left", "right"]
+Shape = Literal["cell", "player", "disc", "dot", "bar", "left", "right"]
 
 
 class Look(NamedTuple):
@@ -34,15 +33,15 @@ class Look(NamedTuple):
 
 TRAIL = Look(QUIET, "dot")
 LOOKS: dict[str, tuple[Look, ...]] = {
-    "asterix": (Look(SKY), Look(VERMILION), TRAIL, Look(YELLOW, "disc")),
-    "breakout": (Look(SKY), Look(WHITE, "disc"), TRAIL, Look(ORANGE)),
+    "asterix": (Look(SKY, "player"), Look(VERMILION), TRAIL, Look(YELLOW, "disc")),
+    "breakout": (Look(SKY, "player"), Look(WHITE, "disc"), TRAIL, Look(ORANGE)),
     "freeway": (
         Look(YELLOW, "disc"),
         Look(VERMILION),
         *(Look(blend(WHITE, PANEL, slowness), "dot") for slowness in (0.0, 0.2, 0.4, 0.6, 0.75)),
     ),
     "seaquest": (
-        Look(YELLOW),
+        Look(YELLOW, "player"),
         Look(blend(YELLOW, PANEL, 0.45)),
         Look(WHITE, "dot"),
         TRAIL,
@@ -54,7 +53,7 @@ LOOKS: dict[str, tuple[Look, ...]] = {
         Look(GREEN, "disc"),
     ),
     "space_invaders": (
-        Look(SKY),
+        Look(SKY, "player"),
         Look(GREEN),
         Look(blend(GREEN, WHITE, 0.6), "left"),
         Look(blend(GREEN, WHITE, 0.6), "right"),
@@ -64,9 +63,7 @@ LOOKS: dict[str, tuple[Look, ...]] = {
 }
 """In the order of the channels."""
 
-OTHER = tuple(Look(colour) for colour in (SKY, VERMILION, YELLOW, GREEN, ORANGE, PINK, BLUE, WHITE, QUIET))
-
-LAYERS: dict[Shape, int] = {"bar": 0, "cell": 1, "left": 2, "right": 2, "disc": 3, "dot": 4}
+LAYERS: dict[Shape, int] = {"bar": 0, "cell": 1, "left": 2, "right": 2, "player": 3, "disc": 4, "dot": 5}
 """What is larger lies below: several things may be in one cell."""
 
 
@@ -89,6 +86,8 @@ def _mark(canvas: Canvas, x: int, y: int, look: Look) -> None:
     match look.shape:
         case "cell":
             canvas.box(x + 0.04, y + 0.04, x + 0.96, y + 0.96, look.colour, round=0.16)
+        case "player":
+            canvas.box(x + 0.1, y + 0.1, x + 0.9, y + 0.9, look.colour, round=0.16)
         case "disc":
             canvas.disc(x + 0.5, y + 0.5, 0.38, look.colour)
         case "dot":

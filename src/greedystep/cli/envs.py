@@ -1,0 +1,70 @@
+"""`greedystep envs`: which environments there are, and what options one has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from greedystep.cli.words import answering_bad_input
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from greedystep.envs.description import Description
+
+
+@dataclass(frozen=True)
+class Envs:
+    """List the environments, or show one with its options."""
+
+    # Name of an environment (default: list them all).
+    name: Annotated[Positional[str], arg(help_behavior_hint="")] = ""
+
+    def run(self) -> int:
+        from rich.console import Console
+
+        from greedystep import envs
+        from greedystep.envs.description import describe
+
+        with answering_bad_input():
+            found = [describe(name) for name in ([self.name] if self.name else envs.names())]
+        if self.name:
+            _print_one(Console(), found[0])
+        else:
+            _print_all(Console(), found)
+        return 0
+
+
+def _print_all(console: Console, found: list[Description]) -> None:
+    from rich.table import Table
+
+    table = Table(header_style="bold")
+    table.add_column("name", no_wrap=True)
+    for heading in ("observation", "actions"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("stochastic")
+    table.add_column("limit", justify="right")
+    for env in found:
+        limit = "none" if env.limit is None else f"{env.limit:,}"
+        table.add_row(env.name, env.observation, env.actions, "yes" if env.stochastic else "no", limit)
+    console.print(table, markup=False, highlight=False)
+
+
+def _print_one(console: Console, env: Description) -> None:
+    from rich.table import Table
+
+    from greedystep.gymnasium_ids import gymnasium_id
+    from greedystep.report.terminal import say
+
+    say(console, f"{env.name}\n\n{env.about}\n")
+    say(console, f"observation: {env.observation}")
+    say(console, f"actions: {env.actions}")
+    say(console, f"stochastic: {'yes' if env.stochastic else 'no'}")
+    say(console, f"limit: {'none' if env.limit is None else env.limit}")
+    say(console, f"in Gymnasium: {gymnasium_id(env.name)}\n")
+    table = Table("option", "default", "meaning", header_style="bold")
+    for option in env.options:
+        table.add_row(option.name, repr(option.default), option.about)
+    console.print(table, markup=False, highlight=False)

@@ -1,0 +1,116 @@
+"""`greedystep watch`: see an environment being played, live on the terminal or as a film."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from greedystep.cli.interrupt import stoppable
+from greedystep.cli.words import (
+    BadInputError,
+    Count,
+    MaybeCount,
+    MaybePath,
+    MaybeReal,
+    Real,
+    answering_bad_input,
+    check_place,
+    parse_options,
+)
+
+if TYPE_CHECKING:
+    from greedystep.envs.core import Environment
+    from greedystep.envs.watching import Moment
+
+USUAL_STEPS = 200
+LIVE_ROWS = 48
+"""Pixels: two a line of text."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Watch an environment being played: live on the terminal, or as a film."""
+
+    # Name of an environment: `greedystep envs` lists them.
+    env: Positional[str]
+
+    # Who plays: random takes every action with the same probability.
+    policy: Literal["random"] = "random"
+
+    # Write a film to this .gif or .mp4 file (MP4 needs ffmpeg; default: show it on the terminal).
+    out: MaybePath = None
+
+    # Stop after that many steps (default: 200 where --episodes is not given).
+    steps: MaybeCount = None
+
+    # Stop after that many episodes (default: no limit).
+    episodes: MaybeCount = None
+
+    # Seed of everything random.
+    seed: Count = 0
+
+    # Steps a second (default: what suits the game).
+    fps: MaybeReal = None
+
+    # Size of the picture: 1 is 240 pixels high in a film, 24 lines on the terminal.
+    scale: Real = 1.0
+
+    # Options of the environment, such as sticky=0 or limit=none: `greedystep envs NAME` shows what it has.
+    options: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE [NAME=VALUE ...]", help_behavior_hint="")] = ()
+
+    def run(self) -> int:
+        from rich.console import Console
+
+        from greedystep import envs
+        from greedystep.envs.pictures import frames_per_second
+        from greedystep.envs.watching import in_words, play, random_policy
+        from greedystep.report import film
+        from greedystep.report.terminal import say
+
+        for name, value in (("steps", self.steps), ("episodes", self.episodes)):
+            if value is not None and value < 1:
+                raise BadInputError(f"{name}: expected at least 1, got {value}")
+        if self.seed < 0:
+            raise BadInputError(f"seed: expected 0 or more, got {self.seed}")
+        if self.fps is not None and not 0 < self.fps <= 1000:
+            raise BadInputError(f"fps: expected a number between 0 and 1000, got {self.fps:g}")
+        if not 0.05 <= self.scale <= 20:
+            raise BadInputError(f"scale: expected a number between 0.05 and 20, got {self.scale:g}")
+        with answering_bad_input():
+            env = envs.make(self.env, **parse_options(self.options))
+            fps = frames_per_second(env) if self.fps is None else self.fps
+            if self.out is not None:
+                check_place(self.out.parent)
+                film.check_film(self.out, fps)
+        steps = USUAL_STEPS if self.steps is None and self.episodes is None else self.steps
+        moments = stoppable(play(env, random_policy(env), self.seed, steps=steps, episodes=self.episodes))
+        console = Console()
+        if self.out is not None:
+            film.write_film(self.out, self._frames(env, moments), fps)
+            say(console, f"Written: {self.out}")
+        elif film.can_show(console):
+            self._show(console, env, moments, fps)
+        else:
+            for moment in moments:
+                say(console, in_words(env, moment))
+        return 0
+
+    def _frames(self, env: Environment, moments: Iterator[Moment]) -> Iterator[Any]:
+        from greedystep.envs.pictures import HEIGHT, picture
+
+        return (picture(env, moment.state, round(HEIGHT * self.scale)) for moment in moments)
+
+    def _show(self, console: Any, env: Environment, moments: Iterator[Moment], fps: float) -> None:
+        from greedystep.envs.pictures import fitting_height, picture
+        from greedystep.envs.watching import in_words
+        from greedystep.report.film import live
+
+        with live(console, fps) as show:
+            for moment in moments:
+                panel = moment.choice.panel if moment.choice else ()
+                rows = min(round(LIVE_ROWS * self.scale), 2 * (console.height - 1 - len(panel)))
+                frame = picture(env, moment.state, fitting_height(env, rows, console.width))
+                show(frame, [in_words(env, moment), *panel])

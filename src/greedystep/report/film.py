@@ -1,0 +1,112 @@
+"""Moving pictures: a GIF or MP4 file, or a live view on a terminal of two pixels a character."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from rich.color import Color
+from rich.console import Console, Group
+from rich.live import Live
+from rich.segment import Segment, Segments
+from rich.style import Style
+from rich.text import Text
+
+from greedystep.record import replacing
+
+SUFFIXES = (".gif", ".mp4")
+GIF_FASTEST = 50
+"""Frames a second: a GIF counts hundredths of a second, and viewers take less than two for a mistake."""
+
+
+def check_film(path: Path, fps: float) -> None:
+    """ValueError if no such film can be made here."""
+    if path.suffix not in SUFFIXES or path.is_dir():
+        raise ValueError(f"out: expected a file that ends in {' or '.join(SUFFIXES)}, got {str(path)!r}")
+    if path.suffix == ".gif" and fps > GIF_FASTEST:
+        raise ValueError(f"fps: a GIF shows at most {GIF_FASTEST} pictures a second, got {fps:g}")
+    if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
+        raise ValueError("out: an MP4 file needs the program ffmpeg, which is not installed; a GIF file does not")
+
+
+def write_film(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
+    """Write pictures, uint8 [H, W, 3] of one size, as a film, completely or not at all."""
+    check_film(path, fps)
+    with replacing(path) as file:
+        if path.suffix == ".gif":
+            images = (Image.fromarray(frame).quantize(dither=Image.Dither.NONE) for frame in frames)
+            each = 10 * round(100 / fps)  # milliseconds
+            next(images).save(file, "GIF", save_all=True, append_images=images, duration=each, loop=0)
+        else:
+            _encode(iter(frames), fps, file.name)
+
+
+def _encode(frames: Iterator[np.ndarray], fps: float, name: str) -> None:
+    first = next(frames)
+    height, width = first.shape[:2]
+    taken = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "-")
+    even = ("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p")  # what every player can show
+    command = ("ffmpeg", "-loglevel", "error", "-y", *taken, *even, "-f", "mp4", name)
+    # A session of its own: Ctrl-C is for us, and we end it.
+    coder = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    assert coder.stdin is not None
+    try:
+        for frame in chain([first], frames):
+            coder.stdin.write(np.ascontiguousarray(frame).tobytes())
+    except BrokenPipeError:
+        pass  # it says why below
+    except BaseException:
+        coder.kill()
+        coder.wait()
+        raise
+    _, said = coder.communicate()
+    if coder.returncode:
+        raise OSError(f"ffmpeg failed: {said.decode(errors='replace').strip()}")
+
+
+# -- on the terminal --------------------------------------------------------------------------------------------------
+
+
+def can_show(console: Console) -> bool:
+    """Whether a live view can be drawn: a terminal with colours and the half block."""
+    return console.is_terminal and console.color_system is not None and console.encoding.startswith("utf")
+
+
+@contextmanager
+def live(console: Console, fps: float) -> Iterator[Any]:
+    """Yields `show(frame, words)`, which draws over the last one and keeps the time.
+
+    However it ends, the terminal is as it was before.
+    """
+    due = time.perf_counter()
+
+    def show(frame: np.ndarray, words: Iterable[str]) -> None:
+        nonlocal due
+        time.sleep(max(0.0, due - time.perf_counter()))
+        due = max(due, time.perf_counter()) + 1 / fps
+        view.update(Group(half_blocks(frame), Text("\n".join(words))), refresh=True)
+
+    with Live(console=console, screen=True, auto_refresh=False) as view:
+        yield show
+        time.sleep(max(0.0, due - time.perf_counter()))
+
+
+def half_blocks(frame: np.ndarray) -> Segments:
+    """A picture with an even number of rows, two of them a line of text: ▀ in the upper colour on the lower one."""
+    upper, lower = frame[0::2], frame[1::2]
+    segments = []
+    for above, below in zip(upper, lower, strict=True):
+        pairs = zip(map(tuple, above.tolist()), map(tuple, below.tolist()), strict=True)
+        for (front, back), run in groupby(pairs):
+            style = Style(color=Color.from_rgb(*front), bgcolor=Color.from_rgb(*back))
+            segments.append(Segment("▀" * len(list(run)), style))
+        segments.append(Segment.line())
+    return Segments(segments)
