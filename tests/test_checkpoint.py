@@ -168,7 +168,7 @@ def test_keys_of_another_generator_do_not_fit(tmp_path):
         restore(path, like=jax.random.key(0))
 
 
-@pytest.mark.parametrize("leaf", [1, "text", np.asarray([None]), jax.nn.relu])
+@pytest.mark.parametrize("leaf", [1, "text", np.asarray([None]), jax.nn.relu, jax.ShapeDtypeStruct((), "f4")])
 def test_what_is_no_array_is_refused_and_nothing_is_written(tmp_path, leaf):
     with pytest.raises(ValueError, match=r"state\['a'\]\[0\] must be an array of numbers"):
         save(tmp_path, 0, {"a": [leaf]}, {})
@@ -214,9 +214,7 @@ def test_a_damaged_leaf_is_named(tmp_path):
 def test_the_checkpoint_before_a_damaged_one_is_used(tmp_path):
     paths = [save(tmp_path, step, small(step), {}) for step in (8, 9, 10)]
     paths[2].write_bytes(paths[2].read_bytes()[:-1])
-    with pytest.warns(
-        RuntimeWarning, match=r"step-000000000010\.ckpt is damaged: .*; the checkpoint before it is used"
-    ):
+    with pytest.warns(RuntimeWarning, match=r"step-000000000010\.ckpt is damaged: .*; it is passed over"):
         assert latest(tmp_path) == paths[1]
 
 

@@ -71,7 +71,7 @@ def latest(folder: str | os.PathLike) -> Path | None:
         try:
             _verify(path)
         except DamagedCheckpointError as problem:
-            warnings.warn(f"{problem}; the checkpoint before it is used", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{problem}; it is passed over", RuntimeWarning, stacklevel=2)
         else:
             return path
     return None
@@ -127,7 +127,7 @@ def restore(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
             must agree. Each leaf comes back as the kind of array that stands there: NumPy's, or JAX's on its device.
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
-    wanted = [(_name(keys), _array(keys, leaf)) for keys, leaf in paths]
+    wanted = [(_name(keys), _array(keys, leaf, jax.ShapeDtypeStruct)) for keys, leaf in paths]
     with open(path, "rb") as file:
         header = _read_header(file, path)
         for stored, template in zip_longest(header["leaves"], wanted):
@@ -188,10 +188,9 @@ def _name(keys: tuple[Any, ...]) -> str:
     return "state" + jax.tree_util.keystr(keys)
 
 
-def _array(keys: tuple[Any, ...], leaf: Any) -> Any:
-    """The leaf, if it is an array of numbers or the promise of one."""
-    kinds = jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct
-    if not isinstance(leaf, kinds) or getattr(leaf.dtype, "hasobject", False):
+def _array(keys: tuple[Any, ...], leaf: Any, *or_kinds: type) -> Any:
+    """The leaf, if it is an array of numbers (or of `or_kinds`)."""
+    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, *or_kinds)) or getattr(leaf.dtype, "hasobject", False):
         raise ValueError(f"{_name(keys)} must be an array of numbers, got {type(leaf).__name__}: {leaf!r}")
     return leaf
 
