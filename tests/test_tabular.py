@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from greedystep import envs, models
 from greedystep.envs import toy
 from greedystep.tabular import METHODS, Episodes, collect, episodes_to_solve, greedy_policy, learn, replay
-from greedystep.tabular.loops import checked_memory
+from greedystep.tabular.memory import checked_memory
 from greedystep.tabular.speed import steps_per_second
 
 seeds = st.integers(0, 2**32 - 1)
@@ -24,6 +24,7 @@ def random_options(random, method):
         "alpha": lambda: random.choice([0.1, 0.5, 1.0]),
         "n": lambda: int(random.integers(1, 6)),
         "horizon": lambda: [None, 1, 2, 3, 100][random.integers(5)],
+        "form": lambda: "running",
     }
     return {name: draws.get(name, lambda: random.choice([0.0, 0.3, 0.9, 1.0]))() for name in METHODS[method][1]}
 
@@ -103,7 +104,7 @@ def test_where_the_state_holds_the_time_it_equals_traces_updated_at_every_step(m
 def test_learning_is_acting_and_updating_in_turn(method):
     task = envs.make("toy/grid-world", size=3, horizon=8)
     learned = learn(task, method, episodes=5, epsilon=0.3, seed=4)
-    random, q, memory = np.random.default_rng(4), np.zeros((9, 4)), checked_memory(method, (9, 4), None)
+    random, q, memory = np.random.default_rng(4), np.zeros((9, 4)), checked_memory(METHODS[method][0], (9, 4))
     for episode in range(5):
         log = collect(task, episodes=1, epsilon=0.3, q=q, seed=random)
         q = replay(log, q, method, discount=0.99, memory=memory)
@@ -285,7 +286,7 @@ def test_a_limit_or_resolution_out_of_range_is_refused():
     ("arguments", "message"),
     [
         ({"method": "magic"}, "method: 'magic' is not one of greedy-step"),
-        ({"alpha": 0.5}, "alpha: greedy-step has no such option, only horizon"),
+        ({"alpha": 0.5}, "alpha: greedy-step has no such option, only horizon, form"),
         ({"horizon": 0}, "horizon: expected a whole number >= 1, got 0"),
         ({"method": "q-learning", "alpha": 0.0}, r"alpha: expected a number in \(0, 1\], got 0.0"),
         ({"method": "peng", "lambda_": 1.5}, r"lambda_: expected a number in \[0, 1\], got 1.5"),

@@ -6,6 +6,7 @@ import pytest
 import greedystep as gs
 from greedystep import envs, models, tabular
 from greedystep.envs import toy
+from greedystep.tabular import methods
 
 
 def test_learning_in_parts_is_learning_at_once():
@@ -19,16 +20,20 @@ def test_learning_in_parts_is_learning_at_once():
 
 
 def test_it_solves_trace_back_and_says_so():
-    agent = gs.TabularAgent("toy/trace-back", seed=0, epsilon=1.0)
+    agent = gs.TabularAgent("toy/trace-back", form="expected", seed=0, epsilon=1.0)
     agent.learn(300)
     assert agent.evaluate() == pytest.approx(100)
     assert agent.predict(0) == models.UP
     np.testing.assert_array_equal(agent.predict([0, 1 + models.UP]), [models.UP, models.RIGHT])
 
 
-@pytest.mark.parametrize("method", tabular.METHODS)
-def test_a_saved_agent_goes_on_as_if_it_had_not_been_stopped(method, tmp_path):
-    agent = gs.TabularAgent(envs.make("toy/bomb", delay=2, side=5), method, seed=7, epsilon=0.3)
+@pytest.mark.filterwarnings("ignore::greedystep.tabular.BranchingWarning")
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [*((method, {}) for method in tabular.METHODS), *(("greedy-step", {"form": form}) for form in methods.FORMS)],
+)
+def test_a_saved_agent_goes_on_as_if_it_had_not_been_stopped(method, options, tmp_path):
+    agent = gs.TabularAgent(envs.make("toy/bomb", delay=2, side=5), method, seed=7, epsilon=0.3, **options)
     agent.learn(10)
     agent.save(tmp_path / "agent.npz")
     again = gs.TabularAgent.load(tmp_path / "agent.npz")
@@ -80,6 +85,17 @@ def test_broken_files_are_answered_by_one_sentence(tmp_path):
         np.savez(file, format="greedystep-tabular-1", about='{"task": "toy/choice"}', q=np.zeros((39, 2)))
     with pytest.raises(ValueError, match="is damaged: 'made_with'"):
         gs.TabularAgent.load(tmp_path / "half.npz")
+    for form, array in (("stored", "memory_actions"), ("expected", "memory_successor")):
+        agent = gs.TabularAgent("toy/choice", form=form)
+        agent.learn(3)
+        agent.save(tmp_path / "whole.npz")
+        with np.load(tmp_path / "whole.npz") as archive:
+            arrays = dict(archive)
+        for name, wrong in ((array, arrays[array] + 1000), (array, arrays[array][:-1]), (array, None)):
+            broken = {k: v for k, v in (arrays | {name: wrong}).items() if v is not None}
+            np.savez(tmp_path / "broken.npz", **broken)
+            with pytest.raises(ValueError, match="is damaged"):
+                gs.TabularAgent.load(tmp_path / "broken.npz")
     models.chain(3).save(tmp_path / "model.npz")
     with pytest.raises(ValueError, match="is not an agent saved by greedystep"):
         gs.TabularAgent.load(tmp_path / "model.npz")

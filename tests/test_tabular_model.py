@@ -195,9 +195,9 @@ def test_values_without_bound_are_reported():
 
 def test_a_memory_that_does_not_fit_is_refused():
     task = envs.make("toy/choice")
-    with pytest.raises(ValueError, match="memory: q-learning keeps nothing but its table"):
+    with pytest.raises(ValueError, match="memory: this method keeps nothing but its table"):
         learn(task, "q-learning", episodes=1, memory=EmpiricalModel(39, 2))
-    with pytest.raises(ValueError, match="memory: expected an EmpiricalModel of 39 states and 2 actions"):
+    with pytest.raises(ValueError, match="memory: expected EmpiricalModel of 39 states and 2 actions"):
         learn(task, "model", episodes=1, memory=EmpiricalModel(3, 2))
     with pytest.raises(ValueError, match="alpha: model has no such option, it has none"):
         learn(task, "model", episodes=1, alpha=0.5)

@@ -13,10 +13,11 @@ import numpy as np
 from greedystep import envs, record
 from greedystep.envs.toy import ToyTask
 from greedystep.mdp import UNREADABLE
-from greedystep.tabular.empirical import EmpiricalModel
+from greedystep.tabular.branching import Watch
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.loops import Learned, checked_memory, learn, replay, starting_table
-from greedystep.tabular.methods import checked_share, parameters_of
+from greedystep.tabular.loops import Learned, learn, replay, starting_table
+from greedystep.tabular.memory import Memory, checked_memory
+from greedystep.tabular.methods import SAMPLED, checked_share, parameters_of
 
 FILE_FORMAT = "greedystep-tabular-1"
 
@@ -36,7 +37,7 @@ class TabularAgent:
     """float64 [S, A]: the action values; -inf where a state does not have the action."""
     episodes: int
     """How many episodes `learn` has acted so far."""
-    memory: EmpiricalModel | None
+    memory: Memory
     """What the method keeps besides its table, such as the model of the method "model"; None for most."""
 
     def __init__(
@@ -49,11 +50,13 @@ class TabularAgent:
         q: Any = 0.0,
         **options: Any,
     ):
-        parameters_of(method, options)
+        code, _ = parameters_of(method, options)
         self.task = envs.make(env) if isinstance(env, str) else env
         self.method, self.options, self.epsilon = method, options, checked_share("epsilon", epsilon)
         self.q, self.episodes = starting_table(self.task, q), 0
-        self.memory = checked_memory(method, self.q.shape, None)
+        self.memory = checked_memory(code, self.q.shape)
+        watched = self.q.size if code in SAMPLED else 0
+        self._watch = Watch(watched, self.q.shape[1], options.get("form", "running"))
         self._random = np.random.default_rng(seed)
 
     def learn(self, episodes: int) -> Learned:
@@ -66,10 +69,12 @@ class TabularAgent:
             q=self.q,
             seed=self._random,
             memory=self.memory,
+            watch=self._watch,
             **self.options,
         )
         self.q = learned.q
         self.episodes += episodes
+        self._watch.warn()
         return learned
 
     def fit(self, log: Episodes | Iterable[tuple], sweeps: int = 1) -> TabularAgent:
@@ -77,6 +82,8 @@ class TabularAgent:
         log = log if isinstance(log, Episodes) else Episodes.of(log)
         how: Any = {"discount": self.task.mdp.discount, "sweeps": sweeps, "memory": self.memory, **self.options}
         self.q = replay(log, self.q, self.method, **how)
+        self._watch.look_at(log)
+        self._watch.warn()
         return self
 
     def predict(self, states: Any) -> Any:
@@ -104,6 +111,7 @@ class TabularAgent:
             "options": self.options,
             "epsilon": self.epsilon,
             "episodes": self.episodes,
+            "warned": self._watch.over,
             "random": self._random.bit_generator.state,
         }
         arrays: dict[str, Any] = {"format": FILE_FORMAT, "about": json.dumps(record.jsonable(about)), "q": self.q}
@@ -133,9 +141,18 @@ class TabularAgent:
             task = envs.make(name, **made_with) if env is None else env
             agent = cls(task, about["method"], epsilon=about["epsilon"], q=q, **about["options"])
             agent.episodes = int(about["episodes"])
+            if about["warned"]:
+                agent._watch.stop()
             if agent.memory is not None:
-                agent.memory = type(agent.memory).from_arrays(kept, *q.shape)
+                agent.memory = _memory_of(type(agent.memory), kept, q.shape)
             agent._random.bit_generator.state = random
         except (KeyError, TypeError) as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None
         return agent
+
+
+def _memory_of(kind: Any, arrays: dict[str, np.ndarray], shape: tuple[int, ...]) -> Any:
+    try:
+        return kind.from_arrays(arrays, *shape)
+    except (ValueError, IndexError) as problem:
+        raise TypeError(problem) from None  # the file's fault, not the caller's

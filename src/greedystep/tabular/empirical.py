@@ -14,7 +14,7 @@ from numba import njit
 
 from greedystep.envs.toy import END
 from greedystep.mdp import MDP
-from greedystep.tabular.episodes import Episodes
+from greedystep.tabular.episodes import Episodes, buffer_for, load
 from greedystep.tabular.updates import best
 
 NONE = -1
@@ -65,7 +65,7 @@ class EmpiricalModel:
         for name, value in (("num_states", num_states), ("num_actions", num_actions)):
             if not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name}: expected a whole number >= 1, got {value!r}")
-        S, A = self._shape = (int(num_states), int(num_actions))
+        S, A = self.shape = (int(num_states), int(num_actions))
         self.counts = Counts(
             visits=np.zeros(S * A, np.int64),
             reward=np.zeros(S * A),
@@ -89,8 +89,8 @@ class EmpiricalModel:
 
     def add(self, log: Episodes) -> EmpiricalModel:
         """Count more episodes."""
-        log.check(*self._shape)
-        self.counts = _count_log(self.counts, log, self._shape[1])
+        log.check(*self.shape)
+        self.counts = _count_log(self.counts, log, self.shape[1])
         return self
 
     # -- what it knows ------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class EmpiricalModel:
     @property
     def visits(self) -> np.ndarray:
         """int64 [S, A]: how often each action was taken."""
-        return self.counts.visits.reshape(self._shape)
+        return self.counts.visits.reshape(self.shape)
 
     @property
     def seen(self) -> np.ndarray:
@@ -108,24 +108,24 @@ class EmpiricalModel:
     @property
     def rewards(self) -> np.ndarray:
         """float64 [S, A]: the mean reward; -inf where the action was never taken."""
-        return np.where(self.seen, self.counts.reward.reshape(self._shape), -np.inf)
+        return np.where(self.seen, self.counts.reward.reshape(self.shape), -np.inf)
 
     @property
     def termination(self) -> np.ndarray:
         """float64 [S, A]: the share of steps that ended the episode; 0 where the action was never taken."""
         row, successor, share = self._edges()
         ends = successor == END
-        return np.bincount(row[ends], share[ends], minlength=self.visits.size).reshape(self._shape)
+        return np.bincount(row[ends], share[ends], minlength=self.visits.size).reshape(self.shape)
 
     @property
     def branching(self) -> np.ndarray:
         """int64 [S, A]: how many different successors were seen, the end of the episode being one."""
-        return np.bincount(self._edges()[0], minlength=self.visits.size).reshape(self._shape)
+        return np.bincount(self._edges()[0], minlength=self.visits.size).reshape(self.shape)
 
     @property
     def rewards_vary(self) -> np.ndarray:
         """bool [S, A]: whether the action paid different amounts at different times."""
-        return self.counts.varies.reshape(self._shape)
+        return self.counts.varies.reshape(self.shape)
 
     @property
     def deterministic(self) -> bool:
@@ -147,14 +147,14 @@ class EmpiricalModel:
             raise ValueError(f"unknown: expected a number below infinity, got {unknown!r}")
         row, successor, share = self._edges()
         available, rewards, ends = self.seen.ravel(), self.rewards.ravel(), self.termination.ravel()
-        lost = _without_actions(available, self._shape)
+        lost = _without_actions(available, self.shape)
         if unknown == -np.inf:
             while True:
                 doomed = np.unique(row[(successor != END) & lost[successor] & available[row]])
                 if not len(doomed):
                     break
                 available[doomed] = False
-                lost = _without_actions(available, self._shape)
+                lost = _without_actions(available, self.shape)
         else:
             into_lost = (successor != END) & lost[successor]
             cut = np.bincount(row[into_lost], share[into_lost], minlength=len(rewards))
@@ -162,7 +162,7 @@ class EmpiricalModel:
             if cut.any():
                 rewards = rewards + discount * cut * unknown
         inside = (successor != END) & ~lost[successor] & available[row]
-        S, A = self._shape
+        S, A = self.shape
         return MDP(
             sp.csr_array((share[inside], (row[inside], successor[inside])), shape=(S * A, S)),
             np.where(available, rewards, -np.inf).reshape(S, A),
@@ -241,11 +241,17 @@ def _moved(array, size, room):
 
 
 @njit(cache=True)
+def rewards_differ(one, other):
+    """By more than rounding."""
+    return abs(one - other) > SAME_REWARD * max(abs(one), abs(other))
+
+
+@njit(cache=True)
 def count_step(counts, row, successor, reward):
     """One more step; there has to be room for one more edge."""
     n = counts.visits[row] + 1
     mean = counts.reward[row]
-    if n > 1 and abs(reward - mean) > SAME_REWARD * max(abs(reward), abs(mean)):
+    if n > 1 and rewards_differ(reward, mean):
         counts.varies[row] = True
     counts.visits[row] = n
     counts.reward[row] = mean + (reward - mean) / n  # exact while the rewards are equal
@@ -275,12 +281,10 @@ def count_episode(counts, buffer, steps, terminated, num_actions):
 
 @njit(cache=True)
 def _count_log(counts, log, num_actions):
-    counts = with_room(counts, len(log.actions))
+    counts, buffer = with_room(counts, len(log.actions)), buffer_for(log)
     for episode in range(len(log.terminated)):
-        for k in range(log.first[episode], log.first[episode + 1]):
-            over = log.terminated[episode] and k == log.first[episode + 1] - 1
-            successor = END if over else log.states[k + episode + 1]
-            count_step(counts, log.states[k + episode] * num_actions + log.actions[k], successor, log.rewards[k])
+        steps, terminated = load(buffer, log, episode)
+        count_episode(counts, buffer, steps, terminated, num_actions)
     return counts
 
 

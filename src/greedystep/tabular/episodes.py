@@ -102,6 +102,24 @@ def make_buffer(horizon):
 
 
 @njit(cache=True)
+def buffer_for(log):
+    """A `Buffer` for the longest of the logged episodes."""
+    return make_buffer(np.diff(log.first).max())
+
+
+@njit(cache=True)
+def load(buffer, log, episode):
+    """One logged episode into the buffer: (number of steps, whether it terminated)."""
+    low, high = log.first[episode], log.first[episode + 1]
+    steps = high - low
+    buffer.states[: steps + 1] = log.states[low + episode : high + episode + 1]
+    buffer.actions[:steps] = log.actions[low:high]
+    buffer.rewards[:steps] = log.rewards[low:high]
+    buffer.chances[:steps] = log.chances[low:high]
+    return steps, log.terminated[episode]
+
+
+@njit(cache=True)
 def choose(q, s, epsilon, random):
     """(a, μ(a | s)) of the ε-greedy policy with ties broken at random; -inf marks actions that s does not have.
 

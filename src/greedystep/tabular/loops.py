@@ -8,10 +8,11 @@ import numpy as np
 
 from greedystep.envs.toy import ToyTask
 from greedystep.tabular import kernels
-from greedystep.tabular.empirical import EmpiricalModel
+from greedystep.tabular.branching import Watch, make_seen
 from greedystep.tabular.episodes import Episodes, World
-from greedystep.tabular.methods import METHODS, NEEDS_CHANCES, checked_share, checked_whole, parameters_of
-from greedystep.tabular.updates import BACKWARD_Q_LEARNING, GREEDY_STEP, MODEL
+from greedystep.tabular.memory import KINDS, Memory, checked_memory
+from greedystep.tabular.methods import NEEDS_CHANCES, checked_share, checked_whole, parameters_of
+from greedystep.tabular.updates import BACKWARD_Q_LEARNING, GREEDY_STEP, GREEDY_STEP_STORED, Parameters
 
 CURE = "try a smaller alpha, lambda_ or n"
 
@@ -25,8 +26,8 @@ class Learned(NamedTuple):
     """float64 [episodes]: the discounted return of each episode, exploration included."""
     lengths: np.ndarray
     """int64 [episodes]."""
-    memory: Any
-    """What the method keeps besides its table, to go on with: the `EmpiricalModel` of "model"; None for most."""
+    memory: Memory
+    """What the method keeps besides its table, to go on with; None for most."""
 
 
 def learn(
@@ -37,7 +38,8 @@ def learn(
     epsilon: float = 0.2,
     q: Any = 0.0,
     seed: int | np.random.Generator = 0,
-    memory: Any = None,
+    memory: Memory = None,
+    watch: Watch | None = None,
     **options: Any,
 ) -> Learned:
     """Act ε-greedily, ties broken at random, and learn from every episode when it is over.
@@ -49,6 +51,7 @@ def learn(
             so it must begin at or below the optimal ones: `task.lowest_return` where rewards are negative.
         seed: the same seed gives the same numbers; a Generator goes on where it is.
         memory: of the call that this one goes on from (`Learned.memory`); it grows in place.
+        watch: is shown every step of greedy-step's sampled forms, if given.
 
     Raises:
         FloatingPointError: the values grew beyond float64, as those of an uncorrected off-policy method may.
@@ -56,14 +59,21 @@ def learn(
     code, parameters = parameters_of(method, options)
     world, table, random = _world(task), starting_table(task, q), np.random.default_rng(seed)
     returns, lengths = np.empty(checked_whole("episodes", episodes)), np.empty(episodes, np.int64)
-    epsilon, memory = checked_share("epsilon", epsilon), checked_memory(method, table.shape, memory)
-    if code == MODEL:
-        done, memory.counts = kernels.learn_by_planning(table, memory.counts, world, epsilon, random, returns, lengths)
+    epsilon, kept = checked_share("epsilon", epsilon), checked_memory(code, table.shape, memory)
+    seen = make_seen(0) if watch is None else watch.seen
+    if code == GREEDY_STEP_STORED:
+        done, kept.shelf = kernels.learn_from_all(
+            parameters, table, kept.shelf, seen, world, epsilon, random, returns, lengths
+        )
+    elif kept is not None:
+        done, kept.counts = kernels.learn_from_counts(
+            code, parameters, table, kept.counts, world, epsilon, random, returns, lengths
+        )
     else:
-        done = kernels.learn_from_episodes(code, parameters, table, world, epsilon, random, returns, lengths)
+        done = kernels.learn_from_episodes(code, parameters, table, seen, world, epsilon, random, returns, lengths)
     if done < episodes:
         raise FloatingPointError(f"{method}: its values have no bound, and left float64 in episode {done}; {CURE}")
-    return Learned(table, returns, lengths, memory)
+    return Learned(table, returns, lengths, kept)
 
 
 def collect(
@@ -83,17 +93,19 @@ def replay(
     *,
     discount: float,
     sweeps: int = 1,
-    memory: Any = None,
+    memory: Memory = None,
     **options: Any,
 ) -> np.ndarray:
     """The table after learning from logged episodes, in their order, `sweeps` times over.
 
-    The method "model" counts the log once and then plans until the values are those of its model, whatever `sweeps`.
+    "model" and greedy-step's expected form count the log once, and the stored form stores it once; after that "model"
+    plans until its values are those of the counted model, whatever `sweeps`, and the stored form values everything it
+    has stored again, `sweeps` times.
 
     Args:
         q: the table to begin with, float [S, A]; it is not changed. -inf marks actions that a state does not have.
             Greedy-step, "model", and backward Q-learning with α = 1 may begin with -inf everywhere: then the pairs that
-            the log does not show count as unavailable.
+            nothing logged shows count as unavailable.
         discount: γ.
         memory: as in `learn`.
     """
@@ -106,38 +118,30 @@ def replay(
         raise ValueError(f"discount: expected a number in (0, 1], got {discount!r}")
     if method in NEEDS_CHANCES and not (log.chances > 0).all():
         raise ValueError(f"log: {method} needs the behaviour's probability of every action")
-    memory, sweeps = checked_memory(method, table.shape, memory), checked_whole("sweeps", sweeps)
-    if code == MODEL:
-        memory.add(log)
-        table[memory.seen & (table == -np.inf)] = 0.0  # planning finds their values from any number, but not from -inf
-        bounded = kernels.replay_by_planning(table, memory.counts, log, float(discount))
-    else:
-        bounded = _replay(code, parameters, table, log, float(discount), sweeps, method)
-    if not bounded:
+    if not _assigns(code, parameters):
+        _check_known(log, table, method)
+    kept = checked_memory(code, table.shape, memory)
+    if not study(code, parameters, table, kept, log, float(discount), checked_whole("sweeps", sweeps)):
         raise FloatingPointError(f"{method}: its values have no bound, and left float64; {CURE}")
     return table
 
 
-def _replay(
-    code: int, parameters: Any, table: np.ndarray, log: Episodes, gamma: float, sweeps: int, method: str
+def study(
+    code: int, parameters: Parameters, table: np.ndarray, memory: Any, log: Episodes, gamma: float, sweeps: int
 ) -> bool:
-    assigns = code == GREEDY_STEP or (code == BACKWARD_Q_LEARNING and parameters.alpha == 1.0)
-    if not assigns:
-        _check_known(log, table, method)
-    return kernels.replay(code, parameters, table, log, gamma, sweeps, assigns)
-
-
-def checked_memory(method: str, shape: tuple[int, ...], memory: Any) -> EmpiricalModel | None:
-    """The memory to go on with, a new one if there is none yet; None for methods that keep nothing but their table."""
-    if METHODS[method][0] != MODEL:
-        if memory is not None:
-            raise ValueError(f"memory: {method} keeps nothing but its table")
-        return None
+    """`replay` in place, without the checks; whether the values have a bound."""
     if memory is None:
-        return EmpiricalModel(*shape)
-    if not isinstance(memory, EmpiricalModel) or memory.visits.shape != shape:
-        raise ValueError(f"memory: expected an EmpiricalModel of {shape[0]} states and {shape[1]} actions")
-    return memory
+        return kernels.replay_episodes(code, parameters, table, log, gamma, sweeps, _assigns(code, parameters))
+    memory.add(log)
+    if code == GREEDY_STEP_STORED:
+        return kernels.replay_all(parameters, table, memory.episodes, gamma, sweeps)
+    table[memory.seen & (table == -np.inf)] = 0.0  # their values are found from any number, but not from -inf
+    return kernels.replay_counts(code, parameters, table, memory.counts, log, gamma, sweeps)
+
+
+def _assigns(code: int, parameters: Parameters) -> bool:
+    """Whether the update puts a number where -inf stood."""
+    return code == GREEDY_STEP or code in KINDS or (code == BACKWARD_Q_LEARNING and parameters.alpha == 1.0)
 
 
 def _check_known(log: Episodes, table: np.ndarray, method: str) -> None:

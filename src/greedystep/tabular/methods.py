@@ -14,7 +14,7 @@ _TRACE = _STEP | {"lambda_": 0.9}
 _TARGET = {"target_epsilon": 0.0}
 
 METHODS: dict[str, tuple[int, dict[str, Any]]] = {
-    "greedy-step": (updates.GREEDY_STEP, {"horizon": None}),
+    "greedy-step": (updates.GREEDY_STEP, {"horizon": None, "form": "running"}),
     "q-learning": (updates.Q_LEARNING, _STEP),
     "backward-q-learning": (updates.BACKWARD_Q_LEARNING, {"alpha": 1.0}),
     "n-step-q": (updates.N_STEP_Q, _STEP | {"n": 5}),
@@ -33,9 +33,26 @@ METHODS: dict[str, tuple[int, dict[str, Any]]] = {
 """Name -> (code of its update, its options with their defaults).
 
 alpha: step size in (0, 1]. lambda_, sigma, beta: in [0, 1]. n: steps of n-step returns. horizon: greedy-step's N, None
-for the whole episode. target_epsilon: ε of the target policy π, 0 for the greedy one (with which tree backup, Retrace
-and Watkins' Q(λ) are the same wherever the greedy action is unique).
+for the whole episode. form: one of FORMS. target_epsilon: ε of the target policy π, 0 for the greedy one (with which
+tree backup, Retrace and Watkins' Q(λ) are the same wherever the greedy action is unique).
 """
+
+FORMS = {
+    "running": updates.GREEDY_STEP,
+    "stored": updates.GREEDY_STEP_STORED,
+    "expected": updates.GREEDY_STEP_EXPECTED,
+}
+"""The forms of greedy-step.
+
+running: keeps the larger of the old value and the newest episode's greedy-step return. For worlds without chance.
+stored: the paper's literal rule; after each episode every stored one is valued again with the newest table, and the
+largest return of a pair is assigned. A value may fall again; the cost grows with what is stored. Without chance.
+expected: takes the expectation over the next state from the counts of all episodes, and the maximum inside it. Right in
+worlds with chance too.
+"""
+
+SAMPLED = (updates.GREEDY_STEP, updates.GREEDY_STEP_STORED)
+"""Their values are maxima over what happened: right only in worlds without chance."""
 
 NEEDS_CHANCES = ("retrace", "q-sigma")
 """These weigh by the behaviour's probabilities μ(a | s)."""
@@ -53,6 +70,11 @@ def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters
             known = f"only {', '.join(defaults)}" if defaults else "it has none"
             raise ValueError(f"{name}: {method} has no such option, {known}")
     chosen = defaults | options
+    if "form" in chosen:
+        form = chosen.pop("form")
+        if form not in FORMS:
+            raise ValueError(f"form: expected one of {', '.join(FORMS)}, got {form!r}")
+        code = FORMS[form]
     for name in ("alpha", "lambda_", "sigma", "beta", "target_epsilon"):
         if name in chosen:
             chosen[name] = checked_share(name, chosen[name], positive=name == "alpha")

@@ -18,7 +18,7 @@ from numba import njit
 
 GREEDY_STEP, Q_LEARNING, BACKWARD_Q_LEARNING, N_STEP_Q, N_STEP_SARSA, EPISODIC_BACKWARD = range(6)
 SARSA_LAMBDA, WATKINS, PENG, HARUTYUNYAN, TREE_BACKUP, RETRACE, Q_SIGMA, MONTE_CARLO = range(6, 14)
-MODEL = 14  # plans on what it has counted, in `planner`
+GREEDY_STEP_STORED, GREEDY_STEP_EXPECTED, MODEL = range(14, 17)  # these need more than one episode: see `kernels`
 
 
 class Parameters(NamedTuple):
@@ -109,11 +109,19 @@ def greedy_step(q, buffer, steps, terminated, gamma, horizon):
         y_t = max over n <= min(N, T - t) of  r_t + γ r_{t+1} + ... + γ^n V(s_{t+n}).
 
     There is no step size. Keeping the larger value stands for the maximum over all trajectories seen so far, which it
-    equals when transitions and rewards are deterministic and the table began at or below the optimal values. For
-    N >= T - t the maximum is the recursion y_t = r_t + γ max(V(s_{t+1}), y_{t+1}).
+    equals when transitions and rewards are deterministic and the table began at or below the optimal values.
     """
-    states, actions, rewards = buffer.states, buffer.actions, buffer.rewards
-    values, targets = buffer.values, buffer.targets
+    states, actions, targets = buffer.states, buffer.actions, buffer.targets
+    greedy_step_targets(q, buffer, steps, terminated, gamma, horizon)
+    for t in range(steps):
+        s, a = states[t], actions[t]
+        q[s, a] = max(q[s, a], targets[t])
+
+
+@njit(cache=True)
+def greedy_step_targets(q, buffer, steps, terminated, gamma, horizon):
+    """y_t of `greedy_step`. For N >= T - t the maximum is the recursion y_t = r_t + γ max(V(s_{t+1}), y_{t+1})."""
+    states, rewards, values, targets = buffer.states, buffer.rewards, buffer.values, buffer.targets
     for t in range(steps):
         values[t] = 0.0 if terminated and t == steps - 1 else best(q, states[t + 1])
     if horizon >= steps:
@@ -130,9 +138,6 @@ def greedy_step(q, buffer, steps, terminated, gamma, horizon):
                 if values[k] > -np.inf:  # else there is nothing to go on with, and 0 * -inf is no number
                     top = max(top, total + weight * values[k])
             targets[t] = top
-    for t in range(steps):
-        s, a = states[t], actions[t]
-        q[s, a] = max(q[s, a], targets[t])
 
 
 @njit(cache=True)
