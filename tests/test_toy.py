@@ -15,7 +15,7 @@ SMALL = {
     "toy/trace-back": {"delay": 6},
     "toy/watch-repair": {"length": 4},
 }
-every_task = pytest.mark.parametrize("name", envs.names())
+every_task = pytest.mark.parametrize("name", [name for name in envs.names() if name.startswith("toy/")])
 
 
 def small(name):
