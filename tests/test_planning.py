@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from greedystep import models, operators
 from greedystep.mdp import MDP
-from greedystep.planning import METHODS, backups, flowing, kernels, layout, methods, recurrent, solve, threads
+from greedystep.planning import METHODS, backups, evaluation, flowing, kernels, layout, methods, solve, threads
 from greedystep.planning.iterate import Iterate
 
 seeds = st.integers(0, 2**32 - 1)
@@ -416,8 +416,8 @@ def test_ctrl_c_inside_a_sweep(name, count, monkeypatch):
 
         return wrapped
 
-    loops = {backups: ["chain_backup"], layout: ["take_rows"], recurrent: ["evaluate"]}
-    loops[flowing] = ["evaluate", "evaluate_deterministic"]
+    loops = {backups: ["chain_backup", "bellman"], flowing: ["first_guess"], kernels: ["sweeps"]}
+    loops[evaluation] = ["take_rows", "bicgstab", "eliminate", "evaluate_deterministic"]
     for module, names in loops.items():
         for name in names:
             monkeypatch.setattr(module, name, interrupting(getattr(module, name)))

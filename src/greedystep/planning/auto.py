@@ -1,7 +1,8 @@
 """The fast general solver: which way to go, and from where.
 
-Where nothing ends, policy iteration on the spread (recurrent.py); else, and where that gets stuck, sweeps in place from
-below (flowing.py). Both are generators of `Iterate`; the caller decides when to stop.
+Where nothing ends, policy iteration on the spread (recurrent.py); else, and where that does not get on, policy
+iteration in the order of the flow (flowing.py), or with LAPACK if the model is dense. All are generators of `Iterate`;
+the caller decides when to stop.
 """
 
 from __future__ import annotations
@@ -20,35 +21,27 @@ from greedystep.planning.recurrent import exact_policy_iteration, solve_recurren
 
 def solve_fast(mdp: MDP, model: Sparse | Dense, v: np.ndarray | None, tolerance: float) -> Iterator[Iterate]:
     """Iterate towards v* for as long as asked; `v` is a warm start."""
-    start = lower_start(mdp) if v is None else v
-    sweeps, last = 0.0, None
+    sweeps = 0.0
     if mdp.discount < 1 and _nothing_ends(mdp, model):
-        for last in solve_recurrent(model, start, tolerance):
+        last = None
+        for last in solve_recurrent(model, model.best_rewards if v is None else v, tolerance):
             yield last
+        assert last is not None
+        assert last.backup is not None
+        # A constant is free: the middle of what is known is the best place to go on from.
+        middle = 0.5 * (last.backup.low + last.backup.high)
+        v = last.values() + mdp.discount / (1.0 - mdp.discount) * middle
+        sweeps = last.sweeps
     elif v is not None:
-        last = Iterate(lambda: start, model.backup(start), 1.0)
-        yield last
-    if last is not None:
-        start, sweeps = last.values(), last.sweeps
-        if mdp.discount < 1:
-            # Any v becomes safe to raise by a constant: v + c <= B(v + c).
-            backup = model.backup(start)
-            start = backup.out + min(backup.low, 0.0) / (1.0 - mdp.discount)
+        backup = model.backup(v)
+        sweeps, v = 1.0, backup.out
+        yield Iterate(lambda: backup.out, backup, sweeps)
     if isinstance(model, Dense):
-        yield from exact_policy_iteration(model, start, sweeps)
+        yield from exact_policy_iteration(model, model.best_rewards if v is None else v, sweeps)
     else:
-        yield from solve_flowing(mdp, model, start, sweeps, tolerance)
+        yield from solve_flowing(mdp, model, v, sweeps, tolerance)
 
 
 def _nothing_ends(mdp: MDP, model: Sparse | Dense) -> bool:
     """No step ends the episode and no state is absorbing (those of dense models are not looked for)."""
     return mdp.row_sums[0] >= 1 - 1e-9 and not (isinstance(model, Sparse) and final_states(model.rows).any())
-
-
-def lower_start(mdp: MDP) -> np.ndarray:
-    """Bc for a constant c <= Bc: below v* and safe to raise. Without a discount there is none, and B0 is as good."""
-    best = mdp.rewards.max(axis=1)
-    if mdp.discount == 1.0 or (best.min() > 0 and mdp.row_sums[0] < 1):
-        return best
-    worst = best.min() / (1.0 - mdp.discount)
-    return np.maximum(best + mdp.discount * worst, worst)  # rows that end miss a part of c < 0: Bc is even larger

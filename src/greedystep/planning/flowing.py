@@ -1,134 +1,115 @@
-"""Sweeps in place, for models in which value spreads from where it is earned.
+"""Policy iteration in the order of the flow, for models in which value spreads from where it is earned.
 
-From below (v <= Bv) any update that raises v is safe. So sweep in place, over states ordered by distance to the source
-and with self-loops solved: one sweep carries value through the whole model. Between sweeps evaluate the greedy policy:
-walk the paths of a deterministic one, else by more sweeps or by BiCGSTAB, whichever pays.
+States are ordered by their distance to the source. One pass along the order gives a first guess, which is exact where
+the best way leads straight to the source. From there on, sweeps in place carry news through the whole model and improve
+the policy, and between them the policy is evaluated (evaluation.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numba as nb
 import numpy as np
+from numba import njit
 
 from greedystep.mdp import MDP
 from greedystep.planning import kernels
 from greedystep.planning.backups import Sparse
+from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Iterate
-from greedystep.planning.kernels import SWEEPS_PER_ROUND, Rows, evaluate, evaluate_deterministic
-from greedystep.planning.layout import Chains, Ordered, in_order
+from greedystep.planning.kernels import ONE, ROWS_TYPE, unsigned
+from greedystep.planning.layout import flow_order, in_order
 
 SWEEPS_SUFFICE = 0.3
 """Sweeps go on without evaluation while each cuts the change to this share."""
-EVALUATION_SWEEPS = 20
-FIRST_TRIAL_AFTER = 8
-"""Evaluations by sweeps before the first by BiCGSTAB: from a raw start it would only chase noise."""
-SLOW_GAIN = 0.5
-"""Sweeps are slow when an evaluation gains more than this share of what the one before gained."""
-TRIAL_SHARE = 0.25
-"""A trial of BiCGSTAB may cost this share of the work done before, within these limits of rounds."""
-TRIAL_ROUNDS = (20, 100)
+FORCING = 0.02
+"""A policy is evaluated until this share of the last change is left: it is not the last one."""
+MOST_ROUNDS = 60
+PATIENCE = 10
+"""Evaluations in vain, after which sweeps alone have to do: first so many of them, then twice as many, and so on."""
 
 
-def solve_flowing(mdp: MDP, model: Sparse, v: np.ndarray, sweeps: float, tolerance: float) -> Iterator[Iterate]:
-    """Sweeps in place in the order of the flow, and evaluations in between."""
-    order = in_order(model.rows, mdp.discount)
-    rows, share = order.rows, 1.0 / model.rows_per_state
-    w = v[order.state]
-    choice = np.empty(w.size, np.uint32)
+def solve_flowing(mdp: MDP, model: Sparse, v: np.ndarray | None, sweeps: float, tolerance: float) -> Iterator[Iterate]:
+    """Sweeps in place in the order of the flow, and evaluations in between; from v, or from the first guess."""
+    state, position = flow_order(model.rows)
+    if v is None:
+        v = np.empty(state.size)
+        first_guess(model.rows, mdp.discount, state, position, v)
+        backup = model.backup(v)
+        sweeps += 2
+        v = backup.out
+        yield Iterate(lambda v=v: v, backup, sweeps)
+    order = in_order(model.rows, mdp.discount, state, position)
+    evaluator = Evaluator(order.rows)
+    share = 1.0 / model.rows_per_state
+    w, choice = v[state], np.empty(state.size, np.uint32)
     target = 0.5 * tolerance * (1.0 - mdp.discount) if mdp.discount < 1 else 1e-3 * tolerance
-    evaluator = _Evaluator(order, share)
-    change, backward, side_by_side = np.inf, False, False
-
+    change, backward = np.inf, False
+    patience = _Patience()
     while True:
         previous = change
-        change, _ = kernels.sweeps(rows, w, choice, backward, side_by_side=side_by_side)
-        # The first sweep carries value all the way along the order; only then may stretches be swept side by side.
-        backward, side_by_side = not backward, order.side_by_side
+        change, _ = kernels.sweeps(order.rows, w, choice, backward, side_by_side=order.side_by_side)
+        backward = not backward
         sweeps += 1
         if change <= target:
-            backup = model.backup(w[order.position])
+            backup = model.backup(w[position])
             sweeps += 1
             yield Iterate(lambda v=backup.out: v, backup, sweeps)
             target *= 0.2
             if change == 0.0 and backup.high - backup.low == 0.0:
                 return
             continue
-        yield Iterate(lambda: w[order.position], None, sweeps, change)
-        if evaluator.judge(w, change) or change <= SWEEPS_SUFFICE * previous:
-            continue
-        work, backward = evaluator.evaluate(w, choice, change, target, backward)
-        sweeps += work
+        yield Iterate(lambda: w[position], None, sweeps, change)
+        if change > SWEEPS_SUFFICE * previous and patience.lasts(change):
+            sweeps += share * evaluator.evaluate(choice, w, max(FORCING * change, 0.3 * target), MOST_ROUNDS)
 
 
-class _Evaluator:
-    """Evaluates greedy policies between sweeps, by more sweeps in place or by BiCGSTAB, whichever has paid more lately.
+class _Patience:
+    """Whether evaluations are worth it: after too many in vain they pause, each time for longer.
 
-    What counts is how much a method raises the mean value for its work, the improving sweep included. BiCGSTAB gets a
-    trial when sweeps have become slow, goes on while it pays, and has to wait twice as long after each failure. A trial
-    that lowered the values is undone.
+    Sweeps alone always converge. Policies that are evaluated only roughly may in theory go round in circles.
     """
 
-    def __init__(self, order: Ordered, share: float):
-        self._rows, self._side_by_side, self._share = order.rows, order.side_by_side, share
-        S = order.state.size
-        self._spare, self._saved, self._last_choice = np.empty(S, np.uint32), np.empty(S), np.full(S, -1, np.int64)
-        self._chains = Chains(S)
-        self._wait = self._backoff = FIRST_TRIAL_AFTER
-        self._mean, self._sweep_gain, self._last_gain, self._work = -np.inf, 0.0, np.inf, 0.0
-        self._trial: tuple[float, float, float] | None = None
+    def __init__(self) -> None:
+        self._best, self._vain, self._pause, self._next_pause = np.inf, 0, 0, PATIENCE
 
-    def evaluate(
-        self, w: np.ndarray, choice: np.ndarray, change: float, target: float, backward: bool
-    ) -> tuple[float, bool]:
-        """Bring w nearer to the value of the policy `choice`; returns (work in full sweeps, next direction)."""
-        chain, deterministic = self._chains.of(self._rows, choice, 1.0)
-        if deterministic and evaluate_deterministic(chain, w):
-            return 3 * self._share, backward
-        if self._wait == 0:
-            mean = float(w.mean())
-            work = self._krylov(chain, w, choice, change, target)
-            self._trial = (mean, change, work + 1.0)
-        else:
-            _, count = kernels.sweeps(
-                chain, w, self._spare, backward, EVALUATION_SWEEPS, 0.1 * change, self._side_by_side
-            )
-            backward = backward if count % 2 == 0 else not backward
-            work = self._share * (count + 1)
-            mean = float(w.mean())
-            self._sweep_gain = (mean - self._mean) / (work + 1.0)
-            if self._wait > 1 or abs(self._sweep_gain) > SLOW_GAIN * abs(self._last_gain):
-                self._wait -= 1
-            self._last_gain, self._mean = self._sweep_gain, mean
-        self._work += work + 1.0
-        return work, backward
-
-    def _krylov(self, chain: Rows, w: np.ndarray, choice: np.ndarray, change: float, target: float) -> float:
-        self._saved[:] = w
-        changed = np.count_nonzero(choice != self._last_choice) / w.size
-        self._last_choice[:] = choice
-        # A policy that still changes in many states is not worth an exact evaluation.
-        forcing = min(0.01, max(1e-4, 0.3 * changed))
-        # A trial that fails must not cost more than a part of what has been done.
-        affordable = TRIAL_SHARE * self._work / (SWEEPS_PER_ROUND * self._share)
-        most = int(np.clip(affordable, *TRIAL_ROUNDS))
-        rounds, _ = evaluate(chain, w, max(forcing * change, 0.3 * target), most)
-        return self._share * (SWEEPS_PER_ROUND * rounds + 1)
-
-    def judge(self, w: np.ndarray, change: float) -> bool:
-        """After the sweep that follows a trial: keep or undo it. True if there was one to judge."""
-        if self._trial is None:
-            if self._mean == -np.inf:
-                self._mean = float(w.mean())
+    def lasts(self, change: float) -> bool:
+        if self._pause > 0:
+            self._pause -= 1
             return False
-        mean_before, change_before, work = self._trial
-        self._trial = None
-        gain = (float(w.mean()) - mean_before) / work
-        if gain > abs(self._sweep_gain) or change < 0.5 * change_before:
-            self._backoff = max(2, self._backoff // 2)
-        else:
-            self._wait = self._backoff = min(64, 2 * self._backoff)
-        if gain < 0 and change > change_before:
-            w[:] = self._saved
-        self._mean, self._last_gain = float(w.mean()), np.inf
+        better = change < 0.5 * self._best
+        self._best, self._vain = (change, 0) if better else (self._best, self._vain + 1)
+        if self._vain > PATIENCE:
+            self._vain, self._pause, self._next_pause = 0, self._next_pause, 2 * self._next_pause
+            return False
         return True
+
+
+_ints, _floats = nb.uint32[::1], nb.float64[::1]
+
+
+@njit(nb.void(ROWS_TYPE, nb.float64, _ints, _ints, _floats), cache=True)
+def first_guess(rows, discount, state, position, v):
+    """One pass along the order that takes the states still to come for as good as the one it is at:
+
+    v(s) = max_a (r + γ Σ_known p v(s')) / (1 - γ Σ_others p).
+
+    Exact where the best action leads only to states before it, or back to itself.
+    """
+    first, start, to, p, reward = rows
+    for i in range(unsigned(state.size)):
+        s = unsigned(state[i])
+        best, best_reward = -np.inf, -np.inf
+        for row in range(unsigned(first[s]), unsigned(first[s + ONE])):
+            known, others = 0.0, 0.0
+            for k in range(unsigned(start[row]), unsigned(start[row + ONE])):
+                if position[to[k]] < i:
+                    known += p[k] * v[to[k]]
+                else:
+                    others += p[k]
+            rest = 1.0 - discount * others
+            if rest > 1e-9:  # with discount 1 an action may lead to nothing known
+                best = max(best, (reward[row] + discount * known) / rest)
+            best_reward = max(best_reward, reward[row])
+        v[s] = best if best > -np.inf else best_reward

@@ -1,7 +1,7 @@
 """From an MDP to the table the loops run on, and to a better numbered one.
 
-`as_rows` keeps the state numbers and, as a rule, the model's own arrays. `in_order` makes a second table for sweeps in
-place:
+`as_rows` keeps the state numbers and, as a rule, the model's own arrays. `flow_order` and `in_order` make a second
+table for sweeps in place:
 
 - states are numbered by their distance to where the value comes from, so that one sweep carries it through the whole
   model and neighbours lie close in memory;
@@ -19,9 +19,8 @@ from numba import njit
 
 from greedystep.mdp import MDP
 from greedystep.planning import threads
-from greedystep.planning.kernels import ONE, ROWS_TYPE, TWO, Rows, in_pieces, take_rows
+from greedystep.planning.kernels import ONE, ROWS_TYPE, TWO, Rows, in_pieces, unsigned
 
-_unsigned = np.uintp
 _ints, _floats, _flags = nb.uint32[::1], nb.float64[::1], nb.boolean[::1]
 
 
@@ -47,42 +46,28 @@ def _own(array: np.ndarray, dtype: type) -> np.ndarray:
     return np.require(array, dtype, ["C", "W"])
 
 
-class Chains:
-    """Markov chains of policies, one row a state, each made in the room of the one before."""
-
-    def __init__(self, states: int):
-        self._first = np.arange(states + 1, dtype=np.uint32)
-        self._start, self._reward = np.empty(states + 1, np.uint32), np.empty(states)
-        self._successor, self._probability = np.empty(0, np.uint32), np.empty(0)
-
-    def of(self, rows: Rows, choice: np.ndarray, discount: float) -> tuple[Rows, bool]:
-        """(the chain of the chosen rows as a table with the discount inside, whether it is deterministic)."""
-        entries = int((rows.start[choice + np.uint32(1)] - rows.start[choice]).sum(dtype=np.int64))
-        if entries > self._probability.size:
-            self._successor, self._probability = np.empty(entries, np.uint32), np.empty(entries)
-        chain = Rows(self._first, self._start, self._successor, self._probability, self._reward)
-        return chain, bool(take_rows(rows, choice, discount, chain) <= 1)
-
-
 class Ordered(NamedTuple):
-    """A table in sweeping order; state i of it is state `state[i]` of the model, row j is row `row[j]`."""
+    """A table in sweeping order; state i of it is state `state[i]` of the model."""
 
     rows: Rows
     state: np.ndarray
     position: np.ndarray
-    row: np.ndarray
     side_by_side: bool
     """Whether stretches of the order hardly read each other, so that cores may sweep them side by side."""
 
 
-def in_order(rows: Rows, discount: float) -> Ordered:
-    """Number states by distance to where value comes from; put the discount in, take self-loops and dead rows out."""
+def flow_order(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """(states in the order of their distance to where value comes from, position of each state in it), uint32 [S]."""
     final = final_states(rows)
-    state, position = _backward_order(rows, final, _sources(rows, final))
+    return _backward_order(rows, final, _sources(rows, final))
+
+
+def in_order(rows: Rows, discount: float, state: np.ndarray, position: np.ndarray) -> Ordered:
+    """The table with its states in this order, the discount inside, self-loops and missing actions taken out."""
     first, row, start = _ordered_rows(rows, state)
     out = Rows(first, start, np.empty(start[-1], np.uint32), np.empty(start[-1]), np.empty(row.size))
     ranges = in_pieces(_renumber, rows, discount, state, position, row, out, size=state.size, entries=start[-1])
-    return Ordered(out, state, position, row, side_by_side=max(ranges) < state.size // (4 * threads.count()))
+    return Ordered(out, state, position, side_by_side=max(ranges) < state.size // (4 * threads.count()))
 
 
 @njit(nb.types.UniTuple(_ints, 3)(ROWS_TYPE, _ints), cache=True)
@@ -95,15 +80,15 @@ def _ordered_rows(rows, state):
         np.empty(reward.size, np.uint32),
         np.empty(reward.size + 1, np.uint32),
     )
-    count, entries = _unsigned(0), _unsigned(0)
-    for i in range(_unsigned(S)):
+    count, entries = unsigned(0), unsigned(0)
+    for i in range(unsigned(S)):
         new_first[i] = count
-        s = _unsigned(state[i])
-        for row in range(_unsigned(first[s]), _unsigned(first[s + ONE])):
+        s = unsigned(state[i])
+        for row in range(unsigned(first[s]), unsigned(first[s + ONE])):
             if reward[row] > -np.inf:
                 old_row[count] = row
                 new_start[count] = entries
-                entries += _unsigned(start[row + ONE]) - _unsigned(start[row])
+                entries += unsigned(start[row + ONE]) - unsigned(start[row])
                 count += ONE
     new_first[S] = count
     new_start[count] = entries
@@ -116,9 +101,9 @@ def final_states(rows):
     first, start, successor, probability, reward = rows
     S = first.size - 1
     final = np.ones(S, np.bool_)
-    for s in range(_unsigned(S)):
-        for row in range(_unsigned(first[s]), _unsigned(first[s + ONE])):
-            for k in range(_unsigned(start[row]), _unsigned(start[row + ONE])):
+    for s in range(unsigned(S)):
+        for row in range(unsigned(first[s]), unsigned(first[s + ONE])):
+            for k in range(unsigned(start[row]), unsigned(start[row + ONE])):
                 if successor[k] != s and probability[k] > 0.0 and reward[row] > -np.inf:
                     final[s] = False
                     break
@@ -134,13 +119,13 @@ def _sources(rows, final):
     S = final.size
     ending = np.zeros(reward.size, np.bool_)
     best_ending, best = -np.inf, -np.inf
-    for s in range(_unsigned(S)):
-        for row in range(_unsigned(first[s]), _unsigned(first[s + ONE])):
+    for s in range(unsigned(S)):
+        for row in range(unsigned(first[s]), unsigned(first[s + ONE])):
             best = max(best, reward[row])
             if final[s]:
                 continue
             total = 0.0
-            for k in range(_unsigned(start[row]), _unsigned(start[row + ONE])):
+            for k in range(unsigned(start[row]), unsigned(start[row + ONE])):
                 total += probability[k]
                 ending[row] |= final[successor[k]] and probability[k] > 0.0
             ending[row] |= total < 1.0 - 1e-9
@@ -150,14 +135,14 @@ def _sources(rows, final):
     limit = best_ending if any_ending else best
     limit -= 1e-9 * abs(limit)
     sources = np.zeros(S, np.bool_)
-    for s in range(_unsigned(S)):
-        for row in range(_unsigned(first[s]), _unsigned(first[s + ONE])):
+    for s in range(unsigned(S)):
+        for row in range(unsigned(first[s]), unsigned(first[s + ONE])):
             if reward[row] >= limit and (ending[row] or not any_ending):
                 origin = s  # the final state itself where there is one: value flows from it to here
                 if any_ending:
-                    for k in range(_unsigned(start[row]), _unsigned(start[row + ONE])):
+                    for k in range(unsigned(start[row]), unsigned(start[row + ONE])):
                         if final[successor[k]] and probability[k] > 0.0:
-                            origin = _unsigned(successor[k])
+                            origin = unsigned(successor[k])
                 sources[origin] = True
     return sources
 
@@ -172,31 +157,31 @@ def _backward_order(rows, final, sources):
     S = sources.size
     # Predecessor lists by counting. The rows of a state are neighbours: remembering the last one removes repeats.
     offset, last = np.zeros(S + 2, np.uint32), np.full(S, S, np.uint32)
-    for s in range(_unsigned(S)):
+    for s in range(unsigned(S)):
         if final[s]:
             continue
-        for k in range(_unsigned(start[first[s]]), _unsigned(start[first[s + ONE]])):
-            to = _unsigned(successor[k])
+        for k in range(unsigned(start[first[s]]), unsigned(start[first[s + ONE]])):
+            to = unsigned(successor[k])
             if last[to] != s and probability[k] > 0.0:
                 last[to] = s
                 offset[to + TWO] += ONE
-    for s in range(_unsigned(S)):
+    for s in range(unsigned(S)):
         offset[s + TWO] += offset[s + ONE]
     predecessor = np.empty(offset[S + 1], np.uint32)
     last[:] = S
-    for s in range(_unsigned(S)):
+    for s in range(unsigned(S)):
         if final[s]:
             continue
-        for k in range(_unsigned(start[first[s]]), _unsigned(start[first[s + ONE]])):
-            to = _unsigned(successor[k])
+        for k in range(unsigned(start[first[s]]), unsigned(start[first[s + ONE]])):
+            to = unsigned(successor[k])
             if last[to] != s and probability[k] > 0.0:
                 last[to] = s
                 predecessor[offset[to + ONE]] = s
                 offset[to + ONE] += ONE
     nowhere = np.uint32(S)
     state, position = np.empty(S, np.uint32), np.full(S, nowhere, np.uint32)
-    known, done, finals_left = _unsigned(0), _unsigned(0), 0
-    for s in range(_unsigned(S)):
+    known, done, finals_left = unsigned(0), unsigned(0), 0
+    for s in range(unsigned(S)):
         if sources[s]:
             state[known] = s
             position[s] = known
@@ -204,23 +189,23 @@ def _backward_order(rows, final, sources):
         elif final[s]:
             finals_left += 1
     while done < known:
-        s = _unsigned(state[done])
+        s = unsigned(state[done])
         done += ONE
-        for k in range(_unsigned(offset[s]), _unsigned(offset[s + ONE])):
-            before = _unsigned(predecessor[k])
+        for k in range(unsigned(offset[s]), unsigned(offset[s + ONE])):
+            before = unsigned(predecessor[k])
             if position[before] == nowhere:
                 position[before] = known
                 state[known] = before
                 known += ONE
         if finals_left > 0 and not final[s]:
-            for k in range(_unsigned(start[first[s]]), _unsigned(start[first[s + ONE]])):
-                to = _unsigned(successor[k])
+            for k in range(unsigned(start[first[s]]), unsigned(start[first[s + ONE]])):
+                to = unsigned(successor[k])
                 if final[to] and position[to] == nowhere:
                     position[to] = known
                     state[known] = to
                     known += ONE
                     finals_left -= 1
-    for s in range(_unsigned(S)):
+    for s in range(unsigned(S)):
         if position[s] == nowhere:
             position[s] = known
             state[known] = s
@@ -237,11 +222,11 @@ def _renumber(rows, discount, state, position, old_row, out, begin, end):
     _, start, successor, probability, reward = rows
     new_first, new_start, new_successor, new_probability, new_reward = out
     reach = 0
-    for i in range(_unsigned(begin), _unsigned(end)):
+    for i in range(unsigned(begin), unsigned(end)):
         s = state[i]
-        for row in range(_unsigned(new_first[i]), _unsigned(new_first[i + ONE])):
-            old = _unsigned(old_row[row])
-            j, stop = _unsigned(start[old]), _unsigned(start[old + ONE])
+        for row in range(unsigned(new_first[i]), unsigned(new_first[i + ONE])):
+            old = unsigned(old_row[row])
+            j, stop = unsigned(start[old]), unsigned(start[old + ONE])
             stays = 0.0
             for k in range(j, stop):
                 if successor[k] == s:
@@ -250,7 +235,7 @@ def _renumber(rows, discount, state, position, old_row, out, begin, end):
             # With discount 1 an action that only loops has no finite value of its own: leave it as it is.
             solvable = rest > 0.0
             scale = 1.0 / rest if solvable else 1.0
-            k = _unsigned(new_start[row])
+            k = unsigned(new_start[row])
             while j < stop:
                 to = successor[j]
                 p = 0.0 if to == s and solvable else discount * scale * probability[j]

@@ -17,9 +17,10 @@ from greedystep.planning import methods
 from greedystep.planning.auto import solve_fast
 from greedystep.planning.backups import Dense, Sparse
 from greedystep.planning.certificate import Certificate, longest_walk
+from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Backup, Iterate
-from greedystep.planning.kernels import Rows, evaluate, evaluate_deterministic
-from greedystep.planning.layout import Chains, as_rows
+from greedystep.planning.kernels import Rows
+from greedystep.planning.layout import as_rows
 
 METHODS = (
     "auto",
@@ -171,6 +172,7 @@ def solve(
     if best is None or (last is not None and last.backup is None):
         # Stopped between two proofs: make one of the values as they are, and keep the better.
         best = watch.better(prove(zero if last is None else last.values()))
+        watch.sweeps += 1
     if method == "auto":
         best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
     return _solution(mdp, certificate, best, watch, tolerance, method, reason)
@@ -344,10 +346,8 @@ def _rough_policy_value(mdp: MDP, rows: Rows | None, policy: np.ndarray) -> np.n
     if rows is None or mdp.discount == 1.0:
         return methods.policy_value(mdp, policy)
     choice = (rows.first[:-1] + policy).astype(np.uint32)
-    chain, deterministic = Chains(mdp.num_states).of(rows, choice, mdp.discount)
     v = np.zeros(mdp.num_states)
-    if not (deterministic and evaluate_deterministic(chain, v)):
-        evaluate(chain, v, 0.0, WARM_UP_ROUNDS)
+    Evaluator(rows).evaluate(choice, v, 0.0, WARM_UP_ROUNDS, mdp.discount)
     return v
 
 

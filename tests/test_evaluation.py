@@ -1,0 +1,153 @@
+"""The compiled loops behind the fast solver, each beside the plain way to the same numbers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from greedystep import models
+from greedystep.mdp import MDP
+from greedystep.planning import backups, evaluation, flowing, layout
+
+MODELS = {
+    "garnet": models.garnet(60, 3, 4, discount=0.95),
+    "slippery": models.grid(8, 9, slip=0.3, discount=0.99),
+    "maze": models.renumbered(models.maze(9, 9, slip=0.2, discount=0.999)),
+    "long rows": models.garnet(50, 3, 20, discount=0.99),
+    "chain": models.chain(40, 0.99),
+    "missing actions": MDP(
+        models.garnet(30, 4, 3).transitions,
+        models.garnet(30, 4, 3).rewards,
+        0.9,
+        available=np.arange(120).reshape(30, 4) % 3 > 0,
+    ),
+}
+
+
+def policy_of(mdp, seed):
+    """A random policy that uses available actions only."""
+    order = np.random.default_rng(seed).random(mdp.rewards.shape)
+    return np.where(mdp.available, order, -1).argmax(axis=1)
+
+
+def exact_value(mdp, policy):
+    chain, reward = mdp.under(policy)
+    chain = chain if isinstance(chain, np.ndarray) else chain.toarray()
+    return np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * chain, reward)
+
+
+def evaluated(mdp, policy, monkeypatch, **constants):
+    for name, value in constants.items():
+        monkeypatch.setattr(evaluation, name, value)
+    rows = layout.as_rows(mdp)
+    choice = (rows.first[:-1] + policy).astype(np.uint32)
+    v = np.zeros(mdp.num_states)
+    evaluation.Evaluator(rows).evaluate(choice, v, 1e-12, 500, mdp.discount)
+    return v
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", MODELS)
+def test_elimination_and_bicgstab_find_the_value_of_a_policy(name, seed, monkeypatch):
+    mdp = MODELS[name]
+    policy = policy_of(mdp, seed)
+    truth = exact_value(mdp, policy)
+    for worth in (0, 10**9):  # never, and always, by elimination
+        np.testing.assert_allclose(evaluated(mdp, policy, monkeypatch, BAND_WORTH=worth), truth, atol=1e-8)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 40), st.integers(0, 2**31))
+def test_deterministic_chains_are_walked_to_their_end_or_round_their_loop(states, seed):
+    mdp = models.garnet(states, 2, 1, discount=0.9, seed=seed)
+    policy = policy_of(mdp, seed)
+    rows = layout.as_rows(mdp)
+    chain = evaluation.Evaluator(rows).chain((rows.first[:-1] + policy).astype(np.uint32), 0.9)
+    v = np.empty(states)
+    assert evaluation.evaluate_deterministic(chain, v)
+    np.testing.assert_allclose(v, exact_value(mdp, policy), atol=1e-9)
+
+
+def test_a_loop_that_loses_nothing_has_no_value():
+    ring = models.garnet(4, 1, 1, discount=0.9)
+    rows = layout.as_rows(ring)._replace(successor=np.array([1, 2, 3, 0], np.uint32))
+    chain = evaluation.Evaluator(rows).chain(rows.first[:-1].copy(), 1.0)
+    assert not evaluation.evaluate_deterministic(chain, np.zeros(4))
+    v = np.zeros(4)
+    assert not evaluation.eliminate(chain, v, *evaluation.reach(chain))
+    assert (v == 0).all()
+
+
+def test_bicgstab_never_hands_back_something_worse():
+    mdp = MODELS["slippery"]
+    rows = layout.as_rows(mdp)
+    policy = policy_of(mdp, 0)
+    truth = exact_value(mdp, policy)
+    for rounds in range(6):
+        v = truth + 1e-9
+        evaluation.Evaluator(rows).evaluate((rows.first[:-1] + policy).astype(np.uint32), v, 0.0, rounds, mdp.discount)
+        assert np.abs(v - truth).max() < 1e-8
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_careful_backup_leaves_out_only_rows_that_cannot_be_the_best(name, dense, monkeypatch):
+    mdp = MODELS[name]
+    if dense:
+        full = mdp.transitions.toarray() if not isinstance(mdp.transitions, np.ndarray) else mdp.transitions
+        model = backups.Dense.__new__(backups.Dense)
+        twin = mdp.with_rewards(mdp.rewards)
+        twin.transitions = full
+        model.__init__(twin)
+    else:
+        monkeypatch.setattr(backups, "CAREFUL_FROM", 0)
+        model = backups.Sparse(mdp, layout.as_rows(mdp))
+    random = np.random.default_rng(0)
+    v = random.normal(size=mdp.num_states)
+    for size in (10, 1, 1, 0.1, 1e-3, 0, 5, 1e-9):
+        backup = model.backup(v)
+        q = np.where(mdp.available, mdp.backup(v), -np.inf)
+        np.testing.assert_allclose(backup.out, q.max(axis=1), atol=1e-12)
+        chosen = q[np.arange(v.size), model.actions_of(backup.choice)]
+        np.testing.assert_allclose(chosen, q.max(axis=1), atol=1e-12)
+        assert backup.low == pytest.approx((q.max(axis=1) - v).min(), abs=1e-12)
+        assert backup.high == pytest.approx((q.max(axis=1) - v).max(), abs=1e-12)
+        v = backup.out + size * random.normal(size=v.size) + random.normal()
+
+
+def test_a_careful_backup_does_leave_rows_out(monkeypatch):
+    monkeypatch.setattr(backups, "CAREFUL_FROM", 0)
+    mdp = MODELS["garnet"]
+    rows = layout.as_rows(mdp)
+    model = backups.Sparse(mdp, rows)
+    v = model.backup(np.zeros(mdp.num_states)).out
+    best = model.backup(v)
+    others = np.setdiff1d(np.arange(rows.reward.size), best.choice)
+    rows.probability[rows.start[others[0]]] = np.nan  # whoever looks at it, finds nan
+    again = model.backup(v + 1e-6)
+    np.testing.assert_allclose(again.out, best.out + mdp.discount * 1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "mdp",
+    [
+        models.grid(12, 15, discount=0.99),
+        models.renumbered(models.maze(20, 20, discount=0.999)),
+        models.renumbered(models.chain(50, 0.9)),
+    ],
+)
+def test_the_first_guess_is_exact_where_ways_are_straight(mdp):
+    rows = layout.as_rows(mdp)
+    v = np.empty(mdp.num_states)
+    flowing.first_guess(rows, mdp.discount, *layout.flow_order(rows), v)
+    np.testing.assert_allclose(mdp.backup(v).max(axis=1), v, atol=1e-9)
+
+
+def test_patience_ends_and_comes_back():
+    patience = flowing._Patience()
+    lasts = [patience.lasts(1.0) for _ in range(100)]
+    assert lasts[: flowing.PATIENCE] == [True] * flowing.PATIENCE
+    assert not all(lasts)
+    assert any(lasts[2 * flowing.PATIENCE + 1 :])
+    progress = flowing._Patience()
+    assert all(progress.lasts(2.0**-i) for i in range(100))
