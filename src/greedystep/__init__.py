@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from greedystep.gymnasium_ids import register_with_gymnasium
 
 if TYPE_CHECKING:
-    from greedystep import envs, models, operators, returns, tabular
+    from greedystep import envs, models, operators, returns, tabular, trajectory
     from greedystep.mdp import MDP
     from greedystep.planning import Solution, solve
     from greedystep.tabular import TabularAgent
+    from greedystep.trajectory import Trajectory
 
 __version__ = "0.1.0"
 
@@ -20,16 +21,30 @@ _HOME = {
     "MDP": "greedystep.mdp",
     "Solution": "greedystep.planning",
     "TabularAgent": "greedystep.tabular",
+    "Trajectory": "greedystep.trajectory",
     "solve": "greedystep.planning",
     "envs": None,
     "models": None,
     "operators": None,
     "returns": None,
     "tabular": None,
+    "trajectory": None,
 }
 """Where each public name lives; None marks a submodule."""
 
-__all__ = ["MDP", "Solution", "TabularAgent", "envs", "models", "operators", "returns", "solve", "tabular"]
+__all__ = [
+    "MDP",
+    "Solution",
+    "TabularAgent",
+    "Trajectory",
+    "envs",
+    "models",
+    "operators",
+    "returns",
+    "solve",
+    "tabular",
+    "trajectory",
+]
 
 
 def __getattr__(name: str) -> Any:

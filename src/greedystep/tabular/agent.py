@@ -18,6 +18,7 @@ from greedystep.tabular.episodes import Episodes
 from greedystep.tabular.loops import Learned, learn, replay, starting_table
 from greedystep.tabular.memory import Memory, checked_memory
 from greedystep.tabular.methods import SAMPLED, checked_share, parameters_of
+from greedystep.trajectory import Trajectory
 
 FILE_FORMAT = "greedystep-tabular-1"
 
@@ -77,8 +78,8 @@ class TabularAgent:
         self._watch.warn()
         return learned
 
-    def fit(self, log: Episodes | Iterable[tuple], sweeps: int = 1) -> TabularAgent:
-        """Learn from logged episodes, `sweeps` times over: `Episodes`, or tuples as `Episodes.of` takes them."""
+    def fit(self, log: Episodes | Iterable[tuple | Trajectory], sweeps: int = 1) -> TabularAgent:
+        """Learn from logged episodes, `sweeps` times over: `Episodes`, or what `Episodes.of` takes."""
         log = log if isinstance(log, Episodes) else Episodes.of(log)
         how: Any = {"discount": self.task.mdp.discount, "sweeps": sweeps, "memory": self.memory, **self.options}
         self.q = replay(log, self.q, self.method, **how)

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from greedystep.envs.toy import END, draw
+from greedystep.trajectory import Trajectory
 
 
 class Episodes(NamedTuple):
@@ -28,11 +29,13 @@ class Episodes(NamedTuple):
     """bool [E]: whether the episode came to its end, or was only cut off (then the last state still has a value)."""
 
     @classmethod
-    def of(cls, episodes: Iterable[tuple]) -> Episodes:
-        """From tuples (states [T + 1], actions [T], rewards [T], terminated) or with chances [T] as a fifth."""
+    def of(cls, episodes: Iterable[tuple | Trajectory]) -> Episodes:
+        """From `Trajectory`, or tuples (states [T + 1], actions [T], rewards [T], terminated[, chances [T]])."""
         first, parts = [0], []
         for number, episode in enumerate(episodes):
-            states, actions, rewards, terminated, *rest = episode
+            states, actions, rewards, terminated, *rest = (
+                _columns(episode) if isinstance(episode, Trajectory) else episode
+            )
             T = len(actions)
             chances = rest[0] if rest else np.full(T, np.nan)
             if len(states) != T + 1 or len(rewards) != T or len(chances) != T:
@@ -40,14 +43,14 @@ class Episodes(NamedTuple):
                     f"episodes: number {number} has {len(states)} states, {T} actions, {len(rewards)} rewards and "
                     f"{len(chances)} chances; expected T + 1, T, T and T"
                 )
+            if T == 0:
+                raise ValueError(f"episodes: number {number} has no steps")
+            numbers = (_whole_numbers("states", states), _whole_numbers("actions", actions))
             first.append(first[-1] + T)
-            parts.append((states, actions, rewards, chances, [bool(terminated)]))
+            parts.append((*numbers, rewards, chances, [bool(terminated)]))
         if not parts:
             raise ValueError("episodes: expected at least one")
         states, actions, rewards, chances, terminated = (np.concatenate(column) for column in zip(*parts, strict=True))
-        for name, numbers in (("states", states), ("actions", actions)):
-            if not np.issubdtype(numbers.dtype, np.integer):
-                raise ValueError(f"episodes: {name} must be whole numbers, got {numbers.dtype}")
         return cls(
             np.array(first, np.int64),
             states.astype(np.int32),
@@ -65,6 +68,24 @@ class Episodes(NamedTuple):
                 raise ValueError(f"episodes: {name} {numbers[np.argmax(outside)]} is not in 0..{count - 1}")
         if not np.isfinite(self.rewards).all():
             raise ValueError("episodes: rewards must be finite")
+
+
+def _columns(one: Trajectory) -> tuple:
+    columns = one.observations, one.actions, one.rewards, one.terminated[-1]
+    return columns if one.behaviour_prob is None else (*columns, one.behaviour_prob)
+
+
+def _whole_numbers(name: str, given: Any) -> np.ndarray:
+    """As an array [T] or [T + 1], checked before anything is narrowed to int32."""
+    numbers = np.asarray(given)
+    if not np.issubdtype(numbers.dtype, np.integer) or numbers.ndim != 1:
+        shape = list(numbers.shape[1:]) or ""
+        raise ValueError(f"episodes: {name} must be whole numbers, one a step, got {numbers.dtype} {shape}".rstrip())
+    limits = np.iinfo(np.int32)
+    outside = (numbers < limits.min) | (numbers > limits.max)
+    if outside.any():
+        raise ValueError(f"episodes: {name[:-1]} {numbers[np.argmax(outside)]} is too large for a table")
+    return numbers
 
 
 class World(NamedTuple):

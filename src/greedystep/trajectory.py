@@ -1,0 +1,234 @@
+"""Trajectories: what was seen, done and paid in one episode; files of them, and Minari in and out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from greedystep import record
+from greedystep.mdp import UNREADABLE
+
+FILE_FORMAT = "greedystep-trajectories-1"
+
+IN_MINARI = "behaviour_prob"
+"""Minari has no place for the behaviour's probabilities but its infos, which have T + 1 entries: the first is nan."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """T steps of one episode, or of its beginning. Checked when made; arrays are not copied.
+
+    In step t the action actions[t] was taken on observations[t]; it paid rewards[t] and led to observations[t + 1].
+    """
+
+    observations: np.ndarray
+    """[T + 1, ...], whole numbers for numbered states."""
+    actions: np.ndarray
+    """[T, ...]."""
+    rewards: np.ndarray
+    """float64 [T]."""
+    terminated: np.ndarray
+    """bool [T]: the step came to the episode's end, after which nothing is worth anything. Only the last one can."""
+    truncated: np.ndarray
+    """bool [T]: the step was the last because the episode was cut off; the last state still has a value.
+
+    If the last step is neither, the record stops there, which means the same to a learner.
+    """
+    behaviour_prob: np.ndarray | None = None
+    """float64 [T]: the probability with which the behaviour chose the action, where it is known."""
+
+    def __post_init__(self) -> None:
+        T = np.size(self.rewards)
+        for name, kind, length in (
+            ("observations", None, T + 1),
+            ("actions", None, T),
+            ("rewards", np.float64, T),
+            ("terminated", np.bool_, T),
+            ("truncated", np.bool_, T),
+            ("behaviour_prob", np.float64, T),
+        ):
+            value = getattr(self, name)
+            if name == "behaviour_prob" and value is None:
+                continue
+            array = _as_array(name, value, kind)
+            if array.ndim == 0 or len(array) != length or (kind is not None and array.ndim != 1):
+                raise ValueError(
+                    f"{name}: expected length {length} beside {T} rewards (T + 1 observations, T of everything else), "
+                    f"got shape {list(array.shape)}"
+                )
+            object.__setattr__(self, name, array)
+        if T == 0:
+            raise ValueError("rewards: expected at least one step, got none")
+        if not np.isfinite(self.rewards).all():
+            raise ValueError(f"rewards: expected finite numbers, got {self.rewards[~np.isfinite(self.rewards)][0]}")
+        for name, ends in (("terminated", self.terminated), ("truncated", self.truncated)):
+            if ends[:-1].any():
+                raise ValueError(f"{name}: step {np.argmax(ends)} of {T} ends the episode; make a trajectory of each")
+        chances = self.behaviour_prob
+        if chances is not None and not ((chances > 0) & (chances <= 1)).all():
+            wrong = chances[~((chances > 0) & (chances <= 1))][0]
+            raise ValueError(f"behaviour_prob: expected probabilities in (0, 1], got {wrong}")
+
+    def __len__(self) -> int:
+        """T."""
+        return len(self.rewards)
+
+
+def _as_array(name: str, value: Any, kind: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name}: expected one array, got entries of different shapes") from None
+    if array.dtype == object:
+        raise ValueError(f"{name}: expected one array of numbers, got {type(value).__name__}")
+    if kind is np.bool_ and array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
+        raise ValueError(f"{name}: expected true or false, got {array.dtype}")
+    if kind is np.float64 and not (np.issubdtype(array.dtype, np.number) and np.isrealobj(array)):
+        raise ValueError(f"{name}: expected numbers, got {array.dtype}")
+    return array if kind is None else array.astype(kind, copy=False)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def save(path: str | os.PathLike, trajectories: Iterable[Trajectory]) -> None:
+    """Write trajectories to one .npz file, without pickle; an older file is replaced once the new one is complete.
+
+    Their observations have one shape and dtype, and so have their actions.
+    """
+    found = _checked(trajectories)
+    columns = {name: [getattr(one, name) for one in found] for name in ("observations", "actions")}
+    for name, parts in columns.items():
+        for number, part in enumerate(parts):
+            if part.shape[1:] != parts[0].shape[1:] or part.dtype != parts[0].dtype:
+                raise ValueError(
+                    f"trajectories: {name} of number {number} are {part.dtype} {list(part.shape[1:])}, "
+                    f"those of number 0 {parts[0].dtype} {list(parts[0].shape[1:])}"
+                )
+    columns |= {name: [getattr(one, name) for one in found] for name in ("rewards", "terminated", "truncated")}
+    columns["behaviour_prob"] = [
+        np.full(len(one), np.nan) if one.behaviour_prob is None else one.behaviour_prob for one in found
+    ]
+    lengths = np.array([len(one) for one in found], np.int64)
+    arrays: dict[str, Any] = {name: np.concatenate(parts) for name, parts in columns.items()}
+    with record.replacing(path) as file:
+        np.savez_compressed(file, format=FILE_FORMAT, lengths=lengths, **arrays)
+
+
+def load(path: str | os.PathLike) -> list[Trajectory]:
+    """Read what `save` wrote; FileNotFoundError or ValueError say in one sentence what is wrong with a file."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no such file of trajectories: {path}")
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            kind, arrays = str(archive["format"]), dict(archive)
+    except (*UNREADABLE, AttributeError) as problem:
+        raise ValueError(f"{path} holds no trajectories saved by greedystep ({problem})") from None
+    if kind != FILE_FORMAT:
+        raise ValueError(f"{path} holds no trajectories saved by greedystep (its format is not {FILE_FORMAT!r})")
+    try:
+        ends = np.cumsum(arrays["lengths"])
+        if len(arrays["observations"]) != ends[-1] + len(ends) or len(arrays["rewards"]) != ends[-1]:
+            raise ValueError("its lengths do not fit its arrays")
+        return [
+            _part(arrays, number, int(end - length), int(end))
+            for number, (length, end) in enumerate(zip(arrays["lengths"], ends, strict=True))
+        ]
+    except (KeyError, ValueError, TypeError, IndexError) as problem:
+        raise ValueError(f"{path} is damaged: {problem}") from None
+
+
+def _part(arrays: dict[str, np.ndarray], number: int, low: int, high: int) -> Trajectory:
+    chances = arrays["behaviour_prob"][low:high]
+    return Trajectory(
+        arrays["observations"][low + number : high + number + 1],
+        **{name: arrays[name][low:high] for name in ("actions", "rewards", "terminated", "truncated")},
+        behaviour_prob=None if np.isnan(chances).any() else chances,
+    )
+
+
+def _checked(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    found = list(trajectories)
+    for number, one in enumerate(found):
+        if not isinstance(one, Trajectory):
+            raise ValueError(f"trajectories: number {number} is a {type(one).__name__}, not a Trajectory")
+    if not found:
+        raise ValueError("trajectories: expected at least one")
+    return found
+
+
+# -- Minari -----------------------------------------------------------------------------------------------------------
+
+
+def from_minari(dataset: Any) -> list[Trajectory]:
+    """The episodes of a Minari dataset: its id, if it is on this machine, or the dataset itself."""
+    if isinstance(dataset, str):
+        try:
+            dataset = _minari().load_dataset(dataset)
+        except FileNotFoundError as problem:
+            raise ValueError(f"dataset: Minari cannot load {dataset!r}: {problem}") from None
+    return [_from_episode(episode) for episode in dataset.iterate_episodes()]
+
+
+def _from_episode(episode: Any) -> Trajectory:
+    for name in ("observations", "actions"):
+        if not isinstance(getattr(episode, name), np.ndarray):
+            kind = type(getattr(episode, name)).__name__
+            raise ValueError(f"dataset: {name} of episode {episode.id} are a {kind}; expected one array")
+    chances = (episode.infos or {}).get(IN_MINARI)
+    return Trajectory(
+        episode.observations,
+        episode.actions,
+        episode.rewards,
+        episode.terminations,
+        episode.truncations,
+        None if chances is None else np.asarray(chances)[1:],
+    )
+
+
+def to_minari(
+    dataset_id: str, trajectories: Sequence[Trajectory], observation_space: Any, action_space: Any, **about: Any
+) -> Any:
+    """Make a Minari dataset on this machine and return it.
+
+    Args:
+        dataset_id: such as "toy/choice/random-v0".
+        observation_space, action_space: of Gymnasium.
+        about: what else `minari.create_dataset_from_buffers` takes, such as author, description or env.
+    """
+    minari = _minari()
+    from minari.data_collector import EpisodeBuffer
+
+    found = _checked(trajectories)
+    if len({one.behaviour_prob is None for one in found}) > 1:
+        raise ValueError("trajectories: some have behaviour_prob and some have not; Minari wants all episodes alike")
+    buffers = []
+    for number, one in enumerate(found):
+        chances = one.behaviour_prob
+        buffers.append(
+            EpisodeBuffer(
+                id=number,
+                observations=list(one.observations),
+                actions=list(one.actions),
+                rewards=one.rewards.tolist(),
+                terminations=one.terminated.tolist(),
+                truncations=one.truncated.tolist(),
+                infos={} if chances is None else {IN_MINARI: np.concatenate([[np.nan], chances])},
+            )
+        )
+    spaces = {"observation_space": observation_space, "action_space": action_space}
+    return minari.create_dataset_from_buffers(dataset_id, buffers, **spaces, **about)
+
+
+def _minari() -> ModuleType:
+    try:
+        import minari
+    except ImportError:
+        raise ImportError("Minari is not installed; `pip install 'greedystep[minari]'` adds it") from None
+    return minari
