@@ -16,7 +16,7 @@ from greedystep.cli.words import NAMES, BadInputError, Count, answering_bad_inpu
 class Bench:
     """Time greedystep beside other packages (the extra `peers`) on this machine."""
 
-    # What to time: planning, returns, or both.
+    # What to time: envs, planning, returns.
     names: Annotated[Positional[tuple[bench.Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.
@@ -28,13 +28,19 @@ class Bench:
     # Of planning, only the problems whose names contain one of these texts (default: all).
     problems: Annotated[tuple[str, ...], arg(metavar="TEXT [TEXT ...]", help_behavior_hint="")] = ()
 
+    # Of envs, only the environments whose names contain one of these texts (default: all but the toy tasks).
+    games: Annotated[tuple[str, ...], arg(metavar="TEXT [TEXT ...]", help_behavior_hint="")] = ()
+
+    # Of envs, how many environments to step at once (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere).
+    numbers: Annotated[tuple[Count, ...], arg(metavar="NUMBER [NUMBER ...]", help_behavior_hint="")] = ()
+
     def run(self) -> int:
         from rich.console import Console
 
         from greedystep.report.terminal import say
 
         if not self.names:
-            raise BadInputError("names: give planning, returns, or both")
+            raise BadInputError("names: give at least one of envs, planning, returns")
         if self.repeats < 1:
             raise BadInputError(f"repeats: expected at least 1, got {self.repeats}")
         with answering_bad_input():
@@ -48,10 +54,19 @@ class Bench:
 
     def _options(self) -> dict[str, dict[str, Any]]:
         """What single benchmarks are told besides `out` and `repeats`."""
-        if not self.problems:
-            return {}
-        if "planning" not in self.names:
-            raise ValueError("problems: only planning has problems to choose from")
-        from greedystep.bench.problems import select
+        options: dict[str, dict[str, Any]] = {}
+        if self.problems:
+            self._only("problems", "planning")
+            from greedystep.bench.problems import select
 
-        return {"planning": {"problems": select(self.problems)}}
+            options["planning"] = {"problems": select(self.problems)}
+        if self.games or self.numbers:
+            self._only("games" if self.games else "numbers", "envs")
+            from greedystep.bench.envs import check_numbers, select
+
+            options["envs"] = {"names": select(self.games), "numbers": check_numbers(self.numbers)}
+        return options
+
+    def _only(self, option: str, name: bench.Name) -> None:
+        if name not in self.names:
+            raise ValueError(f"{option}: only {name} has {option} to choose from")
