@@ -14,7 +14,7 @@ import numpy as np
 from greedystep.planning.backups import Dense, Sparse
 from greedystep.planning.iterate import Iterate
 
-PATIENT_SWEEPS, PATIENT_BACKUPS = 40, 4
+PATIENT_SWEEPS, PATIENT_BACKUPS = 30, 4
 """A model does not mix if evaluating a policy takes more sweeps than this, which cost more backups than that."""
 TRIED_SWEEPS = 2
 """But so much is tried first: some models need a few sweeps before the spread begins to fall."""
