@@ -22,6 +22,9 @@ _HOME = {"Outcomes": "toy", "ToyTask": "toy", "from_gymnax": "gymnax"}
 """The module of this package where a public name lives; imported on first use, so that the names alone cost nothing."""
 
 _MAKERS = {
+    "classic/acrobot": "classic:Acrobot",
+    "classic/cartpole": "classic:CartPole",
+    "classic/mountaincar": "classic:MountainCar",
     "minatar/asterix": "minatar.asterix:Asterix",
     "minatar/breakout": "minatar.breakout:Breakout",
     "minatar/freeway": "minatar.freeway:Freeway",
