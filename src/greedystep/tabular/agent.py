@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,23 +15,34 @@ from greedystep.envs.toy import ToyTask
 from greedystep.mdp import UNREADABLE
 from greedystep.tabular.branching import Watch
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.loops import Learned, learn, replay, starting_table
+from greedystep.tabular.loops import CURE, Learned, filled_table, learn, replay, study
 from greedystep.tabular.memory import Memory, checked_memory
-from greedystep.tabular.methods import SAMPLED, checked_share, parameters_of
+from greedystep.tabular.methods import SAMPLED, checked_share, checked_whole, parameters_of
 from greedystep.trajectory import Trajectory
 
+if TYPE_CHECKING:
+    from greedystep.tabular.gym_world import GymWorld
+
 FILE_FORMAT = "greedystep-tabular-1"
+USUAL_DISCOUNT = 0.99
+EVALUATION_EPISODES = 100
 
 
 class TabularAgent:
     """One method on one task.
 
     Args:
-        env: the name of a toy task, with its default options, or a `ToyTask`.
+        env: the name of a toy task, with its default options, or a `ToyTask`; or the id of a Gymnasium environment with
+            Discrete observations and actions, or such an environment itself, which then belongs to the agent.
         method: one of `METHODS`; `options` are its own, with the defaults that stand there.
-        seed: of everything random. A saved and loaded agent goes on exactly as if it had not been stopped.
+        seed: of everything random. A saved and loaded agent goes on exactly as if it had not been stopped. Gymnasium
+            keeps this promise for environments that draw from their `np_random` alone and carry nothing else from one
+            episode to the next, as its own toy texts do; the agent cannot see what else one may hold.
         epsilon: share of random actions while learning.
         q: the table to begin with, float [S, A], or one number; greedy-step wants it at or below the optimal values.
+        discount: γ of a Gymnasium environment, 0.99 by default. Toy tasks have their own.
+        limit: cuts an episode of a Gymnasium environment off after so many steps; needed if it has no time limit. What
+            lies behind a cut still counts: the last state's value stands for it.
     """
 
     q: np.ndarray
@@ -43,45 +54,68 @@ class TabularAgent:
 
     def __init__(
         self,
-        env: str | ToyTask,
+        env: Any,
         method: str = "greedy-step",
         *,
         seed: int = 0,
         epsilon: float = 0.2,
         q: Any = 0.0,
+        discount: float | None = None,
+        limit: int | None = None,
         **options: Any,
     ):
         code, _ = parameters_of(method, options)
-        self.task = envs.make(env) if isinstance(env, str) else env
+        self.task: ToyTask | GymWorld = _task(env, discount, limit)
         self.method, self.options, self.epsilon = method, options, checked_share("epsilon", epsilon)
-        self.q, self.episodes = starting_table(self.task, q), 0
+        if isinstance(self.task, ToyTask):
+            available, self.discount = self.task.mdp.available, self.task.mdp.discount
+        else:
+            available, self.discount = np.ones((self.task.num_states, self.task.num_actions), bool), self.task.discount
+            self.task.seed(seed)
+        self.q, self.episodes = filled_table(available, q), 0
         self.memory = checked_memory(code, self.q.shape)
         watched = self.q.size if code in SAMPLED else 0
         self._watch = Watch(watched, self.q.shape[1], options.get("form", "running"))
         self._random = np.random.default_rng(seed)
 
     def learn(self, episodes: int) -> Learned:
-        """Act and learn for so many more episodes; how they went."""
-        learned = learn(
-            self.task,
-            self.method,
-            episodes=episodes,
-            epsilon=self.epsilon,
-            q=self.q,
-            seed=self._random,
-            memory=self.memory,
-            watch=self._watch,
-            **self.options,
-        )
-        self.q = learned.q
-        self.episodes += episodes
+        """Act and learn for so many more episodes; how they went.
+
+        In a Gymnasium environment an interruption (Ctrl-C) keeps what the finished episodes taught.
+        """
+        if not isinstance(self.task, ToyTask):
+            learned = self._learn_in_gymnasium(self.task, checked_whole("episodes", episodes))
+        else:
+            how: Any = {"epsilon": self.epsilon, "seed": self._random, "memory": self.memory, "watch": self._watch}
+            learned = learn(self.task, self.method, episodes=episodes, q=self.q, **how, **self.options)
+            self.q = learned.q
+            self.episodes += episodes
         self._watch.warn()
         return learned
+
+    def _learn_in_gymnasium(self, world: GymWorld, episodes: int) -> Learned:
+        code, parameters = parameters_of(self.method, self.options)
+        table, returns, lengths = self.q.copy(), [], []
+        try:
+            for _ in range(episodes):
+                log = world.follow(table, self.epsilon, self._random)
+                if not study(code, parameters, table, self.memory, log, self.discount, 1):
+                    raise FloatingPointError(f"{self.method}: its values have no bound, and left float64; {CURE}")
+                self._watch.look_at(log)
+                lengths.append(len(log.rewards))
+                returns.append(float(self.discount ** np.arange(lengths[-1]) @ log.rewards))
+        except FloatingPointError:
+            raise
+        except BaseException:
+            self.q, self.episodes = table, self.episodes + len(returns)
+            raise
+        self.q, self.episodes = table, self.episodes + episodes
+        return Learned(table, np.array(returns), np.array(lengths, np.int64), self.memory)
 
     def fit(self, log: Episodes | Iterable[tuple | Trajectory], sweeps: int = 1) -> TabularAgent:
         """Learn from logged episodes, `sweeps` times over: `Episodes`, or what `Episodes.of` takes."""
         log = log if isinstance(log, Episodes) else Episodes.of(log)
-        how: Any = {"discount": self.task.mdp.discount, "sweeps": sweeps, "memory": self.memory, **self.options}
+        how: Any = {"discount": self.discount, "sweeps": sweeps, "memory": self.memory, **self.options}
         self.q = replay(log, self.q, self.method, **how)
         self._watch.look_at(log)
         self._watch.warn()
@@ -99,9 +133,29 @@ class TabularAgent:
         actions = self.q[numbers].argmax(axis=-1)
         return int(actions) if numbers.ndim == 0 else actions
 
-    def evaluate(self) -> float:
-        """The exact expected return of what `predict` does."""
-        return self.task.expected_return(self.q.argmax(axis=1))
+    def evaluate(self, episodes: int | None = None, discount: float | None = None, seed: int | None = None) -> float:
+        """The expected return of what `predict` does: exact on a toy task, which takes no arguments.
+
+        Elsewhere it is the mean over some `episodes`, 100 by default, with the agent's own discount unless told
+        otherwise (1 gives the plain sum of rewards). Learning afterwards goes on as if nothing had been asked.
+        """
+        if isinstance(self.task, ToyTask):
+            if (episodes, discount, seed) != (None, None, None):
+                raise ValueError(f"evaluate: the expected return of {self.task.name} is exact and takes no arguments")
+            return self.task.expected_return(self.q.argmax(axis=1))
+        gamma = self.discount if discount is None else discount
+        count = EVALUATION_EPISODES if episodes is None else checked_whole("episodes", episodes)
+        before, actions, total = self.task.state, self.q.argmax(axis=1), 0.0
+        try:
+            self.task.seed(0 if seed is None else seed)
+            for _ in range(count):
+                rewards = self.task.episode(lambda state: (int(actions[state]), 1.0)).rewards
+                total += float(gamma ** np.arange(len(rewards)) @ rewards)
+        finally:
+            self.task.state = before
+        return total / count
+
+    # -- files --------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike) -> None:
         """Write one .npz file, without pickle; an older file is replaced only once the new one is complete."""
@@ -114,7 +168,10 @@ class TabularAgent:
             "episodes": self.episodes,
             "warned": self._watch.over,
             "random": self._random.bit_generator.state,
+            "world": None,
         }
+        if not isinstance(self.task, ToyTask):
+            about["world"] = {"discount": self.discount, "limit": self.task.limit, "state": self.task.state}
         arrays: dict[str, Any] = {"format": FILE_FORMAT, "about": json.dumps(record.jsonable(about)), "q": self.q}
         if self.memory is not None:
             arrays |= {f"memory_{name}": array for name, array in self.memory.arrays().items()}
@@ -122,8 +179,8 @@ class TabularAgent:
             np.savez(file, **arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, env: ToyTask | None = None) -> TabularAgent:
-        """Read what `save` wrote. `env` is needed only for a task that was not made by its name."""
+    def load(cls, path: str | os.PathLike, env: Any = None) -> TabularAgent:
+        """Read what `save` wrote. `env` is needed only for a task that was not made by its name or id."""
         if not Path(path).is_file():
             raise FileNotFoundError(f"no such agent file: {path}")
         try:
@@ -136,24 +193,46 @@ class TabularAgent:
         if kind != FILE_FORMAT:
             raise ValueError(f"{path} is not an agent saved by greedystep (its format is not {FILE_FORMAT!r})")
         try:
-            name, made_with, random = about["task"], about["made_with"], about["random"]
+            name, made_with, world = about["task"], about["made_with"], about["world"]
             if env is None and made_with is None:
                 raise ValueError(f"env: {path} was learned on {name!r}, which has to be given to load it")
-            task = envs.make(name, **made_with) if env is None else env
-            agent = cls(task, about["method"], epsilon=about["epsilon"], q=q, **about["options"])
-            agent.episodes = int(about["episodes"])
-            if about["warned"]:
-                agent._watch.stop()
-            if agent.memory is not None:
-                agent.memory = _memory_of(type(agent.memory), kept, q.shape)
-            agent._random.bit_generator.state = random
+            if env is None:
+                env = envs.make(name, **made_with) if world is None else name
+            rules = {} if world is None else {"discount": world["discount"], "limit": world["limit"]}
+            agent = cls(env, about["method"], epsilon=about["epsilon"], q=q, **rules, **about["options"])
+            agent._go_on_from(about, kept)
         except (KeyError, TypeError) as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None
         return agent
 
+    def _go_on_from(self, about: dict[str, Any], kept: dict[str, np.ndarray]) -> None:
+        """KeyError or TypeError if something in the file is not what `save` writes."""
+        self.episodes = int(about["episodes"])
+        if about["warned"]:
+            self._watch.stop()
+        try:
+            if self.memory is not None:
+                self.memory = type(self.memory).from_arrays(kept, *self.q.shape)
+            self._random.bit_generator.state = about["random"]
+            if not isinstance(self.task, ToyTask):
+                self.task.state = about["world"]["state"]
+        except (ValueError, IndexError) as problem:
+            raise TypeError(problem) from None
 
-def _memory_of(kind: Any, arrays: dict[str, np.ndarray], shape: tuple[int, ...]) -> Any:
-    try:
-        return kind.from_arrays(arrays, *shape)
-    except (ValueError, IndexError) as problem:
-        raise TypeError(problem) from None  # the file's fault, not the caller's
+
+def _task(env: Any, discount: float | None, limit: int | None) -> Any:
+    """The task of that name or id, or the one that was given."""
+    if isinstance(env, str) and env.startswith("toy/"):
+        env = envs.make(env)
+    if isinstance(env, ToyTask):
+        for name, value in (("discount", discount), ("limit", limit)):
+            if value is not None:
+                raise ValueError(f"{name}: {env.name} has its own, got {value!r}")
+        return env
+    if isinstance(env, str) and env in envs.names():
+        raise ValueError(f"env: {env} shows pictures or vectors, not numbered states; a table needs the latter")
+    from greedystep.tabular.gym_world import GymWorld
+
+    if not (isinstance(env, str) or hasattr(env, "observation_space")):
+        raise ValueError(f"env: expected a name, a ToyTask or a Gymnasium environment, got {type(env).__name__}")
+    return GymWorld(env, USUAL_DISCOUNT if discount is None else discount, limit)

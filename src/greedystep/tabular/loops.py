@@ -161,10 +161,15 @@ def _world(task: ToyTask) -> World:
 
 def starting_table(task: ToyTask, q: Any) -> np.ndarray:
     """A new table [S, A] of these values, -inf where a state does not have the action."""
+    return filled_table(task.mdp.available, q)
+
+
+def filled_table(available: np.ndarray, q: Any) -> np.ndarray:
+    """The same for any bool [S, A] of actions that there are."""
     array = np.asarray(q, np.float64)
-    if array.shape not in ((), task.mdp.rewards.shape):
-        raise ValueError(f"q: expected one number or {list(task.mdp.rewards.shape)}, got shape {list(array.shape)}")
-    table = np.where(task.mdp.available, array, -np.inf)
-    if not np.isfinite(table[task.mdp.available]).all():
+    if array.shape not in ((), available.shape):
+        raise ValueError(f"q: expected one number or {list(available.shape)}, got shape {list(array.shape)}")
+    table = np.where(available, array, -np.inf)
+    if not np.isfinite(table[available]).all():
         raise ValueError("q: values of available actions must be finite")
     return table

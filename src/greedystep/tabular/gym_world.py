@@ -1,0 +1,121 @@
+"""Gymnasium environments with numbered states and actions, as a tabular agent sees them.
+
+Acting is a Python loop over `env.step`, since the environment is Python; every update is compiled as elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from greedystep.tabular.episodes import Episodes, choose
+from greedystep.tabular.methods import checked_whole
+
+Chooser = Callable[[int], tuple[int, float]]
+"""State -> (action, the probability with which it was chosen)."""
+
+
+class GymWorld:
+    """An environment, numbered from 0, whose episodes come to an end.
+
+    Args:
+        env: an id, or an environment with Discrete observations and actions.
+        discount: γ, which Gymnasium leaves to the learner.
+        limit: an episode is cut off after so many steps; needed where the environment has no time limit itself.
+    """
+
+    def __init__(self, env: str | gymnasium.Env, discount: float, limit: int | None):
+        self.env = _made(env) if isinstance(env, str) else env
+        self.name = env if isinstance(env, str) else str(env)
+        self.made_with = {} if isinstance(env, str) else None
+        """{}: it can be made again from its name; None: it was given as an object."""
+        self._states = _discrete(self.name, "observation", self.env.observation_space)
+        self._actions = _discrete(self.name, "action", self.env.action_space)
+        if limit is None and not _has_limit(self.env):
+            raise ValueError(
+                f"limit: {self.name} has no time limit, so an episode may never end; give limit=1000 or so"
+            )
+        self.limit = None if limit is None else checked_whole("limit", limit)
+        if not 0 < discount <= 1:
+            raise ValueError(f"discount: expected a number in (0, 1], got {discount!r}")
+        self.discount = float(discount)
+        self._seed: int | None = 0
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return int(self._states.n)
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return int(self._actions.n)
+
+    def seed(self, seed: int) -> None:
+        """Decides what the environment draws from the next episode on."""
+        self._seed = seed
+
+    def follow(self, q: np.ndarray, epsilon: float, random: np.random.Generator) -> Episodes:
+        """One episode of the ε-greedy policy of a table."""
+        return self.episode(lambda state: choose(q, state, epsilon, random))
+
+    def episode(self, policy: Chooser) -> Episodes:
+        """One episode of any policy, cut off after `limit` steps."""
+        states, actions, rewards, chances = [self._reset()], [], [], []
+        terminated = truncated = False
+        while not (terminated or truncated or len(actions) == self.limit):
+            action, chance = policy(states[-1])
+            observation, reward, terminated, truncated, _ = self.env.step(int(self._actions.start) + action)
+            states.append(self._number(observation))
+            actions.append(action)
+            rewards.append(float(reward))
+            chances.append(chance)
+        return Episodes.of([(states, actions, rewards, terminated, chances)])
+
+    def _reset(self) -> int:
+        observation, _ = self.env.reset(seed=self._seed)
+        self._seed = None
+        return self._number(observation)
+
+    def _number(self, observation: Any) -> int:
+        number = int(observation) - int(self._states.start)
+        if not 0 <= number < self.num_states:
+            raise ValueError(f"env: {self.name} returned observation {observation}, which is not in {self._states}")
+        return number
+
+    # -- going on exactly ---------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What its next episodes depend on, as far as Gymnasium knows: its random generator. JSON."""
+        return {"seed": self._seed, "random": self.env.unwrapped.np_random.bit_generator.state}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._seed = state["seed"]
+        self.env.unwrapped.np_random.bit_generator.state = state["random"]
+
+
+def _made(env_id: str) -> gymnasium.Env:
+    try:
+        return gymnasium.make(env_id)
+    except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
+        raise ValueError(f"env: gymnasium cannot make {env_id!r}: {problem}") from None
+
+
+def _discrete(name: str, what: str, space: Any) -> gymnasium.spaces.Discrete:
+    if not isinstance(space, gymnasium.spaces.Discrete):
+        raise ValueError(f"env: {name} has the {what} space {space}; a table needs a Discrete one")
+    return space
+
+
+def _has_limit(env: Any) -> bool:
+    """Whether some wrapper cuts its episodes off, as that of an id registered with a limit does."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            return True
+        env = env.env
+    return False
