@@ -1,0 +1,98 @@
+"""All environments in one picture: `python -m greedystep.envs.contact_sheet docs/images/games.png`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image, ImageDraw, ImageFont
+
+from greedystep import envs
+from greedystep.envs.core import Environment, State
+from greedystep.envs.pictures import HEIGHT, picture
+from greedystep.envs.watching import play, random_policy
+from greedystep.record import replacing
+
+WIDTH, GAP, LABEL = 1280, 12, 26
+"""Pixels: of the sheet, between pictures, and for the name under one."""
+ROW = 4.3
+"""A row is full when its pictures are together this many times as wide as high."""
+FAMILIES = ("minatar", "ple", "classic", "toy")
+GREY = "#7d8590"
+"""For the names: can be read on a white page and on a black one; the sheet itself is transparent."""
+
+
+class Tile(NamedTuple):
+    env: Environment
+    state: State
+    aspect: float
+    """Width over height."""
+
+
+def lively(env: Environment, seed: int = 0, steps: int = 300) -> State:
+    """A state two thirds into the longest episode of random play."""
+    moments = list(play(env, random_policy(env), seed, steps=steps))
+    longest = max(moments, key=lambda moment: moment.step)
+    return next(
+        moment.state for moment in moments if moment.episode == longest.episode and 3 * moment.step >= 2 * longest.step
+    )
+
+
+def tile(name: str) -> Tile:
+    env = envs.make(name)
+    state = lively(env)
+    height, width, _ = picture(env, state).shape
+    return Tile(env, state, width / height)
+
+
+def rows(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
+    """The tiles in order, in rows of about equal length."""
+    row: list[Tile] = []
+    for one in tiles:
+        row.append(one)
+        if sum(each.aspect for each in row) >= ROW:
+            yield row
+            row = []
+    if row:
+        yield row
+
+
+def sheet(tiles: Sequence[Tile]) -> Image.Image:
+    """Rows as wide as the sheet; a last one that is too short keeps the height of a picture."""
+    font = ImageFont.load_default(16)
+    placed, top = [], 0
+    for row in rows(tiles):
+        aspect = sum(one.aspect for one in row)
+        height = round((WIDTH - GAP * (len(row) - 1)) / aspect) if aspect >= ROW else HEIGHT
+        left = 0
+        for one in row:
+            placed.append((left, top, one, height))
+            left += round(height * one.aspect) + GAP
+        top += height + LABEL + GAP
+    image = Image.new("RGBA", (WIDTH, top - GAP))
+    pencil = ImageDraw.Draw(image)
+    for left, top, one, height in placed:
+        frame = Image.fromarray(picture(one.env, one.state, height))
+        image.paste(frame, (left, top))
+        middle = left + frame.width / 2
+        pencil.text((middle, top + height + LABEL / 2), one.env.name, GREY, font, "mm")
+    return image
+
+
+def main(words: Sequence[str]) -> int:
+    if len(words) != 1 or not words[0].endswith(".png"):
+        print("contact_sheet: give one file to write, which ends in .png", file=sys.stderr)
+        return 2
+    names = sorted(envs.names(), key=lambda name: (FAMILIES.index(name.split("/")[0]), name))
+    whole = io.BytesIO()
+    sheet([tile(name) for name in names]).save(whole, "PNG", optimize=True)
+    with replacing(Path(words[0])) as file:
+        file.write(whole.getvalue())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

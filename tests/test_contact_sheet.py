@@ -1,0 +1,30 @@
+"""The sheet of all environments."""
+
+import numpy as np
+from PIL import Image
+
+from greedystep.envs import contact_sheet
+
+
+def test_rows_are_filled_in_order_and_scaled_to_the_width():
+    breakout = contact_sheet.tile("minatar/breakout")
+    tiles = [breakout._replace(aspect=1.0)] * 7
+    assert [len(row) for row in contact_sheet.rows(tiles)] == [5, 2]
+    image = contact_sheet.sheet(tiles[:5])
+    height = round((contact_sheet.WIDTH - 4 * contact_sheet.GAP) / 5)
+    assert image.size == (contact_sheet.WIDTH, height + contact_sheet.LABEL)
+    seen = np.asarray(image)
+    assert (seen[:height, :height, 3] == 255).all()
+    assert (seen[:height, height : height + contact_sheet.GAP, 3] == 0).all()
+    assert seen[height:, :height, 3].any()
+
+
+def test_the_command_writes_one_png_file(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(contact_sheet.envs, "names", lambda: ["minatar/breakout"])
+    assert contact_sheet.main([str(tmp_path / "a.png")]) == 0
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.size[0] == contact_sheet.WIDTH
+    for words in ([], ["a.gif"], ["a.png", "b.png"]):
+        assert contact_sheet.main(words) == 2
+        assert "give one file" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
