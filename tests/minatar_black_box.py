@@ -123,6 +123,30 @@ class Questions:
 
     of_start: Callable[[Any], list[list[Asked]]] = lambda draws: []
     of_step: Callable[[Any], list[list[Asked]]] = lambda chance: []
+    timers: type[SeaquestTimers] | None = None
+    """Says which groups a step asks, where the first question of a group does not."""
+
+
+class SeaquestTimers:
+    """When the original asks for an enemy and when for a diver, from its pictures. Both begin with a direction."""
+
+    def __init__(self, ramping: bool) -> None:
+        self.ramping = ramping
+        self.reset()
+
+    def reset(self) -> None:
+        self.enemy, self.diver, self.surfacings, self.row = 20, 30, 0, 0
+
+    def due(self, groups: list[list[Asked]], picture: np.ndarray) -> list[list[Asked]]:
+        """To be called once a step, with the picture before it."""
+        row = int(picture[..., 0].any(1).argmax())
+        self.surfacings += row == 0 < self.row
+        self.row = row
+        asked = [group for group, timer in zip(groups, (self.enemy, self.diver), strict=True) if timer == 0]
+        period = max(20 - self.surfacings * self.ramping, 1)
+        self.enemy = (self.enemy or period) - 1
+        self.diver = (self.diver or 30) - 1
+        return asked
 
 
 def _newcomer(chance: Any) -> list[list[Asked]]:
@@ -138,9 +162,20 @@ def _cars(chance: Any) -> list[list[Asked]]:
     return [[integers(1, 6, chance.slowness >> lanes & 15), uniforms(chance.right >> lanes & 1 != 0)]]
 
 
+def _enemy_and_diver(chance: Any) -> list[list[Asked]]:
+    """Direction, kind and row of an enemy; direction and row of a diver."""
+    enemy = [
+        uniform(bool(chance.enemy_right)),
+        uniform(bool(chance.enemy_sub), 1 / 3),
+        integer(1, 9, chance.enemy_row),
+    ]
+    return [enemy, [uniform(bool(chance.diver_right)), integer(1, 9, chance.diver_row)]]
+
+
 GAMES = {
     "asterix": Questions(of_step=_newcomer),
     "freeway": Questions(of_start=_cars, of_step=_cars),
+    "seaquest": Questions(of_step=_enemy_and_diver, timers=SeaquestTimers),
     "space_invaders": Questions(),
     "breakout": Questions(of_start=lambda right: [[integer(0, 2, right)]]),
 }
@@ -204,6 +239,7 @@ class Match:
         self.key, key = jax.random.split(jax.random.key(seed))
         self.state, start = first_state(self.env, key)
         self.sticky, self.game = Script(), Script()
+        self.timers = self.questions.timers(bool(self.env.ramping)) if self.questions.timers else None
         self.original: Any = minatar.Environment(
             game, sticky_action_prob=self.env.sticky, difficulty_ramping=bool(self.env.ramping)
         )
@@ -245,11 +281,14 @@ class Match:
         self.game.expect(self.questions.of_start(start))
         self.original.reset()
         self.game.finish(all_groups=True)
+        if self.timers:
+            self.timers.reset()
 
     def step_original(self, draws: Any, action: int) -> tuple[float, bool]:
         """-> reward, end."""
         self.sticky.expect([[uniform(bool(draws.repeat), self.env.sticky)]])
-        self.game.expect(self.questions.of_step(draws.chance))
+        groups = self.questions.of_step(draws.chance)
+        self.game.expect(self.timers.due(groups, self.original.state()) if self.timers else groups)
         reward, end = self.original.act(action)
         self.sticky.finish(all_groups=True)
         self.game.finish(all_groups=False)

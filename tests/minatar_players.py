@@ -135,6 +135,64 @@ class Freeway:
         return 0 <= way % 10 <= (2 if speed == 0 else 1)
 
 
+class Seaquest:
+    """Keeps out of the way of what swims and flies, shoots what is in its row, collects divers, and surfaces for air.
+
+    After a full rescue surfacing is free, and with `bobs` it then goes up and down below the surface, until the sea is
+    as full as it gets.
+    """
+
+    MOVES = ((FIRE, 0, 0), (NONE, 0, 0), (LEFT, 0, -1), (RIGHT, 0, 1), (UP, -1, 0), (DOWN, 1, 0))
+
+    def __init__(self, seed: int = 0, bobs: bool = True) -> None:
+        self.random = np.random.default_rng(seed)
+        self.bobs = bobs
+        self.free = self.full = False
+        self.row = 0
+
+    def act(self, picture: np.ndarray) -> int:
+        player, back, _, trail, torpedo, fish, sub, air, aboard, diver = np.moveaxis(picture, -1, 0)
+        (y, x), looks_right = np.argwhere(player)[0], bool(_shift(back, 1)[player][0])
+        divers, tenths = int(aboard.sum()), int(air.sum())
+        if picture.sum() == 12:  # the player's two cells and the air: a new game
+            self.free = False
+        elif y == 0 < self.row and self.full:
+            self.free = self.bobs
+        self.full, self.row = divers == 6, int(y)
+
+        risky = self._risky(torpedo, fish, sub, trail)
+        aim = self._aim(y, x, divers, tenths, diver)
+        target = (fish | sub)[y, x + 1 :] if looks_right else (fish | sub)[y, :x]
+
+        def value(move: tuple[int, int, int]) -> float:
+            action, dy, dx = move
+            to_y, to_x = int(np.clip(y + dy, 0, 8)), int(np.clip(x + dx, 0, 9))
+            deadly = risky[to_y, to_x] or (to_y == 0 < y and divers == 0 and not self.free)
+            comfort = 2.5 * (action == FIRE and target.any()) - 3 * (to_x in (0, 9)) - 100 * deadly
+            return comfort - abs(to_y - aim[0]) - abs(to_x - aim[1]) + 0.1 * self.random.random()
+
+        return max(self.MOVES, key=value)[0]
+
+    def _aim(self, y: int, x: int, divers: int, tenths: int, diver: np.ndarray) -> tuple[int, int]:
+        if self.free:
+            return (0 if y > 0 else 1), 5
+        if divers == 6 or (divers > 0 and tenths <= 2):
+            return 0, x
+        if diver.any():
+            return min(np.argwhere(diver).tolist(), key=lambda place: abs(place[0] - y) + abs(place[1] - x))
+        return 4, 5
+
+    @staticmethod
+    def _risky(torpedo: np.ndarray, fish: np.ndarray, sub: np.ndarray, trail: np.ndarray) -> np.ndarray:
+        """Cells that something may be in, or come into, in the next step."""
+        risky = torpedo | _shift(torpedo, 1) | _shift(torpedo, -1)
+        enemies = fish | sub
+        for way in (1, -1):
+            going = enemies & (_shift(trail, way) | (np.arange(10) == (0 if way > 0 else 9)))
+            risky |= going | _shift(going, way) | _shift(_shift(going & sub, way), way)
+        return risky
+
+
 class SpaceInvaders:
     """Dodges bullets and goes where a shot will soonest hit, if the aliens go on as they did.
 

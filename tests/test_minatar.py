@@ -16,6 +16,7 @@ PLAYERS = {
     "asterix": players.Asterix,
     "breakout": players.Breakout,
     "freeway": players.Freeway,
+    "seaquest": players.Seaquest,
     "space_invaders": players.SpaceInvaders,
 }
 SETTINGS = [

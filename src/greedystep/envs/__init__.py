@@ -28,6 +28,7 @@ _MAKERS = {
     "minatar/asterix": "minatar.asterix:Asterix",
     "minatar/breakout": "minatar.breakout:Breakout",
     "minatar/freeway": "minatar.freeway:Freeway",
+    "minatar/seaquest": "minatar.seaquest:Seaquest",
     "minatar/space_invaders": "minatar.space_invaders:SpaceInvaders",
     "ple/catcher": "ple.catcher:Catcher",
     "ple/pixelcopter": "ple.pixelcopter:Pixelcopter",
