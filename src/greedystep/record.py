@@ -154,7 +154,7 @@ def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[st
         "versions": {"greedystep": _version("greedystep"), **{name: _version(name) for name in _dependencies()}},
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
-        "cpu": f"{_cpu_name()} ({os.cpu_count()} logical cores)",
+        "cpu": f"{_cpu_name()} ({_cores()} logical cores)",
         "device": _device(),
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -179,6 +179,11 @@ def _version(package: str) -> str | None:
     with suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
     return None
+
+
+def _cores() -> int:
+    """How many of the machine's cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cpu_name() -> str:

@@ -240,9 +240,13 @@ PROBLEMS = _problems()
 
 
 def select(texts: Sequence[str]) -> list[Problem]:
-    """The problems whose names contain one of the texts; ValueError if one is in none."""
+    """The problems of these kinds, or whose names contain one of these texts; ValueError if one fits none."""
+
+    def fits(problem: Problem, text: str) -> bool:
+        return text == problem.kind or text in problem.name
+
     for text in texts:
-        if not any(text in problem.name for problem in PROBLEMS):
+        if not any(fits(problem, text) for problem in PROBLEMS):
             names = "; ".join(problem.name for problem in PROBLEMS)
-            raise ValueError(f"problems: no name contains {text!r}; there are {names}")
-    return [problem for problem in PROBLEMS if any(text in problem.name for text in texts)]
+            raise ValueError(f"problems: {text!r} is no kind and in no name; there are {names}")
+    return [problem for problem in PROBLEMS if any(fits(problem, text) for text in texts)]

@@ -25,7 +25,8 @@ class Bench:
     # How often each case is timed; medians are reported.
     repeats: Count = 5
 
-    # Of planning, only the problems whose names contain one of these texts (default: all).
+    # Of planning, only the problems of these kinds (goal, diffusive, mixing, other), or with these texts in their names
+    # (default: all).
     problems: Annotated[tuple[str, ...], arg(metavar="TEXT [TEXT ...]", help_behavior_hint="")] = ()
 
     # Of envs, only the environments whose names contain one of these texts (default: all but the toy tasks).
