@@ -253,6 +253,22 @@ def test_pixelcopter_follows_its_rules_beyond_two_new_batches_of_cave(rounding):
     compare(env, episodes)
 
 
+def test_the_cave_stands_where_it_should_for_1200_steps():
+    env, draws = Pixelcopter(), Pixelcopter().draw(jax.random.key(0))
+
+    def one(state, _):
+        state, _ = env.play(draws, state._replace(y=jnp.float32(24)), jnp.int32(1))
+        return state, env.cave_columns(state)
+
+    _, columns = jax.lax.scan(one, env.reset(jax.random.key(0)), length=1200)
+    cave = oracles.Cave()
+    for step, ours in enumerate(np.asarray(columns) / pixelcopter.PIXEL, start=1):
+        cave.move()
+        cave.remove()
+        cave.refill()
+        assert ours == pytest.approx([x for x, _, _ in cave.pieces[: pixelcopter.PIECES]], abs=1e-9), f"step {step}"
+
+
 def test_pong_follows_its_rules():
     compare(Pong(), walk(Pong(), falter, 4, 1500))
 
