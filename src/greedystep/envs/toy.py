@@ -110,7 +110,9 @@ class ToyTask:
         chain, reward = self.mdp.under(policy)
         v = np.zeros(self.num_states)
         for _ in range(self.horizon):
-            v = reward + self.mdp.discount * (chain @ v)
+            before, v = v, reward + self.mdp.discount * (chain @ v)
+            if np.array_equal(v, before):  # nor will it ever change
+                break
         return float(self.start @ v)
 
     def solved_by(self, policy: Policy) -> bool:

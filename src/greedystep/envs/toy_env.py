@@ -1,0 +1,120 @@
+"""A toy task as an environment of the common protocol, drawn from the same tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from greedystep.envs.core import Environment, ObservationSpec, Step
+from greedystep.envs.toy import END, ToyTask
+
+
+class ToyState(NamedTuple):
+    """Where an episode is."""
+
+    number: jax.Array
+    """int32: the state; after the last step of an episode that ended, the one before."""
+    steps: jax.Array
+    """int32: steps taken."""
+
+
+class ToyDraws(NamedTuple):
+    """Everything random that one step needs."""
+
+    outcome: jax.Array
+    """float32, uniform in [0, 1): which outcome of the row."""
+    noise: jax.Array
+    """float32, standard normal: how far the reward is from its mean."""
+
+
+@dataclass(frozen=True)
+class ToyEnvironment(Environment):
+    """The agent observes the number of the state, int32. Episodes are cut off after `task.horizon` steps.
+
+    An action that the state does not have does what the first one that it has would do: compiled code cannot refuse.
+    """
+
+    task: ToyTask
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @cached_property
+    def action_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(str(action) for action in range(self.task.num_actions))
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return self._branching > 1 or bool(self.task.outcomes.noise.any())
+
+    @property
+    def observation(self) -> ObservationSpec:
+        return ObservationSpec((), np.dtype(np.int32), 0, self.task.num_states - 1)
+
+    def draw_start(self, key: jax.Array) -> jax.Array:
+        return jax.random.uniform(key)
+
+    def start(self, draws: jax.Array) -> ToyState:
+        states, cumulative = self._starts
+        place = jnp.searchsorted(cumulative, draws, side="right")
+        return ToyState(jnp.asarray(states)[jnp.minimum(place, len(states) - 1)], jnp.int32(0))
+
+    def draw(self, key: jax.Array) -> ToyDraws:
+        outcome, noise = jax.random.split(key)
+        return ToyDraws(jax.random.uniform(outcome), jax.random.normal(noise))
+
+    def advance(self, draws: ToyDraws, state: ToyState, action: jax.Array) -> tuple[ToyState, Step]:
+        first, cumulative, successor, reward, noise = self._tables
+        row = jnp.asarray(self._rows)[state.number * self.num_actions + action]
+        low, high = jnp.asarray(first)[row], jnp.asarray(first)[row + 1]
+        # The outcome is the first whose sum of probabilities is above the draw; the last one needs no comparing.
+        candidates = low + jnp.arange(self._branching - 1)
+        passed = (candidates < high - 1) & (draws.outcome >= jnp.asarray(cumulative)[candidates])
+        k = low + passed.sum()
+        after = jnp.asarray(successor)[k]
+        terminated = after == END
+        steps = state.steps + 1
+        paid = jnp.asarray(reward)[k] + jnp.asarray(noise)[k] * draws.noise
+        truncated = (steps >= self.task.horizon) & ~terminated
+        return ToyState(jnp.where(terminated, state.number, after), steps), Step(paid, terminated, truncated)
+
+    def observe(self, state: ToyState) -> jax.Array:
+        return state.number
+
+    # Kept as NumPy arrays: they become constants of whatever program is compiled, and nothing of one leaks to another.
+
+    @cached_property
+    def _tables(self) -> tuple[np.ndarray, ...]:
+        first, cumulative, successor, reward, noise = self.task.outcomes
+        return (
+            first.astype(np.int32),
+            cumulative.astype(np.float32),
+            successor,
+            reward.astype(np.float32),
+            noise.astype(np.float32),
+        )
+
+    @cached_property
+    def _branching(self) -> int:
+        """The largest number of outcomes of a row."""
+        return int(np.diff(self.task.outcomes.first).max())
+
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        """int32 [S*A]: the row to draw from; that of the state's first action where there is no such action."""
+        S, A = self.task.mdp.rewards.shape
+        exists = np.diff(self.task.outcomes.first).reshape(S, A) > 0
+        states, actions = np.arange(S)[:, None], np.arange(A)
+        return (states * A + np.where(exists, actions, exists.argmax(axis=1)[:, None])).ravel().astype(np.int32)
+
+    @cached_property
+    def _starts(self) -> tuple[np.ndarray, np.ndarray]:
+        """(the states in which an episode can begin, the sums of their probabilities)."""
+        states = np.flatnonzero(self.task.start)
+        return states.astype(np.int32), np.cumsum(self.task.start[states]).astype(np.float32)
