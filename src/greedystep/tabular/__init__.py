@@ -6,15 +6,19 @@ of the delayed-reward tasks, and `until_solved` takes it of any learner, such as
 between all of these, and on disk.
 """
 
-from greedystep.tabular.agent import TabularAgent
-from greedystep.tabular.branching import BranchingWarning
-from greedystep.tabular.empirical import EmpiricalModel
-from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.loops import Learned, collect, learn, replay
-from greedystep.tabular.methods import METHODS
-from greedystep.tabular.rudder import Rudder, rudder_episodes_to_solve
-from greedystep.tabular.solving import episodes_to_solve, greedy_policy, until_solved
-from greedystep.tabular.stored import StoredEpisodes
+from greedystep.envs import toy
+from greedystep.numba_cache import cached_by_sources
+
+with cached_by_sources(__file__, toy.__file__):
+    from greedystep.tabular.agent import TabularAgent
+    from greedystep.tabular.branching import BranchingWarning
+    from greedystep.tabular.empirical import EmpiricalModel
+    from greedystep.tabular.episodes import Episodes
+    from greedystep.tabular.loops import Learned, collect, learn, replay
+    from greedystep.tabular.methods import METHODS
+    from greedystep.tabular.rudder import Rudder, rudder_episodes_to_solve
+    from greedystep.tabular.solving import episodes_to_solve, greedy_policy, until_solved
+    from greedystep.tabular.stored import StoredEpisodes
 
 __all__ = [
     "METHODS",
