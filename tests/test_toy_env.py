@@ -136,5 +136,5 @@ def test_the_return_of_a_policy_is_the_exact_one():
 
 
 def test_neither_planning_nor_tabular_learning_imports_jax():
-    code = "import sys, greedystep as gs; gs.TabularAgent('toy/choice').learn(2); gs.solve; sys.exit('jax' in sys.modules)"
+    code = "import sys, greedystep as gs; gs.TabularAgent('toy/choice').learn(2); sys.exit('jax' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
