@@ -14,8 +14,9 @@ batches of 8 from the last 2048 episodes, first training after 256 episodes once
 every 25 episodes until a running mean of the squared error is below 0.15. As in RUDDER's paper, and not in that
 demonstration, a step's input is its action with the change of state that this action made, and the correction for
 return equality is there. Ours are: returns are scaled by their standard deviation at the first training (the
-demonstration's 10 suits its own task), at most 1000 updates a round, α = 0.1, the features below. There is no lessons
-buffer and no safe exploration, neither of which its artificial tasks used as far as we know.
+demonstration's 10 suits its own task), a training ends after 1000 updates at first and 100 later on if the error stays
+higher, α = 0.1, and the features below. There is no lessons buffer and no safe exploration, neither of which its
+artificial tasks used as far as we know.
 
 The table stays as it is until the first training, so with equal entries the first 256 episodes are uniformly random.
 """

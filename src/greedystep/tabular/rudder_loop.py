@@ -16,8 +16,8 @@ ROOM, WARM_UP, EVERY = 2048, 256, 25
 """Episodes that are kept, that come before the first training, and between two trainings."""
 START_ERROR, GOOD_ERROR, ERROR_RATE = 0.3, 0.15, 0.01
 """The running mean of the squared error: where it begins, where training stops, its step."""
-MOST_UPDATES = 1000
-"""A training ends here at the latest."""
+FIRST_UPDATES, MORE_UPDATES = 1000, 100
+"""Where the first training and a later one end at the latest: noisy returns may never be predicted well enough."""
 
 STORED, SEEN, TRAINED, UPDATES, VARIED = range(5)
 SCALE, ERROR = range(2)
@@ -123,7 +123,7 @@ def _train(store, num_actions, features, horizon, work, x, random):
         levels[SCALE] = known.std()
         store.theta[:] = fresh(x.shape[1], UNITS, known.mean() / levels[SCALE], random)
     gradient = np.empty_like(store.theta)
-    for _ in range(MOST_UPDATES):
+    for _ in range(FIRST_UPDATES if numbers[TRAINED] == 0 else MORE_UPDATES):
         gradient[:] = 0.0
         error = 0.0
         for _ in range(BATCH):

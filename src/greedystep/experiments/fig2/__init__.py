@@ -29,13 +29,13 @@ TITLE = "Toy tasks with delayed rewards: episodes to solve, exploration, and the
 
 SCALES: dict[str, dict[str, Any]] = {
     "quick": {
-        "delays": {"trace-back": [6, 8, 10, 15], "choice": [10, 20, 50, 100]},
+        "delays": {"trace-back": [6, 8, 10, 15], "choice": [10, 20, 50]},
         "epsilons": [1.0, 0.5, 0.1],
-        "trials": {"fast": 100, "slow": 10},
+        "trials": {"fast": 100, "medium": 20, "slow": 10},
         "limit": 200_000,
-        "noise": [0.0, 0.05, 0.1, 0.2, 0.5],
+        "noise": [0.0, 0.1, 0.2, 0.5],
         "noisy_delay": 20,
-        "noisy_episodes": 1000,
+        "noisy_episodes": 500,
         "sizes": [4, 6, 8, 12, 16],
         "logged": 10,
         "offline_trials": 20,
@@ -43,19 +43,19 @@ SCALES: dict[str, dict[str, Any]] = {
     "paper": {
         "delays": {"trace-back": PUBLISHED["delays"], "choice": [10, 20, 30, 40, 50, 100, 200, 500]},
         "epsilons": [1.0, 0.5, 0.1],
-        "trials": {"fast": 100, "slow": 100},
+        "trials": {"fast": 100, "medium": 100, "slow": 100},
         "limit": 1_000_000,
         "noise": [0.0, 0.05, 0.1, 0.2, 0.5, 1.0],
         "noisy_delay": 20,
-        "noisy_episodes": 10_000,
+        "noisy_episodes": 2000,
         "sizes": [5, 10, 15, 20, 25, 30, 40],
         "logged": 10,
         "offline_trials": 100,
     },
 }
-"""Delays; shares of random actions besides the common one; trials of methods that need about a thousand episodes at
-most, and of the others; episodes after which a trial is given up; standard deviations of the noise in Choice, its
-delay and its episodes; sizes of Grid World, episodes in a log, and trials there.
+"""Delays; shares of random actions besides the common one; trials by the pace of a method; episodes after which a
+trial is given up; standard deviations of the noise in Choice, its delay and its episodes; sizes of Grid World, episodes
+in a log, and trials there.
 """
 
 

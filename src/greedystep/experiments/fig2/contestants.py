@@ -26,28 +26,28 @@ class Contestant:
     method: str | None = None
     """Its name in `tabular.METHODS`; RUDDER has none."""
     options: dict[str, Any] = field(default_factory=dict)
-    fast: bool = False
-    """Whether a trial is over after a thousand episodes or so: then more of them can be afforded."""
+    pace: str = "slow"
+    """How many trials can be afforded: "fast" needs a hundred episodes or so, "medium" about a thousand."""
 
 
 CONTESTANTS = {
-    "greedy-step": Contestant("Greedy-Step", "best n-step return", "all at once", "max", "greedy-step", fast=True),
-    "rudder": Contestant("RUDDER", "redistributed return", "all at once", "0.1", fast=True),
+    "greedy-step": Contestant("Greedy-Step", "best n-step return", "all at once", "max", "greedy-step", pace="fast"),
+    "rudder": Contestant("RUDDER", "redistributed return", "all at once", "0.1", pace="medium"),
     "watkins": Contestant("Watkins' Q(λ)", "λ-return, cut", "all at once", "0.1", "watkins"),
     "peng": Contestant("Peng's Q(λ)", "λ-return", "all at once", "0.1", "peng"),
     "sarsa-lambda": Contestant("SARSA(λ)", "λ-return, on-policy", "all at once", "0.1", "sarsa-lambda"),
-    "monte-carlo": Contestant("Monte Carlo", "return", "all at once", "0.1", "monte-carlo", fast=True),
+    "monte-carlo": Contestant("Monte Carlo", "return", "all at once", "0.1", "monte-carlo", pace="medium"),
     "q-learning": Contestant("Q-learning", "one step", "forward", "0.1", "q-learning"),
     "forward": Contestant("Q-learning, α = 1", "one step", "forward", "1", "q-learning", {"alpha": 1.0}),
     "one-step-max": Contestant("Greedy-Step, N = 1", "one step", "all at once", "max", "greedy-step", {"horizon": 1}),
     "backward-slow": Contestant(
         "backward Q-learning, α = 0.1", "one step", "backward", "0.1", "backward-q-learning", {"alpha": STEP}
     ),
-    "backward": Contestant("backward Q-learning", "one step", "backward", "1", "backward-q-learning", fast=True),
+    "backward": Contestant("backward Q-learning", "one step", "backward", "1", "backward-q-learning", pace="fast"),
     "episodic-backward": Contestant(
         "Episodic Backward Update", "one step, half mixed", "backward", "1", "episodic-backward", {"alpha": 1.0}
     ),
-    "model": Contestant("value iteration on the model", "one step", "until nothing changes", "1", "model", fast=True),
+    "model": Contestant("value iteration on the model", "one step", "until nothing changes", "1", "model", pace="fast"),
 }
 """The method of the paper, those it is compared with there, and those that separate the operator from the order."""
 

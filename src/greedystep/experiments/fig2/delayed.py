@@ -54,7 +54,7 @@ def trial(task: ToyTask, method: str, *, seed: int, limit: int, epsilon: float =
         done += episodes
         return table
 
-    resolution = 0.001 if CONTESTANTS[method].fast else 0.02
+    resolution = 0.02 if CONTESTANTS[method].pace == "slow" else 0.001
     return Trial(until_solved(task, go_on, limit=limit, resolution=resolution), seen)
 
 
@@ -116,7 +116,7 @@ def run(task: str, delays: list[int], scale: dict[str, Any], workers: Workers) -
     for delay in delays:
         made = make(task, delay)
         for method, contestant in CONTESTANTS.items():
-            count, limit = scale["trials"]["fast" if contestant.fast else "slow"], scale["limit"]
+            count, limit = scale["trials"][contestant.pace], scale["limit"]
 
             def one(seed: int, made: ToyTask = made, method: str = method, limit: int = limit) -> Trial:
                 return trial(made, method, seed=seed, limit=limit)
@@ -152,7 +152,10 @@ def with_noise(scale: dict[str, Any], workers: Workers) -> list[dict[str, Any]]:
                 table, _ = learner(made, method, seed=seed, epsilon=EPSILON)(scale["noisy_episodes"])
                 return made.solved_by(greedy_policy(table))
 
-            found = workers.map(right, range(scale["trials"]["fast"]), f"choice, noise {noise:g}")
+            contestant = CONTESTANTS[method]
+            found = workers.map(
+                right, range(scale["trials"][contestant.pace]), f"choice, noise {noise:g}: {contestant.label}"
+            )
             share = {"delay": scale["noisy_delay"], "episodes": scale["noisy_episodes"], "right": float(np.mean(found))}
-            rows.append({"noise": noise, "method": method, **share})
+            rows.append({"noise": noise, "method": method, "trials": len(found), **share})
     return rows

@@ -38,10 +38,14 @@ def _by_delay(name: str, task: str, result: dict[str, Any]) -> Table:
         theirs = [published(method, delay) for delay in delays] if task == "trace-back" else []
         if any(theirs):
             rows.append([f"{contestant.label}, published", *(number and f"{number:,}" for number in theirs)])
-    count = "" if trials["slow"] == trials["fast"] else f" ({trials['slow']} of slow methods)"
+    fewer = (
+        f" ({trials['medium']} of RUDDER and Monte Carlo, {trials['slow']} of slower ones)"
+        if trials["slow"] < trials["fast"]
+        else ""
+    )
     return Table(
         name,
-        f"{NAMES[task]}: episodes to solve by delay, median (40 to 60 % band) of {trials['fast']} trials{count}, "
+        f"{NAMES[task]}: episodes to solve by delay, median (40 to 60 % band) of {trials['fast']} trials{fewer}, "
         f"ε = {settings['epsilon']:g} for all",
         ["method", *map(str, delays)],
         rows,
