@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,9 @@ from numba import njit
 from greedystep import models
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import solve
+
+if TYPE_CHECKING:
+    from greedystep.envs.toy_env import ToyEnvironment
 
 SOLVED_SHARE = 0.9
 """RUDDER's rule: a task is solved when the policy earns this share of the optimal expected return."""
@@ -118,6 +121,12 @@ class ToyTask:
     def solved_by(self, policy: Policy) -> bool:
         """Whether the policy's exact expected return reaches `solved_return`."""
         return self.expected_return(policy) >= self.solved_return - 1e-9 * max(1.0, self._largest_reward)
+
+    def as_env(self) -> ToyEnvironment:
+        """The task as an environment of the common protocol (`envs.core`), for JAX: `reset`, `step`, `observe`."""
+        from greedystep.envs.toy_env import ToyEnvironment
+
+        return ToyEnvironment(self)
 
     @property
     def _largest_reward(self) -> float:
