@@ -1,0 +1,214 @@
+"""The replay against lists: wrapped rings, ends of episodes, open episodes, one and several columns."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles_replay import ListColumn
+
+from greedystep import envs
+from greedystep.replay import Places, Store, bytes_of
+from greedystep.trajectory import Trajectory
+
+BOARD = ((2, 7, 3), np.dtype(bool))
+VECTOR = ((3,), np.dtype(np.float32))
+
+
+add = jax.jit(Store.add, static_argnums=0)
+step_places = jax.jit(Store.step_places, static_argnums=0)
+sample_episodes = jax.jit(Store.sample_episodes, static_argnums=(0, 3))
+stretch = jax.jit(Store.stretch, static_argnums=(0, 2))
+in_time = jax.jit(Store.in_time, static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def look_up(store, replay, places):
+    return store.observe(replay, places), store.read(replay, places)
+
+
+def seen(number, kind):
+    """An observation that tells its number."""
+    shape, dtype = kind
+    if dtype == bool:
+        bits = [(int(number) >> i) & 1 for i in range(int(np.prod(shape)))]
+        return np.array(bits, bool).reshape(shape)
+    return np.full(shape, number, dtype)
+
+
+def number_of(observation):
+    observation = np.asarray(observation)
+    if observation.dtype == bool:
+        return int(sum(int(bit) << i for i, bit in enumerate(observation.reshape(-1))))
+    return int(observation.reshape(-1)[0])
+
+
+@st.composite
+def histories(draw):
+    """Heights, and for every column a list of (terminated, truncated)."""
+    columns, height = draw(st.sampled_from([(1, 3), (1, 8), (2, 5), (3, 11)]))  # few shapes: each is compiled
+    length = draw(st.integers(1, 30))
+    end = st.sampled_from([(False, False), (False, False), (True, False), (False, True), (True, True)])
+    return height, [draw(st.lists(end, min_size=length, max_size=length)) for _ in range(columns)]
+
+
+def play(height, ends, kind=BOARD):
+    """The same steps into a `Replay` and into lists. Observations are numbered from 1 in all columns together."""
+    store = Store(height * len(ends), len(ends), *kind)
+    replay, lists = store.init(), [ListColumn(height) for _ in ends]
+    fresh = iter(range(1, 10_000))
+    current = [next(fresh) for _ in ends]
+    for t in range(len(ends[0])):
+        after = [next(fresh) for _ in ends]
+        steps = [((t + c) % 5, t + 0.5 * c, *ends[c][t], 0.25 + 0.001 * t) for c in range(len(ends))]
+        columns = [np.array(x) for x in zip(*steps, strict=True)]
+        observations = (np.stack([seen(i, kind) for i in numbers]) for numbers in (current, after))
+        now, then = observations
+        replay = add(store, replay, now, *columns, then)
+        for c, column in enumerate(lists):
+            column.add(current[c], steps[c], after[c])
+        current = [next(fresh) if any(ends[c][t]) else after[c] for c in range(len(ends))]
+    return store, replay, lists
+
+
+def rows_at(store, replay, places):
+    """(number of the observation, step or None) of each of these places, in one list."""
+    observations, rows = jax.device_get(look_up(store, replay, places))
+    flat = observations.reshape(-1, *store.shape)
+    rows = [x.reshape(-1) for x in rows]
+    found = []
+    for observation, action, reward, taken, terminated, truncated, probability in zip(flat, *rows, strict=True):
+        step = (action, reward, terminated, truncated, probability) if taken else None
+        found.append((number_of(observation), step))
+    return found
+
+
+def assert_same_row(found, row):
+    observation, step = found
+    assert observation == row.observation
+    assert (step is None) == (row.step is None)
+    if row.step is not None:
+        np.testing.assert_allclose(step, row.step, rtol=1e-6)
+
+
+@settings(deadline=None, max_examples=30)
+@given(histories())
+def test_every_stored_step_can_be_drawn_and_nothing_else(history):
+    store, replay, lists = play(*history)
+    steps = [step for column in lists for step in column.steps()]
+    counts = store.count(replay)
+    assert counts.tolist() == [len(column.steps()) for column in lists]
+    found = rows_at(store, replay, step_places(store, replay, jnp.arange(store.rows)))
+    for (row, _), here in zip(steps, found, strict=False):
+        assert_same_row(here, row)
+
+
+@settings(deadline=None, max_examples=30)
+@given(histories())
+def test_the_rows_after_a_step_are_those_of_its_episode_up_to_the_row_without_an_action(history):
+    store, replay, lists = play(*history, kind=VECTOR)
+    steps = [step for column in lists for step in column.steps()]
+    places = stretch(store, step_places(store, replay, jnp.arange(store.rows)), 4)
+    found = rows_at(store, replay, places)
+    for i, (row, following) in enumerate(steps):
+        for k, expected in enumerate([row, *following[:4]]):
+            assert_same_row(found[k * store.rows + i], expected)
+
+
+@settings(deadline=None, max_examples=30)
+@given(histories())
+def test_rows_in_the_order_of_time(history):
+    store, replay, lists = play(*history)
+    places, there = in_time(store, replay)
+    found = rows_at(store, replay, places)
+    for c, column in enumerate(lists):
+        rows = column.rows()
+        assert there[c].sum() == len(rows)
+        for row, here in zip(reversed(rows), reversed(found[: (c + 1) * store.height]), strict=False):
+            assert_same_row(here, row)
+
+
+@settings(deadline=None, max_examples=40)
+@given(histories(), st.sampled_from([4, 17, 40]), st.integers(0, 1000))
+def test_drawn_episodes_are_whole_and_only_the_last_one_loses_its_beginning(history, rows, seed):
+    store, replay, lists = play(*history)
+    whole = {episode[-1].observation: episode for column in lists for episode in column.episodes()}
+    found = rows_at(store, replay, sample_episodes(store, jax.random.key(seed), replay, rows))
+    parts, current = [], []
+    for row in found:
+        current.append(row)
+        if row[1] is None:
+            parts.append(current)
+            current = []
+    assert not current, "the last row ends an episode"
+    for i, part in enumerate(parts):
+        episode = whole[part[-1][0]]
+        expected = episode if i < len(parts) - 1 else episode[len(episode) - len(part) :]
+        assert len(part) == len(expected)
+        for row, original in zip(part, expected, strict=True):
+            assert_same_row(row, original)
+
+
+def test_steps_and_episodes_are_drawn_uniformly():
+    ends = [[(False, False), (False, False), (True, False), (True, False)] * 2]  # 3 steps, 1 step, 3 steps, 1 step
+    store, replay, lists = play(20, ends)
+    places = store.sample(jax.random.key(0), replay, 8000)
+    share = np.bincount(np.asarray(store.observe(replay, places)).reshape(8000, -1) @ (1 << np.arange(42)))
+    drawn = share[share > 0] / 8000
+    assert len(drawn) == 8
+    np.testing.assert_allclose(drawn, 1 / 8, atol=0.02)
+
+    places = store.sample_episodes(jax.random.key(0), replay, 8000)
+    rows = store.read(replay, places)
+    lengths = np.diff(np.flatnonzero(~np.asarray(rows.taken)))
+    np.testing.assert_allclose((lengths == 2).mean(), 1 / 2, atol=0.03)  # of episodes, not of steps
+
+
+def test_different_keys_draw_different_steps():
+    store, replay, _ = play(50, [[(False, False)] * 40])
+    draws = [store.sample(jax.random.key(seed), replay, 30).row.tolist() for seed in range(2)]
+    assert draws[0] != draws[1]
+
+
+@pytest.mark.parametrize(("name", "limit"), [("minatar/breakout", 8_000_000), ("minatar/seaquest", 15_000_000)])
+def test_memory_of_a_hundred_thousand_steps(name, limit):
+    observation = envs.make(name).observation
+    store = Store(100_000, 1, observation.shape, observation.dtype)
+    assert bytes_of(jax.eval_shape(store.init)) <= limit
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=3), st.booleans())
+def test_logged_trajectories_are_stored_as_they_are(lengths_and_ends, known):
+    fresh, trajectories, column = iter(range(1, 1000)), [], ListColumn(1000)
+    for length, end in lengths_and_ends:
+        numbers = [next(fresh) for _ in range(length + 1)]
+        last = np.arange(length) == length - 1
+        trajectory = Trajectory(
+            observations=np.stack([seen(i, VECTOR) for i in numbers]),
+            actions=np.arange(length) % 3,
+            rewards=np.arange(length) / 2,
+            terminated=last & (end == 0),
+            truncated=last & (end == 1),  # 2: the record just stops
+            behaviour_prob=np.full(length, 0.5) if known else None,
+        )
+        trajectories.append(trajectory)
+        for t in range(length):
+            cut = bool(last[t] and end != 0)
+            step = (t % 3, t / 2, bool(trajectory.terminated[t]), cut, 0.5 if known else np.nan)
+            column.add(numbers[t], step, numbers[t + 1])
+    store, replay = Store.holding(trajectories, *VECTOR)
+    rows = column.rows()
+    places = Places(jnp.zeros(len(rows), int), jnp.arange(len(rows)))
+    for row, here in zip(rows, rows_at(store, replay, places), strict=True):
+        assert_same_row(here, row)
+    assert store.count(replay).tolist() == [len(column.steps())]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 1), (7, 2), (4, 2), (4, 0)])
+def test_a_replay_needs_room_for_every_column(rows, columns):
+    with pytest.raises(ValueError, match=r"^(rows|columns): expected"):
+        Store(rows, columns, *VECTOR)
