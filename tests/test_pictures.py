@@ -12,12 +12,12 @@ from rich.console import Console
 
 from greedystep import envs
 from greedystep.envs.core import Environment, ObservationSpec, TimeLimit
-from greedystep.envs.pictures import DRAWN_BY, anything, fitting_height, frames_per_second, minatar, picture
+from greedystep.envs.pictures import anything, fitting_height, frames_per_second, minatar, picture, toy
 from greedystep.envs.pictures.canvas import PANEL, WHITE, Canvas, blend
 from greedystep.envs.watching import Choice, in_words, play, random_policy
 from greedystep.report import film
 
-NAMES = [name for name in envs.names() if name.split("/")[0] in DRAWN_BY]
+NAMES = envs.names()
 
 
 def colours(frame):
@@ -29,7 +29,7 @@ def colours(frame):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_environment_has_a_picture_that_shows_what_changes(name):
-    env = envs.make(name)
+    env = envs.make_env(name)
     moments = list(play(env, random_policy(env), 1, steps=12))
     frames = [picture(env, moment.state) for moment in moments]
     assert {(frame.dtype, frame.shape) for frame in frames} == {(np.dtype(np.uint8), frames[0].shape)}
@@ -246,3 +246,43 @@ def test_the_live_view_leaves_the_terminal_as_it_was():
 def test_a_pipe_is_no_place_for_a_live_view():
     assert not film.can_show(Console(file=io.StringIO()))
     assert not film.can_show(Console(file=io.StringIO(), force_terminal=True, no_color=True, color_system=None))
+
+
+# -- toy tasks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [2, 3, 7])
+def test_watches_are_read_back_as_the_task_counts_them(length):
+    """Every state, in the order in which the task numbers them."""
+    expected = [(0, False, brand, 0, 0) for brand in range(4)]
+    for passed in range(1, length):
+        counts = range(passed + 1)
+        expected += [
+            (passed, repaired, brand, jams, tyres)
+            for repaired in (False, True)
+            for brand in range(4)
+            for jams in counts
+            for tyres in counts
+        ]
+    assert [toy._watch_at(number) for number in range(len(expected))] == expected
+    assert len(expected) == envs.make("toy/watch-repair", length=length).num_states
+
+
+@pytest.mark.parametrize(("name", "side"), [("grid-world", 10), ("trace-back", 15), ("bomb", 31), ("choice", 0)])
+def test_grids_are_as_large_as_the_task_says(name, side):
+    assert toy._side(envs.make_env(f"toy/{name}")) == side
+
+
+@pytest.mark.parametrize("name", ["grid-world", "trace-back", "bomb", "choice", "n-horizon"])
+def test_every_state_of_a_small_task_can_be_drawn_on_the_board(name):
+    options = {"grid-world": {"size": 3}, "trace-back": {"delay": 4}, "bomb": {"delay": 1, "side": 3}}.get(name, {})
+    env = envs.make_env(f"toy/{name}", **options)
+    state = env.reset(jax.random.key(0))
+    pictures = set()
+    for number in range(env.task.num_states):
+        at = state._replace(number=number)
+        if toy._side(env):
+            draw = {"grid-world": toy._grid_world, "trace-back": toy._trace_back, "bomb": toy._bomb}[name]
+            assert all(0 <= cell < toy._side(env) ** 2 for cell, _ in draw(env, number))
+        pictures.add(picture(env, at, 120).tobytes())
+    assert len(pictures) >= 9

@@ -29,8 +29,6 @@ def register() -> None:
     from greedystep.envs import names
 
     for name in names():
-        if name.startswith("toy/"):  # a table, not yet an environment
-            continue
         if gymnasium_id(name) not in registry:
             register(
                 gymnasium_id(name),

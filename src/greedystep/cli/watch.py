@@ -80,7 +80,7 @@ class Watch:
         if not 0.05 <= self.scale <= 20:
             raise BadInputError(f"scale: expected a number between 0.05 and 20, got {self.scale:g}")
         with answering_bad_input():
-            env = envs.make(self.env, **parse_options(self.options))
+            env = envs.make_env(self.env, **parse_options(self.options))
             fps = frames_per_second(env) if self.fps is None else self.fps
             if self.out is not None:
                 check_place(self.out.parent)

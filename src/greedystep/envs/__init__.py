@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from greedystep.envs.gymnax import from_gymnax
     from greedystep.envs.toy import Outcomes, ToyTask
 
-__all__ = ["Outcomes", "ToyTask", "from_gymnax", "make", "names"]
+__all__ = ["Outcomes", "ToyTask", "from_gymnax", "make", "make_env", "names"]
 
 _HOME = {"Outcomes": "toy", "ToyTask": "toy", "from_gymnax": "gymnax"}
 """The module of this package where a public name lives; imported on first use, so that the names alone cost nothing."""
@@ -82,6 +82,12 @@ def make(name: str, **options: Any) -> Any:
     if limit == OWN_LIMIT:
         limit = env.default_limit
     return env if limit is None else TimeLimit(env, limit)
+
+
+def make_env(name: str, **options: Any) -> Any:
+    """The same, and a toy task too comes as an environment of the protocol."""
+    made = make(name, **options)
+    return made.as_env() if name.startswith("toy/") else made
 
 
 def maker_of(name: str) -> Any:

@@ -42,7 +42,7 @@ def lively(env: Environment, seed: int = 0, steps: int = 300) -> State:
 
 
 def tile(name: str) -> Tile:
-    env = envs.make(name)
+    env = envs.make_env(name)
     state = lively(env)
     height, width, _ = picture(env, state).shape
     return Tile(env, state, width / height)

@@ -31,9 +31,9 @@ class GymnasiumEnv(gymnasium.Env):
     """One of our environments, an episode at a time.
 
     Args:
-        env: a name for `envs.make`, or an environment.
+        env: a name for `envs.make_env`, or an environment.
         render_mode: None or "rgb_array".
-        options: what `envs.make` takes; the time limit is ours too (`limit=1000`, `limit=None`).
+        options: what `envs.make_env` takes; the time limit is ours too (`limit=1000`, `limit=None`).
     """
 
     metadata = {"render_modes": RENDER_MODES}  # noqa: RUF012
@@ -232,7 +232,7 @@ def _many(function: Any, env: Environment, *arrays: Any) -> Any:
 
 def _environment(env: str | Environment, options: dict[str, Any]) -> Environment:
     if isinstance(env, str):
-        return envs.make(env, **options)
+        return envs.make_env(env, **options)
     if options:
         raise ValueError(f"{next(iter(options))}: options go with a name; {env.name} is already made")
     return env

@@ -20,7 +20,7 @@ HEIGHT = 240
 FRAMES_PER_SECOND = {"minatar": 12, "ple": 30, "classic": 30, "toy": 5}
 """How fast a person wants to see it."""
 
-DRAWN_BY = {"classic": "classic", "minatar": "minatar", "ple": "ple"}
+DRAWN_BY = {"classic": "classic", "minatar": "minatar", "ple": "ple", "toy": "toy"}
 """Family -> module of this package; all others are drawn by what is seen of them."""
 
 
