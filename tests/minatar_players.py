@@ -37,9 +37,13 @@ class Careless:
 
 
 class Breakout:
-    """Keeps track of the ball's way and waits where it will come down, under its old or its new column by chance."""
+    """Keeps track of the ball's way and waits where it will come down, under its old or its new column by chance.
 
-    def __init__(self, seed: int = 0) -> None:
+    With `satisfied`, it lets the ball go once the wall is down.
+    """
+
+    def __init__(self, seed: int = 0, satisfied: bool = False) -> None:
+        self.satisfied = satisfied
         self.random = np.random.default_rng(seed)
         self.dx = self.dy = 1
         self.beside = 0
@@ -55,7 +59,10 @@ class Breakout:
         if self.dy < 0:
             self.beside = int(self.random.random() < 0.5)
             return _towards(paddle, 4 + int(self.random.random() < 0.5))
-        return _towards(paddle, self._column(x, self.dx, 8 - y + self.beside))
+        aim = self._column(x, self.dx, 8 - y + self.beside)
+        if self.satisfied and not picture[:, :, 3].any():
+            return LEFT if aim > 4 else RIGHT
+        return _towards(paddle, aim)
 
     @staticmethod
     def _column(x: int, dx: int, steps: int) -> int:
@@ -194,15 +201,11 @@ class Seaquest:
 
 
 class SpaceInvaders:
-    """Dodges bullets and goes where a shot will soonest hit, if the aliens go on as they did.
-
-    With `shoots=False` it dodges until the aliens have come down.
-    """
+    """Dodges bullets and goes where a shot will soonest hit, if the aliens go on as they did."""
 
     AHEAD = 16
 
-    def __init__(self, seed: int = 0, shoots: bool = True) -> None:
-        self.shoots = shoots
+    def __init__(self, seed: int = 0) -> None:
         self.aliens = np.zeros((10, 10), bool)
         self.since, self.period, self.cool = 0, 12, 0
 
@@ -221,42 +224,90 @@ class SpaceInvaders:
         if bomb.any():
             bomb_y, bomb_x = np.argwhere(bomb)[0]
             deadly[bomb_x] |= bomb_y >= 6
-        wish = self._wish(x, picture) if self.shoots else NONE
+        wish = self._wish(x, picture)
         for action in (wish, LEFT, RIGHT) if x > 4 else (wish, RIGHT, LEFT):
             if not deadly[np.clip(x + (action == RIGHT) - (action == LEFT), 0, 9)]:
                 return action
         return NONE
 
+    def targets(self, aliens: np.ndarray) -> np.ndarray:
+        """The aliens to shoot at."""
+        return aliens
+
+    def stroll(self, aliens: np.ndarray) -> int:
+        """The column to be in when there is nothing to shoot at."""
+        return int(np.argmax(aliens.sum(0)))
+
     def _wish(self, x: int, picture: np.ndarray) -> int:
         scenes = self._scenes(picture)
-        best, aim = 99, None
+        best, aim = self.AHEAD - 1, None
         for column in range(10):
-            wait = max(abs(column - x), self.cool)
-            while wait < min(best, self.AHEAD - 1):
-                if any(scenes[wait + n][8 - n, column] for n in range(min(9, self.AHEAD - wait))):
+            for wait in range(max(abs(column - x), self.cool), best):
+                path = [scenes[wait + n][8 - n, column] for n in range(min(9, self.AHEAD - wait))]
+                if next((target for alien, target in path if alien), False):
                     best, aim = wait, column
                     break
-                wait += 1
         if aim is None:
-            return _towards(x, int(np.argmax(picture[:, :, 1].sum(0))))
+            return _towards(x, self.stroll(picture[:, :, 1]))
         return FIRE if best == 0 else _towards(x, aim)
 
     def _scenes(self, picture: np.ndarray) -> list[np.ndarray]:
-        """The aliens after each of the next steps."""
+        """The aliens, and the targets among them, after each of the next steps: [10, 10, 2]."""
         aliens, right = picture[:, :, 1], picture[:, :, 3].any()
         period = min(int(aliens.sum()), self.period)
         timer = max(period - 1 - self.since, 0)
+        scene = np.stack([aliens, self.targets(aliens)], axis=-1)
         scenes = []
         for _ in range(self.AHEAD):
             if timer == 0:
                 timer = period
-                if aliens[:, 9 if right else 0].any():
-                    aliens, right = np.roll(aliens, 1, axis=0), not right
+                if scene[:, 9 if right else 0, 0].any():
+                    scene, right = np.roll(scene, 1, axis=0), not right
                 else:
-                    aliens = np.roll(aliens, 1 if right else -1, axis=1)
+                    scene = np.roll(scene, 1 if right else -1, axis=1)
             timer -= 1
-            scenes.append(aliens)
+            scenes.append(scene)
         return scenes
+
+
+class BesiegedSpaceInvaders(SpaceInvaders):
+    """Lets the aliens land: spares the left column and the top of the right one, and lives between them.
+
+    So the aliens reach the last row beside the cannon and end the game at the border, or when the cannon rams one. Now
+    and then the columns are an even number apart, so that the cannon may be as near to one as to the other.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.random = np.random.default_rng(seed)
+        self.apart, self.place, self.rams = 5, 0.5, False
+
+    def act(self, picture: np.ndarray) -> int:
+        if picture[:, :, 1].sum() == 24 and not picture[:, :, 4].any():
+            self.apart, self.rams = int(self.random.integers(4, 6)), bool(self.random.integers(2))
+        if self.random.random() < 0.05:
+            self.place = self.random.random()
+        x = int(np.argmax(picture[9, :, 0]))
+        if self.rams and picture[9, :x, 1].any() and self.random.random() < 0.7:
+            return LEFT if not picture[9, x - 1, 1] or self.random.random() < 0.3 else NONE
+        return super().act(picture)
+
+    def targets(self, aliens: np.ndarray) -> np.ndarray:
+        left, right = self._borders(aliens)
+        chosen = aliens.copy()
+        chosen[:, left] = False
+        if right - left <= self.apart:
+            chosen[np.argmax(aliens[:, right]), right] = False
+        return chosen
+
+    def stroll(self, aliens: np.ndarray) -> int:
+        left, right = self._borders(aliens)
+        return left + 1 + int(self.place * max(right - left - 1, 1))
+
+    @staticmethod
+    def _borders(aliens: np.ndarray) -> tuple[int, int]:
+        columns = np.flatnonzero(aliens.any(0))
+        return int(columns[0]), int(columns[-1])
 
 
 def _shift(board: np.ndarray, columns: int) -> np.ndarray:

@@ -19,6 +19,10 @@ PLAYERS = {
     "seaquest": players.Seaquest,
     "space_invaders": players.SpaceInvaders,
 }
+LOSERS = {
+    "breakout": partial(players.Breakout, satisfied=True),
+    "space_invaders": players.BesiegedSpaceInvaders,
+}
 SETTINGS = [
     {"sticky": 0.0, "ramping": True, "actions": "full"},
     {"sticky": 0.1, "ramping": False, "actions": "minimal"},
@@ -29,12 +33,12 @@ game = pytest.mark.parametrize("game", sorted(GAMES))
 
 
 def play(game, legs, **options):
-    """Legs of random play, of good play, of good play with slips and, where it matters, of play that only survives."""
+    """Legs of random play, of good play, of good play with slips, and of play with another end in view."""
     match = Match(game, **options)
     good = PLAYERS[game]()
     each = [players.Random(hold=0.5), good, players.Careless(good, slips=0.02)]
-    if game == "space_invaders":
-        each.insert(1, players.SpaceInvaders(shoots=False))
+    if game in LOSERS:
+        each.insert(1, LOSERS[game]())
     for leg in range(legs):
         match.play(each[leg % len(each)], LEG)
 
@@ -76,6 +80,13 @@ def test_breakout_is_equal_when_the_wall_comes_back():
     assert rises(Match("breakout", **SETTINGS[0], seed=2).play(players.Breakout(), 4 * LEG), 3, 30) >= 2
 
 
+def test_breakout_is_equal_when_the_ball_is_lost_with_no_brick_left():
+    shown = Match("breakout", **SETTINGS[0], seed=2).play(players.Breakout(satisfied=True), 8 * LEG)
+    bare = shown.end & ~shown.picture[..., 3].any((1, 2))
+    assert bare.sum() >= 3
+    assert shown.next_picture[bare][:, 1:4, :, 3].all()
+
+
 def test_freeway_is_equal_after_many_crossings_and_at_the_end_of_the_clock():
     shown = Match("freeway", **SETTINGS[0], seed=2).play(players.Freeway(), 5 * LEG)
     assert np.flatnonzero(shown.end).tolist() == [2500]
@@ -88,8 +99,12 @@ def test_space_invaders_is_equal_after_many_waves():
 
 
 def test_space_invaders_is_equal_when_the_aliens_land():
-    shown = Match("space_invaders", **SETTINGS[0], seed=2).play(players.SpaceInvaders(shoots=False), 4 * LEG)
-    assert shown.picture[shown.end][:, 8:, :, 1].any((1, 2)).sum() >= 3
+    """Three endings: at the border, by an alien that comes, by an alien that is run into."""
+    shown = Match("space_invaders", **SETTINGS[0], seed=2).play(players.BesiegedSpaceInvaders(), 10 * LEG)
+    landed = shown.end & shown.picture[:, 9, :, 1].any(1)
+    wrapped = landed & shown.next_picture[:, 0, :, 1].any(1)  # a turn in the last row brings it in at the top
+    assert wrapped.sum() >= 3
+    assert (landed & ~wrapped).sum() >= 3
 
 
 # -- around the game ---------------------------------------------------------------------------------------------------
@@ -97,33 +112,42 @@ def test_space_invaders_is_equal_when_the_aliens_land():
 
 @game
 def test_after_the_end_nothing_happens_but_the_sticky_memory(game):
-    match = Match(game, sticky=0.5)
+    match = Match(game, **SETTINGS[1])
+    match.play(players.Random(), 4 * LEG)  # one step before the end of Freeway's clock
     env, state = match.env, match.state
-    steps = 2600  # enough for any game at random play
-    draws, _ = jax.device_get(leg_draws(env, jax.random.split(jax.random.key(3), steps)))
+    draws, _ = jax.device_get(leg_draws(env, jax.random.split(jax.random.key(3), LEG)))
 
     @jax.jit
     def advance(state, draws, action):
         state, step = env.advance(draws, state, action)
         return state, step, env.observe(state)
 
-    player = players.Random()
     after = 0
-    for t in range(steps):
+    for t in range(LEG):
         now = jax.tree.map(lambda leaf, t=t: leaf[t], draws)
-        action = player.act(None)
+        action = t % env.num_actions
         before = state
         state, step, picture = jax.device_get(advance(state, now, action))
-        reward, end = match.step_original(now, action)
+        reward, end = match.step_original(now, env.action_codes[action])
         assert (step.reward, step.terminated) == (reward, end)
         assert (picture == match.original.state()).all()
         if before.over:
             after += 1
             assert (step.reward, step.terminated) == (0, True)
-            assert state.executed == (before.executed if now.repeat else action)
-        if after == 50:
-            return
-    raise AssertionError("the game never ended")
+            assert state.executed == (before.executed if now.repeat else env.action_codes[action])
+    assert after >= 50
+
+
+def test_after_the_end_nothing_is_paid():
+    """Gold lies in the player's cell: taken in a game that goes on, left alone in one that is over."""
+    env = envs.make("minatar/asterix", sticky=0.0)
+    draws, state = env.draw(jax.random.key(0)), env.reset(jax.random.key(0))
+    row_5 = jnp.uint32(1 << 4 * (5 - 1))
+    state = state._replace(position=state.position._replace(place=6 * row_5, gold=row_5))
+    after, step = env.advance(draws, state, jnp.int32(0))
+    assert (step.reward, step.terminated, after.position.place) == (1, False, 0)
+    after, step = env.advance(draws, state._replace(over=jnp.bool_(True)), jnp.int32(0))
+    assert (step.reward, step.terminated, after.position.place) == (0, True, 6 * row_5)
 
 
 @game
