@@ -72,8 +72,8 @@ def test_the_same_run_gives_the_same_numbers_whatever_the_threads_do(tiny):
 def test_every_trial_is_there_and_those_given_up_are_marked(tiny):
     for task in ("choice", "trace-back"):
         for row in tiny["numbers"][task]:
-            pace = contestants.CONTESTANTS[row["method"]].pace
-            assert len(row["solved"]["trials"]) == len(row["seen"]["trials"]) == TINY["trials"][pace]
+            count = delayed.trials_of(TINY, task, row["method"])
+            assert len(row["solved"]["trials"]) == len(row["seen"]["trials"]) == count
             assert row["censored"] == row["solved"]["trials"].count(None)
             assert all(one is None or 1 <= one <= 600 for one in row["solved"]["trials"])
     lost = [row for row in tiny["numbers"]["trace-back"] if row["censored"]]

@@ -17,7 +17,7 @@ from greedystep.record import config_hash, provenance, write_json
 class Reproduce:
     """Run experiments of the paper and compare what they measure with what it claims."""
 
-    # Which experiments to run: table1, fig1, or all.
+    # Which experiments to run: table1, fig1, fig2, or all.
     names: Annotated[Positional[tuple[Literal[experiments.Name, "all"], ...]], NAMES]
 
     # quick takes minutes on two cores; paper has the paper's sizes.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from greedystep.experiments.claims import Table
 
-Name = Literal["table1", "fig1"]
+Name = Literal["table1", "fig1", "fig2"]
 NAMES: tuple[Name, ...] = get_args(Name)
 """In the order of the paper."""
 

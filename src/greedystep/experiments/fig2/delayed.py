@@ -110,13 +110,18 @@ def _quantile(ordered: list[int | None], share: float) -> float | None:
     return None if below is None or above is None else (below + above) / 2
 
 
+def trials_of(scale: dict[str, Any], task: str, method: str) -> int:
+    """How many trials; in Choice every method is fast but RUDDER, whose network takes its time everywhere."""
+    return scale["trials"]["fast" if task == "choice" and method != "rudder" else CONTESTANTS[method].pace]
+
+
 def run(task: str, delays: list[int], scale: dict[str, Any], workers: Workers) -> list[dict[str, Any]]:
     """All methods at all delays."""
     rows = []
     for delay in delays:
         made = make(task, delay)
         for method, contestant in CONTESTANTS.items():
-            count, limit = scale["trials"][contestant.pace], scale["limit"]
+            count, limit = trials_of(scale, task, method), scale["limit"]
 
             def one(seed: int, made: ToyTask = made, method: str = method, limit: int = limit) -> Trial:
                 return trial(made, method, seed=seed, limit=limit)
@@ -152,10 +157,8 @@ def with_noise(scale: dict[str, Any], workers: Workers) -> list[dict[str, Any]]:
                 table, _ = learner(made, method, seed=seed, epsilon=EPSILON)(scale["noisy_episodes"])
                 return made.solved_by(greedy_policy(table))
 
-            contestant = CONTESTANTS[method]
-            found = workers.map(
-                right, range(scale["trials"][contestant.pace]), f"choice, noise {noise:g}: {contestant.label}"
-            )
+            what = f"choice, noise {noise:g}: {CONTESTANTS[method].label}"
+            found = workers.map(right, range(trials_of(scale, "choice", method)), what)
             share = {"delay": scale["noisy_delay"], "episodes": scale["noisy_episodes"], "right": float(np.mean(found))}
             rows.append({"noise": noise, "method": method, "trials": len(found), **share})
     return rows

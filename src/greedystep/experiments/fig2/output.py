@@ -29,10 +29,12 @@ CURVES = {
 }
 """Colour, dash and marker of the methods in the main figure. Two of them coincide with Greedy-Step: markers alone."""
 
+COINCIDING = {"backward": (ORANGE, figures.DASHES[4], "P"), "model": (BLACK, figures.DASHES[2], "x")}
+"""The same two where they do not."""
+
 PUPIL_CURVES = {
     "greedy-step": (BLUE, "-", "o"),
-    "backward": (ORANGE, figures.DASHES[4], "P"),
-    "model": (BLACK, figures.DASHES[2], "x"),
+    **COINCIDING,
     "episodic-backward": (PINK, figures.DASHES[3], "^"),
     "forward": (RED, "-", "D"),
     "q-learning": (SKY, figures.DASHES[1], "v"),
@@ -64,7 +66,7 @@ def _main(result: dict[str, Any]) -> Figure:
 
 def _episodes(axis: Any, task: str, result: dict[str, Any]) -> None:
     numbers, limit = result["numbers"], result["settings"]["limit"]
-    for method, (colour, dash, marker) in CURVES.items():
+    for place, (method, (colour, dash, marker)) in enumerate(CURVES.items()):
         rows = rows_of(numbers, task, method)
         known = [row for row in rows if row["solved"]["median"] is not None]
         delays = [row["delay"] for row in known]
@@ -72,8 +74,12 @@ def _episodes(axis: Any, task: str, result: dict[str, Any]) -> None:
         axis.plot(delays, [row["solved"]["median"] for row in known], label=CONTESTANTS[method].label, **style)
         if dash != "none":
             low = [row["solved"]["low"] for row in known]
-            high = [row["solved"]["high"] or limit for row in known]
-            axis.fill_between(delays, low, high, color=colour, alpha=0.15, linewidth=0)
+            high = [_or_limit(row["solved"]["high"], limit) for row in known]
+            if task == "choice":  # wide bands, which would hide each other
+                beside = [delay * (1 + 0.012 * (place - 2)) for delay in delays]
+                axis.vlines(beside, low, high, color=colour, alpha=0.55, linewidth=2.2, linestyle="-")
+            else:
+                axis.fill_between(delays, low, high, color=colour, alpha=0.15, linewidth=0)
         theirs = [(row["delay"], published(method, row["delay"])) for row in rows if task == "trace-back"]
         theirs = [(delay, number) for delay, number in theirs if number is not None]
         if theirs:
@@ -149,12 +155,15 @@ def _dot(axis: Any, place: int, found: dict[str, Any], limit: int, method: str) 
         axis.plot([limit], [place], marker=">", color=colour, markerfacecolor="white", markersize=8)
         axis.annotate("more", (limit, place), (8, 0), textcoords="offset points", va="center", fontsize=8)
         return
-    axis.plot([found["low"], _or_limit(found["high"], limit)], [place, place], color=colour, alpha=0.4, linewidth=4)
+    axis.hlines(
+        place, found["low"], _or_limit(found["high"], limit), color=colour, alpha=0.4, linewidth=4, linestyle="-"
+    )
     axis.plot([found["median"]], [place], marker="o", color=colour)
 
 
 def _or_limit(number: float | None, limit: int) -> float:
-    return 2 * limit if number is None else number
+    """Beyond the limit where a number is not known."""
+    return 1.5 * limit if number is None else number
 
 
 # -- where it stops being true ----------------------------------------------------------------------------------------
@@ -163,6 +172,7 @@ def _or_limit(number: float | None, limit: int) -> float:
 @figures.style()
 def _limits(result: dict[str, Any]) -> Figure:
     figure, axes = figures.panels(1, 2)
+    figure.set_size_inches(11.5, 4.0)
     numbers = result["numbers"]
     rows = [*numbers["exploration"], *rows_of(numbers, "trace-back", "greedy-step")]
     epsilons = sorted({row["epsilon"] for row in rows}, reverse=True)
@@ -187,14 +197,16 @@ def _limits(result: dict[str, Any]) -> Figure:
             va="center",
         )
     axes[0].axhline(20, color=GREY, linewidth=1.2, linestyle=figures.DASHES[1], zorder=1)
-    axes[0].annotate(
-        "the paper's 20", (delays[0], 20), (0, 4), textcoords="offset points", color=GREY, fontsize="small"
+    axes[0].set(
+        title="Greedy-Step on Trace Back (dashed: the paper's 20)",
+        xlabel="delay",
+        ylabel="episodes to solve",
+        yscale="log",
     )
-    axes[0].set(title="Greedy-Step on Trace Back", xlabel="delay", ylabel="episodes to solve", yscale="log")
     axes[0].margins(x=0.15)
     axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     for method in dict.fromkeys(row["method"] for row in numbers["noise"]):
-        colour, dash, marker = CURVES[method]
+        colour, dash, marker = (CURVES | COINCIDING)[method]
         mine = [row for row in numbers["noise"] if row["method"] == method]
         noise, right = [row["noise"] for row in mine], [row["right"] for row in mine]
         style = {"color": colour, "linestyle": dash, "marker": marker, "label": CONTESTANTS[method].label}
@@ -205,5 +217,5 @@ def _limits(result: dict[str, Any]) -> Figure:
         xlabel="standard deviation of the noise on every step",
         ylabel="share of trials that choose right",
     )
-    axes[1].legend(fontsize="small")
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside right center", fontsize="small")
     return figure

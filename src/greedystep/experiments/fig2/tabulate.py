@@ -38,11 +38,11 @@ def _by_delay(name: str, task: str, result: dict[str, Any]) -> Table:
         theirs = [published(method, delay) for delay in delays] if task == "trace-back" else []
         if any(theirs):
             rows.append([f"{contestant.label}, published", *(number and f"{number:,}" for number in theirs)])
-    fewer = (
-        f" ({trials['medium']} of RUDDER and Monte Carlo, {trials['slow']} of slower ones)"
-        if trials["slow"] < trials["fast"]
-        else ""
-    )
+    fewer = ""
+    if trials["slow"] < trials["fast"]:
+        others = f", {trials['slow']} of slower methods" if task == "trace-back" else ""
+        few = "RUDDER and Monte Carlo" if task == "trace-back" else "RUDDER"
+        fewer = f" ({trials['medium']} of {few}{others})"
     return Table(
         name,
         f"{NAMES[task]}: episodes to solve by delay, median (40 to 60 % band) of {trials['fast']} trials{fewer}, "
