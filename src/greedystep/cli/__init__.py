@@ -20,11 +20,13 @@ from greedystep.cli.bench import Bench
 from greedystep.cli.envs import Envs
 from greedystep.cli.plan import Plan
 from greedystep.cli.reproduce import Report, Reproduce
+from greedystep.cli.train import Train
 from greedystep.cli.watch import Watch
 from greedystep.cli.words import BadInputError, note
 
 Command = (
     Annotated[Plan, subcommand("plan")]
+    | Annotated[Train, subcommand("train")]
     | Annotated[Reproduce, subcommand("reproduce")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Bench, subcommand("bench")]
@@ -35,6 +37,7 @@ Command = (
 ABOUT = """Exact planning with a proven error bound, the greedy-step paper's results, and its games.
 
   greedystep plan frozenlake-8x8      solve a model, print its values and policy
+  greedystep train toy/trace-back     let a tabular agent learn, keep it in runs/
   greedystep reproduce all            run the paper's experiments, write results/quick/report.html
   greedystep envs                     list the environments
   greedystep watch minatar/breakout   watch one being played

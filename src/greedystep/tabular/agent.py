@@ -39,7 +39,9 @@ class TabularAgent:
             keeps this promise for environments that draw from their `np_random` alone and carry nothing else from one
             episode to the next, as its own toy texts do; the agent cannot see what else one may hold.
         epsilon: share of random actions while learning.
-        q: the table to begin with, float [S, A], or one number; greedy-step wants it at or below the optimal values.
+        q: the table to begin with, float [S, A], or one number; 0 by default. Greedy-step's sampled forms never lower a
+            value and want it at or below the optimal ones: on a toy task they begin with its lowest possible return;
+            where a Gymnasium environment pays negative rewards, give one that is low enough.
         discount: γ of a Gymnasium environment, 0.99 by default. Toy tasks have their own.
         limit: cuts an episode of a Gymnasium environment off after so many steps; needed if it has no time limit. What
             lies behind a cut still counts: the last state's value stands for it.
@@ -49,6 +51,8 @@ class TabularAgent:
     """float64 [S, A]: the action values; -inf where a state does not have the action."""
     episodes: int
     """How many episodes `learn` has acted so far."""
+    steps: int
+    """How many steps these had."""
     memory: Memory
     """What the method keeps besides its table, such as the model of the method "model"; None for most."""
 
@@ -59,7 +63,7 @@ class TabularAgent:
         *,
         seed: int = 0,
         epsilon: float = 0.2,
-        q: Any = 0.0,
+        q: Any = None,
         discount: float | None = None,
         limit: int | None = None,
         **options: Any,
@@ -72,7 +76,9 @@ class TabularAgent:
         else:
             available, self.discount = np.ones((self.task.num_states, self.task.num_actions), bool), self.task.discount
             self.task.seed(seed)
-        self.q, self.episodes = filled_table(available, q), 0
+        if q is None:
+            q = self.task.lowest_return if code in SAMPLED and isinstance(self.task, ToyTask) else 0.0
+        self.q, self.episodes, self.steps = filled_table(available, q), 0, 0
         self.memory = checked_memory(code, self.q.shape)
         watched = self.q.size if code in SAMPLED else 0
         self._watch = Watch(watched, self.q.shape[1], options.get("form", "running"))
@@ -90,6 +96,7 @@ class TabularAgent:
             learned = learn(self.task, self.method, episodes=episodes, q=self.q, **how, **self.options)
             self.q = learned.q
             self.episodes += episodes
+            self.steps += int(learned.lengths.sum())
         self._watch.warn()
         return learned
 
@@ -107,9 +114,9 @@ class TabularAgent:
         except FloatingPointError:
             raise
         except BaseException:
-            self.q, self.episodes = table, self.episodes + len(returns)
+            self.q, self.episodes, self.steps = table, self.episodes + len(returns), self.steps + sum(lengths)
             raise
-        self.q, self.episodes = table, self.episodes + episodes
+        self.q, self.episodes, self.steps = table, self.episodes + episodes, self.steps + sum(lengths)
         return Learned(table, np.array(returns), np.array(lengths, np.int64), self.memory)
 
     def fit(self, log: Episodes | Iterable[tuple | Trajectory], sweeps: int = 1) -> TabularAgent:
@@ -166,6 +173,7 @@ class TabularAgent:
             "options": self.options,
             "epsilon": self.epsilon,
             "episodes": self.episodes,
+            "steps": self.steps,
             "warned": self._watch.over,
             "random": self._random.bit_generator.state,
             "world": None,
@@ -207,7 +215,7 @@ class TabularAgent:
 
     def _go_on_from(self, about: dict[str, Any], kept: dict[str, np.ndarray]) -> None:
         """KeyError or TypeError if something in the file is not what `save` writes."""
-        self.episodes = int(about["episodes"])
+        self.episodes, self.steps = int(about["episodes"]), int(about["steps"])
         if about["warned"]:
             self._watch.stop()
         try:

@@ -28,7 +28,7 @@ class GymWorld:
     """
 
     def __init__(self, env: str | gymnasium.Env, discount: float, limit: int | None):
-        self.env = _made(env) if isinstance(env, str) else env
+        self.env = made(env) if isinstance(env, str) else env
         self.name = env if isinstance(env, str) else str(env)
         self.made_with = {} if isinstance(env, str) else None
         """{}: it can be made again from its name; None: it was given as an object."""
@@ -99,9 +99,10 @@ class GymWorld:
         self.env.unwrapped.np_random.bit_generator.state = state["random"]
 
 
-def _made(env_id: str) -> gymnasium.Env:
+def made(env_id: str, **options: Any) -> gymnasium.Env:
+    """What Gymnasium makes of an id; ValueError if it cannot."""
     try:
-        return gymnasium.make(env_id)
+        return gymnasium.make(env_id, **options)
     except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
         raise ValueError(f"env: gymnasium cannot make {env_id!r}: {problem}") from None
 
