@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
+from tyro.constructors import PrimitiveConstructorSpec
 
 from greedystep.cli.words import (
     BadInputError,
@@ -25,22 +26,23 @@ from greedystep.cli.words import (
 if TYPE_CHECKING:
     from greedystep.tabular.run import Run
 
-Method = Literal[
-    "greedy-step",
-    "q-learning",
-    "backward-q-learning",
-    "n-step-q",
-    "n-step-sarsa",
-    "sarsa-lambda",
-    "watkins",
-    "peng",
-    "harutyunyan",
-    "tree-backup",
-    "retrace",
-    "q-sigma",
-    "monte-carlo",
-    "episodic-backward",
-    "model",
+METHODS = (
+    *("greedy-step", "q-learning", "backward-q-learning", "n-step-q", "n-step-sarsa", "sarsa-lambda", "watkins"),
+    *("peng", "harutyunyan", "tree-backup", "retrace", "q-sigma", "monte-carlo", "episodic-backward", "model"),
+)
+"""Those of `greedystep.tabular`, written out so that help needs no compiler."""
+
+
+def _method(words: list[str]) -> str:
+    if words[0] not in METHODS:
+        raise ValueError(f"expected one of {', '.join(METHODS)}, got {words[0]!r}")
+    return words[0]
+
+
+MaybeMethod = Annotated[
+    str | None,
+    PrimitiveConstructorSpec(1, "METHOD", _method, lambda value: True, lambda value: [str(value)]),
+    arg(help_behavior_hint=""),
 ]
 Options = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE [NAME=VALUE ...]", help_behavior_hint="")]
 
@@ -53,8 +55,9 @@ class Train:
     # actions, such as FrozenLake-v1.
     env: Annotated[Positional[str], arg(help_behavior_hint="(required without --resume)")] = ""
 
-    # How it learns (default: greedy-step).
-    method: Annotated[Method | None, arg(help_behavior_hint="")] = None
+    # How it learns: greedy-step (the default), q-learning, backward-q-learning, n-step-q, n-step-sarsa, sarsa-lambda,
+    # watkins, peng, harutyunyan, tree-backup, retrace, q-sigma, monte-carlo, episodic-backward, or model.
+    method: MaybeMethod = None
 
     # Episodes in all; more than before lets a finished run go on (default: 1000).
     episodes: MaybeCount = None
