@@ -156,8 +156,9 @@ def test_a_submarine_that_is_shot_while_moving_still_fires():
     assert [torpedo.cell for torpedo in game.torpedoes] == [(6, 3)]
 
 
-def test_a_submarine_that_is_shot_before_it_moves_does_not_fire():
-    game = fast(shots=[Thing(5, 3, -1)], subs=[Thing(4, 3, 1, 0, 0)])
+@pytest.mark.parametrize("timer", range(6))
+def test_a_submarine_that_is_shot_before_it_moves_does_not_fire(timer):
+    game = Game(shots=[Thing(5, 3, -1)], subs=[Thing(4, 3, 1, timer, 0)])
     assert step(game) == (1, False)
     assert not game.torpedoes
 

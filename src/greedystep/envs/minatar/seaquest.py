@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep.envs.minatar.common import ACTIONS, DOWN, FIRE, LEFT, RIGHT, ROW, SIZE, UP, MinAtar, below, cell
+from greedystep.envs.minatar.divers import DIVER_PERIOD, PLACES, diver_cell, goes_right, newcomer, swim, swum
 from greedystep.envs.minatar.masks import (
     LINE,
     ahead,
@@ -40,10 +41,7 @@ from greedystep.envs.minatar.masks import (
 )
 
 AIR = 200
-DIVER_PERIOD = 30
 SHOT_PERIOD = 5
-PLACES = 6
-"""Divers that can be on board."""
 RAMPS = 19
 """Surfacings after which enemies come no faster, one in each step."""
 CLOCK = 11
@@ -90,9 +88,8 @@ class Position(NamedTuple):
     torpedoes: jax.Array
     """[10]: the same for the enemies'."""
     newer: jax.Array
-    """The diver that came last: 0 is none, or its row, plus 16 if it goes right. Where it is says `diver_timer`."""
+    """The diver that came last, and the one before; written and placed as `divers` says."""
     older: jax.Array
-    """The one before."""
     enemy_timer: jax.Array
     diver_timer: jax.Array
     shot_timer: jax.Array
@@ -109,22 +106,12 @@ class Seaquest(MinAtar):
     Surfacing refills the air and costs a diver; without divers, without air and at any touch of an enemy the game ends.
     With every surfacing enemies come more often, with some they swim faster.
 
-    Version 1.0.10 ends the game one step later when the air is used up, and in that step shows nine tenths of it.
+    In version 1.0.10 the game goes on for one step more when the air is used up, and a bar that should be empty shows
+    nine tenths. (Six divers brought up in the very last step then pay -1, the floor of the tenths left.)
     """
 
     title = "seaquest"
-    channels = (
-        "player",
-        "player back",
-        "shot",
-        "trail",
-        "torpedo",
-        "fish",
-        "submarine",
-        "air",
-        "divers aboard",
-        "diver",
-    )
+    channels = ("player", "back", "shot", "trail", "torpedo", "fish", "submarine", "air", "divers aboard", "diver")
     minimal = tuple(range(len(ACTIONS)))
     step_words = 1
 
@@ -174,7 +161,7 @@ class Seaquest(MinAtar):
         some_near, some_far = some_near | fresh_near, some_far | fresh_far
         fish_near |= jnp.where(chance.enemy_sub, 0, fresh_near)
         older = jnp.where(diver_due, p.newer, p.older)
-        newer = jnp.where(diver_due, chance.diver_row + 16 * chance.diver_right, p.newer)
+        newer = jnp.where(diver_due, newcomer(chance.diver_row, chance.diver_right), p.newer)
         diver_timer = jnp.where(diver_due, DIVER_PERIOD, p.diver_timer)
 
         # The player acts, and its shots fly.
@@ -259,7 +246,7 @@ class Seaquest(MinAtar):
         player = cell(p.x, p.y)
         progress = swum(p.diver_timer)
         newer, older = diver_cell(p.newer, progress), diver_cell(p.older, progress + 5)
-        trails = [(some, p.rightward), (newer, p.newer >= 16), (older, p.older >= 16)]
+        trails = [(some, p.rightward), (newer, goes_right(p.newer)), (older, goes_right(p.older))]
         bar = tenths(p.air)
         bar = jnp.maximum(bar, 0) if self.version == "1.0.15" else jnp.where(bar < 0, SIZE - 1, bar)
         aboard = jnp.maximum(p.aboard, 0)
@@ -278,29 +265,5 @@ class Seaquest(MinAtar):
 
 
 def tenths(air: jax.Array) -> jax.Array:
-    """floor(air / 20) for -20..200, without a division."""
+    """floor(air / 20) for -19..200, without a division."""
     return air * 205 >> 12
-
-
-def swum(diver_timer: jax.Array) -> jax.Array:
-    """How many cells the newer diver has swum by then, floor((30 - timer) / 6); the older one is 5 cells ahead."""
-    return (DIVER_PERIOD - diver_timer) * 43 >> 8
-
-
-def diver_column(diver: jax.Array, progress: jax.Array) -> jax.Array:
-    return jnp.where(diver >= 16, progress, SIZE - 1 - progress)
-
-
-def diver_cell(diver: jax.Array, progress: jax.Array) -> jax.Array:
-    """The mask of rows of a diver that has swum so far; row 0 is where a diver that is none would be."""
-    there = (diver > 0) & (progress < SIZE)
-    return jnp.where(there, cell(diver_column(diver, jnp.minimum(progress, SIZE - 1)), diver & 15), 0)
-
-
-def swim(
-    diver: jax.Array, aboard: jax.Array, x: jax.Array, y: jax.Array, progress: jax.Array, to: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Taken by the player before or after the move, or gone at the end of the row, or swimming on -> diver, aboard."""
-    met = (diver_column(diver, progress) == x) | (diver_column(diver, to) == x)
-    taken = (diver > 0) & (diver & 15 == y) & met & (aboard < PLACES)
-    return jnp.where(taken | (to == SIZE), 0, diver), aboard + taken
