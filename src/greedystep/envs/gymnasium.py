@@ -51,16 +51,16 @@ class GymnasiumEnv(gymnasium.Env):
         """A new episode. Without a seed it follows the one before, and games carry over what they carry over."""
         super().reset(seed=seed)
         if seed is not None or self._now is None:
-            self._now = _one(_begin, self.env, _key(self.np_random))
+            self._now, seen = _one(_begin, self.env, _key(self.np_random))
         else:
-            self._now = _one(_begin_again, self.env, self._now)
-        return _observation(self.observation_space, _one(_observe, self.env, self._now)), {}
+            self._now, seen = _one(_begin_again, self.env, self._now)
+        return _observation(self.observation_space, seen), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._now is None:
             raise gymnasium.error.ResetNeeded("call reset before step")
         self.env.check_action(action)
-        self._now, step, seen = _one(_step, self.env, self._now, jnp.int32(action))
+        self._now, step, seen = _one(_step, self.env, self._now, np.int32(action))
         reward, terminated, truncated, seen = jax.device_get((*step, seen))
         return _observation(self.observation_space, seen), float(reward), bool(terminated), bool(truncated), {}
 
@@ -108,11 +108,12 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
     ) -> tuple[Any, dict[str, Any]]:
         """New episodes everywhere; environment i gets the seed `seed + i`, or `seed[i]`."""
         if seed is None and self._now is not None:
-            self._now = _many(_begin_again, self.env, self._now)
+            self._now, seen = _many(_begin_again, self.env, self._now)
         else:
-            self._now = _many(_begin, self.env, jnp.stack([_key(random) for random in self._randoms(seed)]))
+            keys = jnp.stack([_key(random) for random in self._randoms(seed)])
+            self._now, seen = _many(_begin, self.env, keys)
         self._over = np.zeros(self.num_envs, bool)
-        return self._observations(_many(_observe, self.env, self._now)), {}
+        return self._observations(seen), {}
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if self._now is None:
@@ -121,9 +122,9 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         if actions.shape != (self.num_envs,):
             raise ValueError(f"actions: expected {self.num_envs} of them, got shape {actions.shape}")
         self.env.check_action(actions)
-        actions = jnp.asarray(actions, jnp.int32)
+        actions = actions.astype(np.int32)
         if self.autoreset_mode == AutoresetMode.NEXT_STEP:
-            self._now, step, seen = _many(_step_or_begin, self.env, self._now, actions, jnp.asarray(self._over))
+            self._now, step, seen = _many(_step_or_begin, self.env, self._now, actions, self._over)
             last = None
         else:
             self._now, step, seen, last = _many(_step_and_begin, self.env, self._now, actions)
@@ -179,14 +180,16 @@ class _Now(NamedTuple):
     state: State
 
 
-def _begin(env: Environment, key: jax.Array) -> _Now:
+def _begin(env: Environment, key: jax.Array) -> tuple[_Now, jax.Array]:
     key, use = jax.random.split(key)
-    return _Now(key, env.reset(use))
+    state = env.reset(use)
+    return _Now(key, state), env.observe(state)
 
 
-def _begin_again(env: Environment, now: _Now) -> _Now:
+def _begin_again(env: Environment, now: _Now) -> tuple[_Now, jax.Array]:
     key, use = jax.random.split(now.key)
-    return _Now(key, env.restart(use, now.state))
+    state = env.restart(use, now.state)
+    return _Now(key, state), env.observe(state)
 
 
 def _step(env: Environment, now: _Now, action: jax.Array) -> tuple[_Now, Step, jax.Array]:
@@ -197,22 +200,18 @@ def _step(env: Environment, now: _Now, action: jax.Array) -> tuple[_Now, Step, j
 
 def _step_and_begin(env: Environment, now: _Now, action: jax.Array) -> tuple[_Now, Step, jax.Array, jax.Array]:
     now, step, last = _step(env, now, action)
-    now = _where(step.terminated | step.truncated, _begin_again(env, now), now)
-    return now, step, env.observe(now.state), last
+    now, seen = _where(step.terminated | step.truncated, _begin_again(env, now), (now, last))
+    return now, step, seen, last
 
 
 def _step_or_begin(env: Environment, now: _Now, action: jax.Array, over: jax.Array) -> tuple[_Now, Step, jax.Array]:
-    moved, step, _ = _step(env, now, action)
-    now = _where(over, _begin_again(env, now), moved)
-    return now, jax.tree.map(lambda leaf: jnp.where(over, jnp.zeros_like(leaf), leaf), step), env.observe(now.state)
+    moved, step, seen = _step(env, now, action)
+    now, seen = _where(over, _begin_again(env, now), (moved, seen))
+    return now, jax.tree.map(lambda leaf: jnp.where(over, jnp.zeros_like(leaf), leaf), step), seen
 
 
 def _where(condition: jax.Array, this: Any, that: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), this, that)
-
-
-def _observe(env: Environment, now: _Now) -> jax.Array:
-    return env.observe(now.state)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
