@@ -137,7 +137,7 @@ BAD = {
     "plan grid-3x3 --out broken.npz/solution.json": "broken.npz is not a folder one can write to",
     "plan grid-3x3 --fast": "Unrecognized options: --fast",
     "plan grid-3x3 extra": "Unrecognized options: extra",
-    "train": "Unrecognized options: train",
+    "fly": "Unrecognized options: fly",
     "reproduce": "names: give at least one of table1, fig1, fig2, or all",
     "reproduce fig9": "invalid choice 'fig9'",
     "reproduce fig1 --scale huge": "invalid choice 'huge'",

@@ -308,7 +308,7 @@ def test_bad_arguments_of_learn_are_answered_by_one_sentence(arguments, message)
         (([0, 1], [0, 0], [0.0], True), {}, "number 0 has 2 states, 2 actions, 1 rewards and 2 chances"),
         (([0, 5], [0], [0.0], True), {}, r"state 5 is not in 0\.\.1"),
         (([0, 1], [-1], [0.0], True), {}, r"action -1 is not in 0\.\.1"),
-        (([0.5, 1], [0], [0.0], True), {}, "states must be whole numbers, got float64"),
+        (([0.5, 1], [0], [0.0], True), {}, "states must be whole numbers, one a step, got float64"),
         (([0, 1], [0], [np.nan], True), {}, "rewards must be finite"),
         (([0, 1], [0], [0.0], True), {"method": "retrace"}, "retrace needs the behaviour's probability"),
         (

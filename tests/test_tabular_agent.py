@@ -60,6 +60,13 @@ def test_it_fits_logs():
     assert chain.evaluate() == pytest.approx(0.99**9)
 
 
+@pytest.mark.parametrize("form", methods.FORMS)
+def test_greedy_step_begins_low_enough_by_itself(form):
+    agent = gs.TabularAgent("toy/grid-world", form=form, epsilon=0.5)
+    agent.learn(300)
+    assert agent.evaluate() == pytest.approx(agent.task.optimal_return)
+
+
 def test_a_task_that_was_not_made_by_name_is_given_to_load(tmp_path):
     task = toy.from_mdp("mine", models.chain(4), 0, 30)
     agent = gs.TabularAgent(task)

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from greedystep.envs.toy import END
-from greedystep.tabular.empirical import rewards_differ
+from greedystep.tabular.counts import rewards_differ
 from greedystep.tabular.episodes import Episodes, buffer_for, load
 
 UNSEEN = -2

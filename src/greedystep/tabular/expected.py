@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from greedystep.envs.toy import END
-from greedystep.tabular.empirical import NONE
+from greedystep.tabular.counts import NONE
 from greedystep.tabular.updates import best
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from greedystep.tabular.branching import look_at_episode
-from greedystep.tabular.empirical import count_episode, with_room
+from greedystep.tabular.counts import count_episode, with_room
 from greedystep.tabular.episodes import Episodes, act, buffer_for, load, make_buffer
 from greedystep.tabular.expected import expected_greedy_step
 from greedystep.tabular.planner import back_up, make_agenda, plan

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from greedystep.tabular.empirical import NONE, backup
+from greedystep.tabular.counts import NONE, backup
 from greedystep.tabular.updates import best
 
 PRECISION = 1e-10
