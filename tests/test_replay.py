@@ -33,7 +33,7 @@ def look_up(store, replay, places):
 def seen(number, kind):
     """An observation that tells its number."""
     shape, dtype = kind
-    if dtype == bool:
+    if dtype.kind == "b":
         bits = [(int(number) >> i) & 1 for i in range(int(np.prod(shape)))]
         return np.array(bits, bool).reshape(shape)
     return np.full(shape, number, dtype)
@@ -154,7 +154,7 @@ def test_drawn_episodes_are_whole_and_only_the_last_one_loses_its_beginning(hist
 
 def test_steps_and_episodes_are_drawn_uniformly():
     ends = [[(False, False), (False, False), (True, False), (True, False)] * 2]  # 3 steps, 1 step, 3 steps, 1 step
-    store, replay, lists = play(20, ends)
+    store, replay, _ = play(20, ends)
     places = store.sample(jax.random.key(0), replay, 8000)
     share = np.bincount(np.asarray(store.observe(replay, places)).reshape(8000, -1) @ (1 << np.arange(42)))
     drawn = share[share > 0] / 8000

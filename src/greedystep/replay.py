@@ -47,7 +47,7 @@ class Replay(NamedTuple):
     next_row: jax.Array
     """int32 [N]: where the next step will be written."""
     newest: jax.Array
-    """int32 [N]: the newest row; -1 while there is none. It is next_row, or the row before it after an episode's end."""
+    """int32 [N]: the newest row, -1 while there is none: next_row, or the one before it after an episode's end."""
     written: jax.Array
     """int32 [N]: how many steps have ever been written."""
     oldest: jax.Array
@@ -228,7 +228,7 @@ class Store:
         row = replay.places[column, (replay.oldest[column] + which) % self.height]
         return Places(column, row % self.height)
 
-    def ahead(self, places: Places, steps: int) -> Places:
+    def ahead(self, places: Places, steps: int | jax.Array) -> Places:
         """The rows that many steps later. They belong to the same episode up to its first row without an action."""
         return places._replace(row=(places.row + steps) % self.height)
 

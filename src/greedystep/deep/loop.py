@@ -1,0 +1,194 @@
+"""The compiled loop of training: act, store, learn, all on the device.
+
+A lane is one training with its own seed and numbers. Lanes share the counter of steps, which alone decides when
+targets are copied and pools are made; so these stay real branches when many lanes run side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from greedystep.deep import pool
+from greedystep.deep.dqn import Knowledge, Learner
+from greedystep.deep.pool import Pool
+from greedystep.deep.tally import Episode, Tally
+from greedystep.deep.targets import Numbers
+from greedystep.envs.core import AutoReset, Environment
+from greedystep.replay import Replay, Store
+
+
+class Lane(NamedTuple):
+    """Everything that changes in one training. Its random numbers come from its seed and nothing else."""
+
+    key: jax.Array
+    knowledge: Knowledge
+    replay: Replay
+    pool: Pool | None
+    """Where the returns need one."""
+    envs: Any
+    """States of the environments, [N, ...]."""
+    episode: Episode
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A learner in its environment."""
+
+    learner: Learner
+    env: Environment
+
+    @cached_property
+    def _going_on(self) -> AutoReset:
+        return AutoReset(self.env)
+
+    @cached_property
+    def store(self) -> Store:
+        config, observation = self.learner.config, self.learner.observation
+        return Store(config.replay_size, config.num_envs, observation.shape, observation.dtype)
+
+    def begin(self, seed: jax.Array) -> Lane:
+        """The state before the first step."""
+        config = self.learner.config
+        key, of_networks, of_envs = jax.random.split(jax.random.key(seed), 3)
+        return Lane(
+            key=key,
+            knowledge=self.learner.begin(of_networks),
+            replay=self.store.init(),
+            pool=pool.empty(config, self.store) if config.is_pooled else None,
+            envs=jax.vmap(self.env.reset)(jax.random.split(of_envs, config.num_envs)),
+            episode=Episode.begin(config.num_envs),
+        )
+
+    def run(self, step: jax.Array, lane: Lane, numbers: Numbers, rounds: jax.Array) -> tuple[Lane, Tally]:
+        """`rounds` more steps of all environments of one lane.
+
+        Args:
+            step: environment steps so far.
+            rounds: not static; any number runs without compiling again.
+        """
+        config = self.learner.config
+        envs, period = config.num_envs, config.target_period // config.num_envs
+        done, warmup = step // envs, config.warmup // envs
+
+        warm = jnp.clip(warmup - done, 0, rounds)
+        state = lax.fori_loop(done, done + warm, lambda i, s: self._explore(s[0], s[1]), (lane, Tally.begin()))
+
+        def a_period(carry: tuple) -> tuple:
+            at, lane, tally = carry
+            since = (at - warmup) % period
+            lane = self._renew(since == 0, lane, numbers)
+            until = jnp.minimum(at + period - since, done + rounds)
+            lane, tally = lax.fori_loop(
+                at, until, lambda i, s: self._learn(i * envs, s[0], s[1], numbers), (lane, tally)
+            )
+            return until, lane, tally
+
+        _, lane, tally = lax.while_loop(lambda carry: carry[0] < done + rounds, a_period, (done + warm, *state))
+        return lane, tally
+
+    # -- one step of all environments ----------------------------------------------------------------------------------
+
+    def _explore(self, lane: Lane, tally: Tally) -> tuple[Lane, Tally]:
+        """A step at random."""
+        key, of_action, of_envs = jax.random.split(lane.key, 3)
+        count, envs = self.env.num_actions, self.learner.config.num_envs
+        action = jax.random.randint(of_action, (envs,), 0, count)
+        lane, tally = self._act(lane, tally, of_envs, action, jnp.full(envs, 1 / count), None)
+        return lane._replace(key=key), tally
+
+    def _learn(self, step: jax.Array, lane: Lane, tally: Tally, numbers: Numbers) -> tuple[Lane, Tally]:
+        """An ε-greedy step, then the updates."""
+        config, learner = self.learner.config, self.learner
+        key, of_action, of_envs, of_updates = jax.random.split(lane.key, 4)
+        q = learner.values(lane.knowledge.networks, self._observe(lane.envs))
+        action, probability = epsilon_greedy(of_action, q, epsilon_at(config, numbers.epsilon_end, step))
+        judged = jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
+        lane, tally = self._act(lane, tally, of_envs, action, probability, judged)
+
+        def update(i: jax.Array, carry: tuple) -> tuple:
+            knowledge, tally = carry
+            of_samples, of_network = jax.random.split(jax.random.fold_in(of_updates, i))
+            batch = learner.samples(self.store, of_samples, lane.replay, lane.pool, knowledge)
+            knowledge, learned = learner.update(knowledge, batch, of_network, numbers.learning_rate)
+            return knowledge, tally.after_update(step, learned, batch.steps)
+
+        if config.updates == 1:
+            knowledge, tally = update(jnp.int32(0), (lane.knowledge, tally))
+        else:
+            knowledge, tally = lax.fori_loop(0, config.updates, update, (lane.knowledge, tally))
+        return lane._replace(key=key, knowledge=knowledge), tally
+
+    def _act(
+        self,
+        lane: Lane,
+        tally: Tally,
+        key: jax.Array,
+        action: jax.Array,
+        probability: jax.Array,
+        q: jax.Array | None,
+    ) -> tuple[Lane, Tally]:
+        config = self.learner.config
+        keys = jax.random.split(key, config.num_envs)
+        seen = self._observe(lane.envs)
+        envs, step = jax.vmap(self._going_on.step)(keys, lane.envs, action)
+        after = self._observe(step.last)
+        ends = (step.terminated, step.truncated)
+        replay = self.store.add(lane.replay, seen, action, step.reward, *ends, probability, after)
+        cut = step.truncated if config.time_limits == "bootstrap" else jnp.zeros_like(step.truncated)
+        tally, episode = tally.after_step(
+            lane.episode, step.reward, cut, step.terminated | step.truncated, q, config.discount
+        )
+        return lane._replace(replay=replay, envs=envs, episode=episode), tally
+
+    def _observe(self, envs: Any) -> jax.Array:
+        return jax.vmap(self.env.observe)(envs)
+
+    # -- once a period -------------------------------------------------------------------------------------------------
+
+    def _renew(self, due: jax.Array, lane: Lane, numbers: Numbers) -> Lane:
+        """Copy the targets and make a new pool, if it is time.
+
+        With `double` the pool is made first: then the targets still are those of the period before, and differ from
+        the online networks, which choose.
+        """
+        config, learner = self.learner.config, self.learner
+        key, of_pool = jax.random.split(lane.key)
+
+        def copied(knowledge: Knowledge) -> Knowledge:
+            return learner.copy_targets(knowledge) if config.target_rate == 1 else knowledge
+
+        def renew(knowledge: Knowledge, old: Pool | None, replay: Replay) -> tuple:
+            judging = knowledge if config.double else copied(knowledge)
+            if old is not None:
+                old = learner.make_pool(self.store, numbers, of_pool, replay, judging)
+            return copied(knowledge).targets, old
+
+        targets, made = lax.cond(
+            due, renew, lambda knowledge, old, replay: (knowledge.targets, old), lane.knowledge, lane.pool, lane.replay
+        )
+        key = jax.random.wrap_key_data(
+            jnp.where(due, jax.random.key_data(key), jax.random.key_data(lane.key)), impl=jax.random.key_impl(lane.key)
+        )
+        return lane._replace(key=key, knowledge=lane.knowledge._replace(targets=targets), pool=made)
+
+
+def epsilon_at(config: Any, end: jax.Array, step: jax.Array) -> jax.Array:
+    """A straight line from epsilon_start at step 0 to `end` at epsilon_steps; then `end`."""
+    share = jnp.clip(step / max(config.epsilon_steps, 1), 0, 1)
+    return jnp.where(step >= config.epsilon_steps, end, config.epsilon_start + share * (end - config.epsilon_start))
+
+
+def epsilon_greedy(key: jax.Array, q: jax.Array, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Actions [N] for values [N, A], and the probabilities with which they were chosen."""
+    envs, actions = q.shape
+    of_whether, of_which = jax.random.split(key)
+    greedy = q.argmax(axis=-1)
+    explores = jax.random.uniform(of_whether, (envs,)) < epsilon
+    action = jnp.where(explores, jax.random.randint(of_which, (envs,), 0, actions), greedy).astype(jnp.int32)
+    return action, epsilon / actions + (1 - epsilon) * (action == greedy)

@@ -1,0 +1,119 @@
+"""Settings by task family, each with its source.
+
+"paper": the Greedy-Step paper re-uses the settings of Maxmin DQN (Lan et al. 2020); they are taken from its authors'
+code (qlan3/Explorer, tag maxmin1.0, configs/*.json), with the learning rate from the grid that the paper names. One
+environment, one update of 32 samples per step.
+
+"fast": the same amount of training per step (32 samples), but 64 environments side by side and batches of 512.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from difflib import get_close_matches
+from typing import Any
+
+from greedystep.deep.config import DQNConfig
+
+MINATAR: dict[str, Any] = {
+    # Explorer configs/minatar.json; the same as MinAtar's own DQN (examples/dqn.py) but for the learning rate there.
+    "hidden": (128,),
+    "discount": 0.99,
+    "replay_size": 100_000,
+    "batch_size": 32,
+    "updates": 1,
+    "warmup": 5_000,
+    "target_period": 1_000,
+    "epsilon_start": 1.0,
+    "epsilon_end": 0.1,
+    "epsilon_steps": 100_000,
+    "optimiser": "centred-rmsprop",
+    "optimiser_decay": 0.95,
+    "optimiser_epsilon": 0.01,
+    "loss": "huber",
+    "max_gradient_norm": None,
+    # Grid of both papers: 3e-3, 1e-3, 3e-4, 1e-4, 3e-5; the best one differs by game. MinAtar's default is 2.5e-4.
+    "learning_rate": 3e-4,
+    "log_every": 10_000,
+}
+FEATURES: dict[str, Any] = {
+    # Explorer configs/{catcher,copter,lunar}.json.
+    "hidden": (64, 64),
+    "discount": 0.99,
+    "replay_size": 10_000,
+    "batch_size": 32,
+    "updates": 1,
+    "warmup": 1_000,
+    "target_period": 200,
+    "epsilon_start": 1.0,
+    "epsilon_end": 0.01,
+    "epsilon_steps": 1_000,
+    "optimiser": "rmsprop",
+    "optimiser_decay": 0.99,  # PyTorch's default
+    "optimiser_epsilon": 1e-8,  # PyTorch's default
+    "loss": "squared",
+    "max_gradient_norm": 5.0,
+    # Grid 1e-3 ... 1e-5; the authors' best for Maxmin with 6 networks on Catcher and Pixelcopter (analysis.py).
+    "learning_rate": 3e-4,
+    "log_every": 10_000,
+}
+CLASSIC: dict[str, Any] = FEATURES | {
+    # Explorer configs/MERL_mc_dqn.json (MountainCar; the paper's own settings for it are not public).
+    "hidden": (32, 32),
+    "target_period": 100,
+    "optimiser": "adam",
+    "learning_rate": 1e-3,  # its grid: 1e-2 ... 1e-4
+    "log_every": 5_000,
+}
+
+FAMILIES = {"minatar/": MINATAR, "ple/": FEATURES, "classic/": CLASSIC}
+"""By the beginning of an environment's name; others take FEATURES, or MINATAR if they show pictures."""
+
+FAST: dict[str, Any] = {
+    # Our own: 64 x 32 = 4 x 512 samples per step of all environments. A period is as many samples as 500 updates of
+    # 512: with it, valuing the whole replay at each copy costs less than valuing every sample.
+    "num_envs": 64,
+    "batch_size": 512,
+    "updates": 4,
+    "target_period": 8_192,
+    "replay_size": 102_400,
+    "warmup": 8_192,
+    "log_every": 131_072,
+    # Larger batches want a formula that depends less on the size of the gradients; first runs used these.
+    "optimiser": "adam",
+    "optimiser_epsilon": 1e-8,
+    "learning_rate": 3e-4,
+}
+
+LIMITS = {
+    "classic/mountaincar": 1_000,  # Explorer configs/MERL_mc_dqn.json; within Gymnasium's 200 hardly anyone gets there
+    "minatar/seaquest": 10_000,  # Explorer configs/minatar.json
+}
+"""Time limits of the experiments where they are not the environment's own."""
+
+PRESETS = ("paper", "fast")
+
+
+def preset(name: str, env_name: str, *, pictures: bool = False) -> dict[str, Any]:
+    """The settings of a preset for an environment, to be given to `DQNConfig`."""
+    if name not in PRESETS:
+        raise ValueError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}")
+    family = next((found for start, found in FAMILIES.items() if env_name.startswith(start)), None)
+    settings = family or (MINATAR if pictures else FEATURES)
+    return settings | FAST if name == "fast" else settings
+
+
+def env_options(env_name: str) -> dict[str, Any]:
+    """Options for `envs.make` that go with the presets."""
+    return {"limit": LIMITS[env_name]} if env_name in LIMITS else {}
+
+
+def make_config(env_name: str, preset_name: str = "paper", *, pictures: bool = False, **changes: Any) -> DQNConfig:
+    """A preset with changes; ValueError names a setting that does not exist."""
+    known = [field.name for field in dataclasses.fields(DQNConfig)]
+    for setting in changes:
+        if setting not in known:
+            near = get_close_matches(setting, known, n=1)
+            guess = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{setting}: DQN has no such setting{guess}")
+    return DQNConfig(**(preset(preset_name, env_name, pictures=pictures) | changes))

@@ -1,0 +1,217 @@
+"""The host's side of training: compile once, run chunk after chunk, and between chunks tell, check and save.
+
+    trainer = Trainer(config, env, seeds=[0, 1, 2])
+    for rows in trainer.chunks(1_000_000):       # one row of metrics for each lane
+        file.append(rows); file.sync(); trainer.save(folder)
+
+After each chunk `trainer.state` is whole: stop there, save it, restore it elsewhere, and it goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from greedystep import checkpoint, record
+from greedystep.deep.config import OPTIONS_OF, DQNConfig
+from greedystep.deep.dqn import Learner
+from greedystep.deep.loop import Lane, Loop
+from greedystep.deep.networks import MakeNetwork
+from greedystep.deep.tally import NEVER, Tally, columns
+from greedystep.deep.targets import Numbers
+from greedystep.envs.core import Environment
+
+Row = dict[str, Any]
+
+
+class State(NamedTuple):
+    """All that is needed to go on."""
+
+    step: np.ndarray
+    """int64: environment steps of each lane."""
+    lanes: Lane
+    """Every array with a leading axis [L]."""
+
+
+class DivergedError(ValueError):
+    """A loss was not finite."""
+
+
+class Trainer:
+    """Trainings of one agent, one a lane, side by side.
+
+    Args:
+        seeds: one for each lane.
+        numbers: settings that differ from lane to lane, one number for each: learning_rate, epsilon_end, lambda_, gate.
+            All others are the config's.
+        network: makes the networks instead of the default ones; see `networks.MakeNetwork`.
+    """
+
+    state: State
+    seconds: float
+    """Time spent in training."""
+
+    def __init__(
+        self,
+        config: DQNConfig,
+        env: Environment,
+        seeds: Sequence[int] = (0,),
+        *,
+        numbers: Mapping[str, Sequence[float]] | None = None,
+        network: MakeNetwork | None = None,
+    ):
+        keep_compiled_programs()
+        self.config, self.env, self.seeds = config, env, [_checked_seed(seed) for seed in seeds]
+        if not self.seeds:
+            raise ValueError("seeds: expected at least one, got none")
+        self.learner = Learner(config, env.observation, env.num_actions, network)
+        self.loop = Loop(self.learner, env)
+        self.numbers = _numbers(config, numbers or {}, len(self.seeds))
+        self.state, self.seconds = State(np.array(0), self._begin()), 0.0
+        self._chunk = jax.jit(self._run_lanes, donate_argnums=1)
+
+    def _begin(self) -> Lane:
+        return jax.jit(partial(lax.map, self.loop.begin))(jnp.asarray(self.seeds, jnp.uint32))
+
+    def _run_lanes(self, step: jax.Array, lanes: Lane, numbers: Numbers, rounds: jax.Array) -> tuple[Lane, Tally]:
+        """One lane as it is; several side by side on a GPU, and one after another on a CPU, where that is faster."""
+        if len(self.seeds) == 1:
+            lane, own = jax.tree.map(lambda x: x[0], (lanes, numbers))
+            return jax.tree.map(lambda x: x[None], self.loop.run(step, lane, own, rounds))
+        if jax.default_backend() == "cpu":
+            return lax.map(lambda one: self.loop.run(step, one[0], one[1], rounds), (lanes, numbers))
+        return jax.vmap(self.loop.run, in_axes=(None, 0, 0, None))(step, lanes, numbers, rounds)
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def chunks(self, steps: int) -> Iterator[list[Row]]:
+        """Train so many MORE steps (rounded up to whole steps of all environments); one row a lane after each chunk.
+
+        Chunks end where the counter of steps is a multiple of `log_every`, however often training was stopped.
+        DivergedError if a loss is not finite; what was saved before stays good.
+        """
+        envs, every = self.config.num_envs, self.config.log_every
+        end = int(self.state.step) + -(-steps // envs) * envs
+        while (step := int(self.state.step)) < end:
+            yield self._run_chunk(min(end, (step // every + 1) * every) - step)
+
+    def run(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
+        """`chunks` to the end: all rows, each chunk's given to `on_chunk` as soon as it is there."""
+        found = []
+        for rows in self.chunks(steps):
+            if on_chunk is not None:
+                on_chunk(rows)
+            found += rows
+        return found
+
+    def _run_chunk(self, steps: int) -> list[Row]:
+        begin = time.perf_counter()
+        step, lanes = self.state
+        rounds = steps // self.config.num_envs
+        lanes, tally = self._chunk(jnp.int32(step), lanes, self.numbers, jnp.int32(rounds))
+        self.state = State(np.array(step + steps), lanes)
+        tally = jax.device_get(tally)
+        spent = time.perf_counter() - begin
+        self.seconds += spent
+        self._check(tally)
+        return [
+            {
+                "step": int(self.state.step),
+                "lane": lane,
+                "seed": seed,
+                **columns(jax.tree.map(lambda x, lane=lane: x[lane], tally)),
+                "target_age": self._target_age(),
+                "steps_per_second": steps * len(self.seeds) / spent,
+                "wall_seconds": self.seconds,
+            }
+            for lane, seed in enumerate(self.seeds)
+        ]
+
+    def _target_age(self) -> float | None:
+        """Steps since what the targets are made from was copied, on average over the updates so far."""
+        config = self.config
+        if self.state.step <= config.warmup:
+            return None
+        age = (config.target_period - config.num_envs) / 2
+        if config.target_rate < 1:  # a moving average with this rate is so many updates old
+            moving = (1 - config.target_rate) / config.target_rate * config.num_envs / config.updates
+            return moving + age if config.is_pooled else moving
+        return age + config.target_period if config.is_pooled and config.double else age
+
+    def _check(self, tally: Tally) -> None:
+        for lane, step in enumerate(tally.diverged):
+            if step != NEVER:
+                raise DivergedError(
+                    f"the loss of lane {lane} (seed {self.seeds[lane]}) was not finite at step {step}: try a smaller "
+                    f"learning_rate; the last checkpoint is from before"
+                )
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def about(self) -> dict[str, Any]:
+        """What a checkpoint says of itself: enough to build this trainer again."""
+        return {
+            "kind": "dqn",
+            "env": getattr(self.env, "name", type(self.env).__name__),
+            "config": dataclasses.asdict(self.config),
+            "seeds": self.seeds,
+            "numbers": {name: np.asarray(x).tolist() for name, x in self.numbers._asdict().items()},
+        }
+
+    def save(self, folder: str | os.PathLike, **more: Any) -> Path:
+        """Write the state to `folder`; call it between chunks. `more` goes into what the file says of itself."""
+        return checkpoint.save(
+            folder, int(self.state.step), self.state, self.about() | {"seconds": self.seconds} | more
+        )
+
+    def restore(self, path: str | os.PathLike) -> None:
+        """Go on from a checkpoint of the same config, environment, seeds and numbers."""
+        wanted, found = record.jsonable(self.about()), checkpoint.read_about(path)
+        for name, value in wanted.items():
+            if found.get(name) != value:
+                raise ValueError(
+                    f"{path} was saved by another training: its {name} is {found.get(name)!r}, not {value!r}"
+                )
+        self.state, _ = checkpoint.restore(path, self.state)
+        self.seconds = float(found["seconds"])
+
+
+def keep_compiled_programs() -> None:
+    """Keep compiled programs in the user's cache folder, so that a second process starts at once.
+
+    Does nothing where JAX has been told about a cache already.
+    """
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "greedystep" / "xla"))
+
+
+def _checked_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed: expected a whole number from 0 to 2^32 - 1, got {seed!r}")
+    return int(seed)
+
+
+def _numbers(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes: int) -> Numbers:
+    """One number a lane, checked as if each were the config's own."""
+    for name, values in given.items():
+        if name not in Numbers._fields:
+            raise ValueError(f"numbers: {name!r} cannot differ from lane to lane, only {', '.join(Numbers._fields)}")
+        if name in ("lambda_", "gate") and name not in OPTIONS_OF.get(config.returns, {}):
+            raise ValueError(f"numbers: returns={config.returns!r} has no {name}")
+        if len(values) != lanes:
+            raise ValueError(f"numbers: expected {lanes} values of {name}, one a lane, got {len(values)}")
+        for value in values:
+            dataclasses.replace(config, **{name: float(value)})
+    columns = {name: given.get(name, [getattr(config, name) or 0.0] * lanes) for name in Numbers._fields}
+    return Numbers(**{name: jnp.asarray(values, jnp.float32) for name, values in columns.items()})

@@ -1,0 +1,293 @@
+"""The agent's mathematics against NumPy: networks, optimisers, and one whole update of every choice of returns."""
+
+import dataclasses
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles_deep
+import pytest
+from oracles_replay import ListColumn
+
+from greedystep.deep import optimisers
+from greedystep.deep.config import DIRECT, DQNConfig
+from greedystep.deep.dqn import Knowledge, Learner
+from greedystep.deep.networks import ConvNet, default_network, ensemble_of, q_values
+from greedystep.deep.presets import FAMILIES, PRESETS, make_config, preset
+from greedystep.deep.targets import Numbers
+from greedystep.envs.core import ObservationSpec
+from greedystep.replay import Store
+
+FEATURES = ObservationSpec((4,), np.dtype(np.float32), -np.inf, np.inf)
+BOARD = ObservationSpec((5, 4, 2), np.dtype(bool), False, True)
+ACTIONS = 3
+
+
+def layers(network, m):
+    """Network m of an ensemble as the oracle wants it."""
+    one = jax.tree.map(lambda x: np.asarray(x[m], float), network)
+    if isinstance(one, ConvNet):
+        weight = one.filters.weight
+        first = [(weight.reshape(3, 3, weight.shape[0] // 9, -1), one.filters.bias)]
+        return first + [(layer.weight, layer.bias) for layer in one.head.layers]
+    return [(layer.weight, layer.bias) for layer in one.layers]
+
+
+# -- networks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("observation", [FEATURES, BOARD])
+def test_ensembles_answer_as_their_networks_written_out(observation):
+    networks = ensemble_of(default_network((7,)), jax.random.key(0), 3, observation, ACTIONS)
+    seen = np.random.default_rng(0).normal(size=(5, *observation.shape)) > 0
+    found = q_values(networks, jnp.asarray(seen.astype(observation.dtype)))
+    expected = [[oracles_deep.q_of(layers(networks, m), x) for x in seen] for m in range(3)]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_networks_begin_with_kaiming_weights_and_no_bias_and_differ():
+    networks = ensemble_of(default_network((400,)), jax.random.key(0), 2, BOARD, ACTIONS)
+    assert isinstance(networks, ConvNet)
+    for layer in (networks.filters, *networks.head.layers):
+        inputs = layer.weight.shape[1]
+        share = layer.weight.std() / math.sqrt(2 / inputs)
+        assert abs(share - 1) < 4 / math.sqrt(layer.weight.size)
+        assert not layer.bias.any()
+        assert (layer.weight[0] != layer.weight[1]).all()
+
+
+def test_numbered_states_have_an_input_each():
+    numbers = ObservationSpec((), np.dtype(np.int32), 0, 5)
+    networks = ensemble_of(default_network((4,)), jax.random.key(0), 1, numbers, 2)
+    assert q_values(networks, jnp.arange(6)).shape == (1, 6, 2)
+
+
+def test_a_network_of_ones_own():
+    class Linear(eqx.Module):
+        weight: jax.Array
+        name: str = "not an array"
+
+        def __call__(self, observation):
+            return observation @ self.weight
+
+    def make(key, observation, num_actions):
+        return Linear(jax.random.normal(key, (*observation.shape, num_actions)))
+
+    learner = Learner(DQNConfig(ensemble=2, hidden=()), FEATURES, ACTIONS, make)
+    knowledge = learner.begin(jax.random.key(0))
+    seen = jnp.ones((5, 4))
+    found = jax.jit(learner.values)(knowledge.networks, seen)
+    np.testing.assert_allclose(found, (seen @ knowledge.networks.weight).min(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [(lambda x: x[:2], "expected one value for each of 3 actions"), (lambda x: x @ x[:, None, None], "cannot take")],
+)
+def test_a_network_that_does_not_fit_is_refused(answer, message):
+    learner = Learner(DQNConfig(), FEATURES, ACTIONS, lambda key, observation, num_actions: answer)
+    with pytest.raises(ValueError, match=f"^network: .*{message}"):
+        learner.begin(jax.random.key(0))
+
+
+# -- optimisers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["adam", "rmsprop", "centred-rmsprop"])
+def test_optimisers_are_pytorchs(kind):
+    random = np.random.default_rng(0)
+    optimiser = optimisers.Optimiser(kind, 0.95, 0.01)
+    oracle = oracles_deep.Optimiser(kind, 0.1, 0.95, 0.01)
+    found = {"w": jnp.asarray(random.normal(size=(3, 2)), jnp.float32)}
+    expected, averages = np.asarray(found["w"], float), optimisers.start(optimiser, found)
+    for _ in range(10):
+        gradient = random.normal(size=(3, 2))
+        expected = oracle.step(expected, gradient)
+        found, averages = optimisers.update(optimiser, 0.1, {"w": jnp.asarray(gradient)}, averages, found)
+    np.testing.assert_allclose(found["w"], expected, rtol=1e-4)
+
+
+def test_a_gradient_that_never_changes_does_not_break_centred_rmsprop():
+    optimiser = optimisers.Optimiser("centred-rmsprop", 0.95, 0.01)
+    params = {"w": jnp.zeros(1000)}
+    gradient = {"w": jnp.linspace(-3, 3, 1000)}
+
+    def body(carry, _):
+        return optimisers.update(optimiser, 1e-4, gradient, carry[1], carry[0]), None
+
+    (params, _), _ = jax.lax.scan(body, (params, optimisers.start(optimiser, params)), length=2000)
+    assert jnp.isfinite(params["w"]).all()
+
+
+def test_clipping_scales_all_gradients_together():
+    gradient = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
+    clipped = optimisers.clip_by_norm(gradient, 1.0)
+    np.testing.assert_allclose([clipped["a"][0], clipped["b"][0]], [0.6, 0.8], rtol=1e-5)
+    assert optimisers.clip_by_norm(gradient, None) is gradient
+    np.testing.assert_allclose(optimisers.clip_by_norm(gradient, 10.0)["b"], 4.0)
+
+
+# -- updates ----------------------------------------------------------------------------------------------------------
+
+CASES = [
+    {"returns": "one-step"},
+    {"returns": "one-step", "double": True, "ensemble": 2, "ensemble_update": "all"},
+    {"returns": "one-step", "observation": BOARD},
+    {"returns": "n-step", "n": 4, "loss": "huber", "optimiser": "adam"},
+    {"returns": "sarsa", "n": 2, "target_epsilon": 0.3, "ensemble": 2},
+    {"returns": "monte-carlo", "loss": "huber"},
+    {"returns": "lambda", "lambda_": 0.8, "max_gradient_norm": 0.1, "ensemble": 3, "ensemble_update": "all"},
+    {"returns": "watkins", "lambda_": 0.9, "time_limits": "terminal", "optimiser": "rmsprop"},
+    {"returns": "tree-backup", "target_epsilon": 0.2, "double": True, "ensemble": 2},
+    {"returns": "retrace", "lambda_": 0.9, "target_epsilon": 0.1},
+    {"returns": "greedy-step", "ensemble": 3},
+    {"returns": "greedy-step", "horizon": 3, "time_limits": "terminal"},
+    {"returns": "greedy-step", "observation": BOARD, "ensemble": 2, "target_rate": 0.1},
+    {"returns": "soft-greedy-step", "gate": 1.5, "optimiser": "adam", "ensemble": 2, "ensemble_update": "all"},
+    {"returns": "greedy-step-twin", "ensemble": 3},
+    {"returns": "greedy-step-twin", "ensemble": 2, "ensemble_update": "all"},
+]
+
+
+POOLED = [case for case in CASES if case["returns"] not in DIRECT]
+
+
+@pytest.mark.parametrize(
+    ("case", "whole_replay"),
+    [(case, False) for case in CASES] + [(case, True) for case in POOLED],
+    ids=lambda x: "-".join(map(str, x.values()))[:40] if isinstance(x, dict) else f"whole={x}",
+)
+def test_an_update_equals_the_one_written_out(case, whole_replay):
+    case = dict(case)
+    observation = case.pop("observation", FEATURES)
+    shape = {"target_period": 1000 if whole_replay else 1, "replay_size": 60, "batch_size": 32, "hidden": (6, 5)}
+    numbers = {"optimiser": "centred-rmsprop", "loss": "squared", "learning_rate": 0.01, "discount": 0.9}
+    config = DQNConfig(**shape | numbers | case)
+    learner = Learner(config, observation, ACTIONS)
+    store, replay, column = random_replay(observation)
+    keys = jax.random.split(jax.random.key(7), 4)
+    knowledge = learner.begin(keys[0])._replace(targets=learner.begin(keys[1]).networks)
+    rates = Numbers(*(jnp.float32(getattr(config, name) or 0) for name in Numbers._fields))
+
+    @jax.jit
+    def update(replay, knowledge):
+        pool = learner.make_pool(store, rates, keys[2], replay, knowledge) if config.is_pooled else None
+        batch = learner.samples(store, keys[2], replay, pool, knowledge)
+        return batch, *learner.update(knowledge, batch, keys[3], rates.learning_rate)
+
+    batch, after, learned = update(replay, knowledge)
+    online = [layers(knowledge.networks, m) for m in range(config.ensemble)]
+    targets = [layers(knowledge.targets, m) for m in range(config.ensemble)]
+    episodes = {row.observation.tobytes(): [row, *following] for row, following in column.steps()}
+    found = [episodes[np.asarray(x).tobytes()] for x in batch.observations]
+    assert [rows[0].step[0] for rows in found] == batch.action.tolist()
+    assert len({rows[0].observation.tobytes() for rows in found}) > 5
+    for group in range(config.groups):
+        expected = [oracles_deep.target(config, rows, group, targets, online) for rows in found]
+        np.testing.assert_allclose(batch.targets[group], expected, rtol=1e-5, atol=1e-5)
+
+    changed = 0
+    losses = []
+    for m in range(config.ensemble):
+        now = layers(after.networks, m)
+        if all((a == b).all() for x, y in zip(now, online[m], strict=True) for a, b in zip(x, y, strict=True)):
+            continue
+        changed += 1
+        expected = [oracles_deep.target(config, rows, m % config.groups, targets, online) for rows in found]
+        batch_of = [rows[0].observation for rows in found], [rows[0].step[0] for rows in found], expected
+        loss, gradient = oracles_deep.batch_gradient(online[m], *batch_of, config.loss)
+        losses.append(loss)
+        gradient = oracles_deep.clip(gradient, config.max_gradient_norm)
+        for layer, parts, arrays in zip(online[m], gradient, now, strict=True):
+            for old, slope, new in zip(layer, parts, arrays, strict=True):
+                rule = (config.optimiser, config.learning_rate, config.optimiser_decay, config.optimiser_epsilon)
+                np.testing.assert_allclose(new, oracles_deep.Optimiser(*rule).step(old, slope), atol=1e-5)
+    assert changed == (config.ensemble if config.ensemble_update == "all" else 1)
+    np.testing.assert_allclose(learned.loss, np.mean(losses), rtol=1e-4)
+    moved = jax.tree.map(
+        lambda old, new: (1 - config.target_rate) * old + config.target_rate * new, knowledge.targets, after.networks
+    )
+    expected = moved if config.target_rate < 1 else knowledge.targets
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), after.targets, expected)
+
+
+def random_replay(observation):
+    """Episodes of one to nine steps that ended, were cut, and one that is still open, in a ring that has wrapped."""
+    random = np.random.default_rng(3)
+    store = Store(60, 1, observation.shape, observation.dtype)
+    replay, column, add = store.init(), ListColumn(60), jax.jit(store.add)
+
+    def fresh():
+        seen = random.normal(size=observation.shape)
+        return seen > 0 if observation is BOARD else seen.astype(np.float32)
+
+    now = fresh()
+    for t in range(130):
+        after, end = fresh(), random.choice(["goes on"] * 5 + ["terminated", "truncated"])
+        if t >= 127:
+            end = "goes on"
+        step = (int(random.integers(ACTIONS)), float(np.float32(random.normal())), end == "terminated")
+        step += (end == "truncated", float(np.float32(random.uniform(0.1, 1))))
+        replay = add(replay, now[None], *(jnp.asarray([x]) for x in step), after[None])
+        column.add(now, step, after)
+        now = after if end == "goes on" else fresh()
+    return store, replay, column
+
+
+def test_hard_copies_take_all_networks():
+    learner = Learner(DQNConfig(ensemble=2, hidden=(3,)), FEATURES, ACTIONS)
+    one, other = (learner.begin(jax.random.key(seed)) for seed in range(2))
+    mixed = Knowledge(one.networks, other.networks, one.averages)
+    assert eqx.tree_equal(learner.copy_targets(mixed).targets, one.networks)
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"returns": "lambda", "horizon": 5}, "^horizon: returns='lambda' has no such option, only greedy-step$"),
+        ({"returns": "greedy-step", "lambda_": 0.5}, "^lambda_: returns='greedy-step' has no such option"),
+        ({"returns": "one-step", "n": 3}, "^n: returns='one-step' has no such option, only n-step or sarsa$"),
+        ({"returns": "greedy-step-twin"}, "^ensemble: greedy-step-twin needs at least 2 networks, got 1$"),
+        ({"returns": "greedystep"}, "did you mean 'greedy-step'"),
+        ({"returns": "sarsa", "double": True}, "^double: returns='sarsa' has no maximum"),
+        ({"num_envs": 7}, "^target_period: expected a multiple of num_envs=7"),
+        ({"ensemble": 0}, "^ensemble: expected a whole number of at least 1, got 0$"),
+        ({"discount": 1.5}, r"^discount: expected a number in \[0, 1\], got 1.5$"),
+        ({"learning_rate": 0.0}, "^learning_rate: expected a finite number above 0"),
+        ({"target_rate": 0.0}, "^target_rate: expected a finite number above 0"),
+        ({"replay_size": 2}, "^replay_size: expected at least 3 rows"),
+        ({"hidden": [64]}, "^hidden: expected a tuple"),
+        ({"batch_size": 32.5}, "^batch_size: expected a whole number"),
+    ],
+)
+def test_contradictory_settings_are_refused_in_one_sentence(settings, message):
+    with pytest.raises(ValueError, match=message) as error:
+        DQNConfig(**settings)
+    assert "\n" not in str(error.value)
+
+
+def test_options_of_returns_are_filled_in():
+    assert DQNConfig(returns="n-step").n == 3
+    assert DQNConfig(returns="lambda").lambda_ == 0.7
+    assert DQNConfig(returns="one-step").n is None
+    assert DQNConfig().horizon is None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_train_on_32_samples_for_each_step(name, family):
+    config = make_config(f"{family}something", name)
+    assert config.updates * config.batch_size == 32 * config.num_envs
+    assert set(preset(name, family)) <= {field.name for field in dataclasses.fields(DQNConfig)}
+
+
+def test_unknown_settings_and_presets_are_refused():
+    with pytest.raises(ValueError, match=r"^learning_rat: DQN has no such setting; did you mean 'learning_rate'\?$"):
+        make_config("minatar/breakout", learning_rat=1.0)
+    with pytest.raises(ValueError, match=r"^preset: expected one of paper, fast, got 'slow'$"):
+        make_config("minatar/breakout", "slow")
