@@ -276,6 +276,16 @@ def test_where_exploration_explains_a_figure_it_is_said():
     assert verdicts.by_exploration_alone(row("t", 5, "m", None)) is None
 
 
+def test_the_published_growth_of_q_lambda_stands_beside_ours():
+    said = verdicts.steep_growth(numbers()).measured
+    assert said.endswith("the medians published for RUDDER's Task III: 2.10, nearer to a power of the delay")
+
+
+def test_a_gap_of_nothing_has_no_sign():
+    claim = verdicts.wider_gap(numbers(quality={"backward": [1, 1, 1.001]}))
+    assert claim.measured.endswith("backward Q-learning: 0.00 to 0.00, widest 0.00")
+
+
 def test_what_was_published_is_looked_up_by_delay():
     assert contestants.published("rudder", 20) == 699
     assert contestants.published("watkins", 25) is None

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from greedystep.experiments.claims import Claim, Verdict
-from greedystep.experiments.fig2.contestants import CONTESTANTS, EPSILON, NAMED, published
+from greedystep.experiments.fig2.contestants import CONTESTANTS, EPSILON, NAMED, PUBLISHED, published
 from greedystep.experiments.fig2.growth import Growth, growth
 from greedystep.experiments.fig2.offline import PUPILS, Q_LEARNING
 
@@ -123,15 +123,28 @@ def steep_growth(numbers: dict[str, Any]) -> Claim:
         verdict = "refuted"
     else:
         verdict = "confirmed" if found.exponential else "partly"
-    shape = "" if found is None else ", nearer to an " + ("exponential" if found.exponential else "power of the delay")
+    theirs = growth(
+        [
+            {"delay": delay, "limit": median, "solved": {"median": median, "trials": [median]}}
+            for delay, median in zip(PUBLISHED["delays"], PUBLISHED["watkins"], strict=True)
+            if median is not None
+        ]
+    )
     return Claim(
         "fig2-q-lambda-exponential",
         "Methods such as Q(λ) need exponentially more episodes as the delay grows (measured: Watkins', Trace Back).",
         WHERE,
         "exponential",
-        _power(found) + shape.replace("an power", "a power"),
+        f"{_power(found)}, {_shape(found)}; the medians published for RUDDER's Task III: "
+        + ("unknown" if theirs is None else f"{theirs.exponent:.2f}, {_shape(theirs)}"),
         verdict,
     )
+
+
+def _shape(found: Growth | None) -> str:
+    if found is None:
+        return "of unknown shape"
+    return "nearer to an exponential" if found.exponential else "nearer to a power of the delay"
 
 
 def more_than_thousand(numbers: dict[str, Any]) -> Claim:
@@ -222,7 +235,8 @@ def wider_gap(numbers: dict[str, Any]) -> Claim:
         gaps = [mean[size, "greedy-step"] - mean[size, rival] for size in sizes]
         if rival in Q_LEARNING:
             wins.append(_rises(sizes, gaps))
-        said.append(f"{PUPILS[rival].label}: {gaps[0]:.2f} to {gaps[-1]:.2f}, widest {max(gaps):.2f}")
+        first, last, widest = (f"{round(gap, 2) + 0.0:.2f}" for gap in (gaps[0], gaps[-1], max(gaps)))
+        said.append(f"{PUPILS[rival].label}: {first} to {last}, widest {widest}")
     return Claim(
         "fig2-grid-gap",
         "Offline on Grid World the gap between Greedy-Step and Q-learning grows with the size of the grid.",
