@@ -147,7 +147,7 @@ BAD = {
     "report nowhere --out here": "no such file or folder: nowhere",
     "report . --out here": "holds no results",
     "report broken.npz --out here": "broken.npz is not a readable JSON file",
-    "bench": "names: give planning, returns, or both",
+    "bench": "names: give at least one of envs, planning, returns",
     "bench speed": "invalid choice 'speed'",
     "bench returns --repeats 0": "repeats: expected at least 1, got 0",
 }
