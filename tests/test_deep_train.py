@@ -1,0 +1,272 @@
+"""Training on the device: exact resume, seeds, lanes, boundaries of episodes, what the metrics mean."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from greedystep import checkpoint, envs
+from greedystep.deep.config import DQNConfig
+from greedystep.deep.dqn import Learned
+from greedystep.deep.loop import epsilon_at, epsilon_greedy
+from greedystep.deep.tally import BINS, Episode, Tally, bin_names, columns
+from greedystep.deep.train import DivergedError, Trainer
+
+TIME_COLUMNS = {"steps_per_second", "wall_seconds"}
+SMALL = {
+    "hidden": (8,),
+    "replay_size": 64,
+    "batch_size": 8,
+    "warmup": 40,
+    "target_period": 30,
+    "epsilon_steps": 100,
+    "optimiser": "adam",
+    "learning_rate": 1e-3,
+    "log_every": 100,
+}
+"""A ring that wraps many times, and periods that end between rows of metrics."""
+
+
+def trainer(seeds=(0,), limit=23, numbers=None, **settings):
+    env = envs.make("classic/mountaincar", limit=limit)
+    return Trainer(DQNConfig(**SMALL | settings), env, seeds, numbers=numbers)
+
+
+def same(a, b):
+    """Every array equal, bit for bit."""
+    bits = [[np.asarray(x).tobytes() for x in map(plain, jax.tree.leaves(tree))] for tree in (a, b)]
+    return bits[0] == bits[1]
+
+
+def plain(x):
+    return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+
+def without_time(rows):
+    return [{k: v for k, v in row.items() if k not in TIME_COLUMNS} for row in rows]
+
+
+# -- resume (SB3 #326, purejaxrl #22: stop, load and continue must be identical) ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"returns": "one-step"},
+        {"returns": "greedy-step", "ensemble": 2},
+        {"returns": "greedy-step", "num_envs": 2, "target_period": 40, "updates": 2, "double": True},
+    ],
+    ids=str,
+)
+def test_a_stopped_and_resumed_training_is_the_uninterrupted_one_bit_for_bit(settings, tmp_path):
+    straight = trainer(**settings)
+    rows = straight.run(400)
+
+    first = trainer(**settings)
+    begun = first.run(214)  # within a period and an episode, with a ring that has wrapped
+    path = first.save(tmp_path)
+    second = trainer(**settings)
+    second.restore(path)
+    ended = second.run(186)
+
+    assert int(first.state.lanes.replay.newest[0, 0]) > SMALL["replay_size"]
+    assert int(first.state.lanes.episode.length[0, 0]) > 0
+    assert int(second.state.step) == 400
+    assert same(straight.state, second.state)
+    of_straight = [row for row in without_time(rows) if row["step"] != 300]
+    of_resumed = [row for row in without_time(begun + ended) if row["step"] not in (214, 300)]
+    assert of_straight == of_resumed
+    assert second.seconds > first.seconds
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path):
+    one = trainer(returns="one-step")
+    path = one.save(tmp_path)
+    for other in (trainer(returns="one-step", seeds=[1]), trainer(returns="n-step")):
+        with pytest.raises(ValueError, match=r"was saved by another training: its (seeds|config) is"):
+            other.restore(path)
+
+
+def test_training_more_compiles_nothing_new_and_equals_training_at_once():
+    at_once, in_parts = trainer(), trainer()
+    at_once.run(250)
+    for steps in (10, 100, 3, 137):
+        in_parts.run(steps)
+    assert same(at_once.state, in_parts.state)
+    assert in_parts._chunk._cache_size() == 1
+
+
+def test_chunks_end_at_multiples_of_log_every_and_rows_have_all_columns():
+    one = trainer(seeds=[5, 6])
+    one.run(30)
+    chunks = list(one.chunks(200))
+    assert [[row["step"] for row in rows] for rows in chunks] == [[100, 100], [200, 200], [230, 230]]
+    assert [(row["lane"], row["seed"]) for row in chunks[0]] == [(0, 5), (1, 6)]
+    expected = "step lane seed episode_return episode_length episodes loss mean_q mean_n share_n_above_1 n_histogram "
+    expected += "overestimation target_age steps_per_second wall_seconds"
+    assert list(chunks[0][0]) == expected.split()
+    assert chunks[1][0]["episodes"] == 4  # a limit of 23 steps: ends at steps 115, 138, 161, 184
+    assert chunks[1][0]["episode_return"] == chunks[1][0]["episode_length"] * -1 == -23
+
+
+# -- seeds and lanes (purejaxrl #35: all seeds gave one curve) ---------------------------------------------------------
+
+
+def test_lanes_are_the_trainings_that_their_seeds_give_alone_and_differ():
+    together, alone = trainer(seeds=[3, 4]), trainer(seeds=[4])
+    rows, own = together.run(200), alone.run(200)
+    assert same(jax.tree.map(lambda x: x[1:], together.state.lanes), alone.state.lanes)
+    assert [row["loss"] for row in rows if row["lane"] == 1] == [row["loss"] for row in own]
+    first, second = (row["loss"] for row in rows if row["step"] == 200)
+    assert first != second
+
+
+def test_numbers_may_differ_from_lane_to_lane():
+    settings = {"returns": "lambda", "seeds": [3, 3]}
+    numbers = {"learning_rate": [1e-3, 1e-2], "lambda_": [0.2, 0.9], "epsilon_end": [0.1, 0.5]}
+    together = trainer(numbers=numbers, **settings)
+    together.run(200)
+    alone = trainer(returns="lambda", seeds=[3], learning_rate=1e-2, lambda_=0.9, epsilon_end=0.5)
+    alone.run(200)
+    assert same(jax.tree.map(lambda x: x[1:], together.state.lanes), alone.state.lanes)
+    networks = together.state.lanes.knowledge.networks.layers[0].weight
+    assert not (networks[0] == networks[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"discount": [0.9]}, "^numbers: 'discount' cannot differ"),
+        ({"gate": [0.9]}, "^numbers: returns='greedy-step' has no gate$"),
+        ({"learning_rate": [0.1, 0.2]}, "^numbers: expected 1 values of learning_rate"),
+        ({"learning_rate": [-0.1]}, "^learning_rate: expected a number of at least 0, got -0.1$"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(numbers, message):
+    with pytest.raises(ValueError, match=message):
+        trainer(numbers=numbers)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 0.5, True])
+def test_seeds_are_whole_numbers(seed):
+    with pytest.raises(ValueError, match=r"^seed: expected a whole number"):
+        trainer(seeds=[seed])
+
+
+# -- divergence -------------------------------------------------------------------------------------------------------
+
+
+def test_a_loss_that_is_not_finite_stops_with_its_step_and_keeps_the_checkpoint(tmp_path):
+    settings = {"returns": "one-step", "loss": "squared", "optimiser": "rmsprop"}
+    one = trainer(learning_rate=1e30, **settings)
+    one.run(40)
+    path = one.save(tmp_path)
+    with pytest.raises(DivergedError, match=r"^the loss of lane 0 \(seed 0\) was not finite at step (4|5)\d:"):
+        one.run(160)
+    assert checkpoint.latest(tmp_path) == path
+    fresh = trainer(learning_rate=1e30, **settings)
+    fresh.restore(path)
+    assert int(fresh.state.step) == 40
+
+
+# -- episodes (gymnax #109, CleanRL #499: final observations, no steps across a reset) ---------------------------------
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_every_stored_step_is_one_of_the_game_and_none_leads_into_another_episode(num_envs):
+    one = trainer(limit=7, num_envs=num_envs, replay_size=99, target_period=30, warmup=30, log_every=150)
+    one.run(150)
+    store, replay = one.loop.store, jax.tree.map(lambda x: x[0], one.state.lanes.replay)
+    count = int(store.count(replay).sum())
+    places = store.step_places(replay, jnp.arange(count))
+    rows, seen = store.read(replay, places), store.observe(replay, places)
+    after = store.observe(replay, store.ahead(places, 1))
+    game = envs.make("classic/mountaincar", limit=None)
+    state = jax.vmap(game.reset)(jax.random.split(jax.random.key(0), count))
+    state = state._replace(position=seen[:, 0], velocity=seen[:, 1])
+    expected, step = jax.vmap(game.advance)(
+        jax.vmap(game.draw)(jax.random.split(jax.random.key(0), count)), state, rows.action
+    )
+    np.testing.assert_allclose(after, jax.vmap(game.observe)(expected), atol=1e-6)
+    np.testing.assert_array_equal(rows.reward, step.reward)
+    assert rows.taken.all()
+    assert int(rows.truncated.sum()) >= count // 7 - 1
+    assert not (rows.terminated & rows.truncated).any()
+
+
+def test_behaviour_probabilities_are_those_of_the_actor():
+    one = trainer(epsilon_end=0.3, epsilon_steps=0, warmup=20, log_every=50)
+    one.run(50)
+    store, replay = one.loop.store, jax.tree.map(lambda x: x[0], one.state.lanes.replay)
+    rows = store.read(replay, store.step_places(replay, jnp.arange(int(store.count(replay)[0]))))
+    probabilities = np.asarray(rows.behaviour_prob)
+    np.testing.assert_allclose(probabilities[:20], 1 / 3, rtol=1e-6)
+    assert {round(float(p), 5) for p in probabilities[20:]} == {0.1, 0.8}
+
+
+def test_the_actor_explores_as_often_as_it_says():
+    q = jnp.tile(jnp.array([0.0, 1.0, 0.5, 1.0]), (20_000, 1))  # of equal actions the first
+    action, probability = epsilon_greedy(jax.random.key(0), q, jnp.float32(0.2))
+    np.testing.assert_allclose(np.bincount(action) / 20_000, [0.05, 0.85, 0.05, 0.05], atol=0.01)
+    np.testing.assert_allclose(probability, np.where(np.asarray(action) == 1, 0.85, 0.05), rtol=1e-6)
+
+
+def test_epsilon_falls_in_a_straight_line_and_stays():
+    config = DQNConfig(epsilon_start=1.0, epsilon_steps=100)
+    found = [float(epsilon_at(config, jnp.float32(0.1), jnp.int32(step))) for step in (0, 50, 100, 10_000)]
+    np.testing.assert_allclose(found, [1.0, 0.55, 0.1, 0.1], rtol=1e-6)
+
+
+# -- what the metrics mean --------------------------------------------------------------------------------------------
+
+
+def test_overestimation_is_the_mean_of_q_minus_the_discounted_return_that_followed():
+    random, gamma = np.random.default_rng(0), 0.9
+    rewards, q = random.normal(size=(2, 9)), random.normal(size=(2, 9))
+    truncated = np.zeros((2, 9), bool)
+    over = np.zeros((2, 9), bool)
+    over[0, [3, 8]], over[1, 5], truncated[1, 5] = True, True, True
+    tally, episode = Tally.begin(), Episode.begin(2)
+    for t in range(9):
+        tally, episode = tally.after_step(episode, rewards[:, t], truncated[:, t], over[:, t], q[:, t], gamma)
+    errors = []
+    for env, begin, end in ((0, 0, 3), (0, 4, 8), (1, 0, 5)):
+        for t in range(begin, end + 1):
+            ahead = [gamma ** (k - t) * rewards[env, k] for k in range(t, end + 1)]
+            if truncated[env, end]:
+                ahead[-1] = gamma ** (end - t) * q[env, end]
+            errors.append(q[env, t] - sum(ahead))
+    found = columns(tally)
+    np.testing.assert_allclose(found["overestimation"], np.mean(errors), rtol=1e-5)
+    assert found["episodes"] == 3
+    totals = [rewards[0, :4].sum(), rewards[0, 4:].sum(), rewards[1, :6].sum()]
+    np.testing.assert_allclose(found["episode_return"], np.mean(totals), rtol=1e-5)
+    np.testing.assert_allclose(found["episode_length"], 5)
+
+
+def test_steps_of_the_warm_up_are_not_judged():
+    tally, episode = Tally.begin(), Episode.begin(1)
+    reward, no, yes = jnp.ones(1), jnp.zeros(1, bool), jnp.ones(1, bool)
+    tally, episode = tally.after_step(episode, reward, no, no, None, 0.9)
+    tally, episode = tally.after_step(episode, reward, no, yes, jnp.full(1, 5.0), 0.9)
+    assert columns(tally)["overestimation"] == 4.0
+    assert columns(tally)["episode_length"] == 2
+
+
+def test_the_histogram_of_n_counts_every_sample_in_its_bin():
+    n = np.array([1, 1, 2, 3, 4, 5, 8, 9, 16, 17, 2**14, 2**14 + 1, 10**6])
+    tally = Tally.begin().after_update(jnp.int32(0), Learned(jnp.float32(0), jnp.float32(0)), jnp.asarray(n))
+    found = columns(tally)
+    assert bin_names()[:5] == ["1", "2", "3-4", "5-8", "9-16"]
+    assert len(bin_names()) == BINS
+    assert found["n_histogram"][:6] == [2, 1, 2, 2, 2, 1]
+    assert found["n_histogram"][-2:] == [1, 2]
+    assert sum(found["n_histogram"]) == len(n)
+    np.testing.assert_allclose(found["mean_n"], n.mean())
+    np.testing.assert_allclose(found["share_n_above_1"], 11 / 13)
+
+
+def test_returns_that_mix_all_lengths_tell_no_n():
+    rows = trainer(returns="lambda").run(100)
+    assert rows[-1]["mean_n"] is None
+    assert sum(rows[-1]["n_histogram"]) == 0
