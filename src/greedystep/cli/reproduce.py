@@ -69,25 +69,42 @@ class Reproduce:
 
 @dataclass(frozen=True)
 class Report:
-    """Draw figures, tables and the page again from the JSON of earlier runs, without running anything."""
+    """Compare training runs, or draw the results of `reproduce` again, without running anything."""
 
-    # Folders that `greedystep reproduce` wrote, or single JSON files of them.
+    # Folders that `greedystep train` wrote, to compare their learning curves; or folders that `greedystep reproduce`
+    # wrote, or single JSON files of them, to draw figures, tables and the page again.
     paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="PATH [PATH ...]", help_behavior_hint="(required)")]
 
-    # Folder to write to; the JSON is copied there too.
+    # Folder to write to; the JSON of results is copied there too.
     out: Path
 
     def run(self) -> int:
-        from greedystep.report import results
+        from greedystep.report import results, runs
 
         if not self.paths:
-            raise BadInputError("paths: give at least one results folder or JSON file")
+            raise BadInputError("paths: give at least one results folder, JSON file or run")
+        if any(map(runs.is_run, self.paths)):
+            return self._compare_runs()
         with answering_bad_input():
             check_place(self.out)
             found = results.collect(self.paths)
         for result in found:
             write_json(self.out / f"{result['name']}.json", result)
         return conclude(found, self.out)
+
+    def _compare_runs(self) -> int:
+        from rich.console import Console
+
+        from greedystep.report import run_curves, runs
+        from greedystep.report.terminal import say
+
+        with answering_bad_input():
+            check_place(self.out)
+            methods = runs.gather(map(runs.read, dict.fromkeys(self.paths)))
+        page = run_curves.write(methods, self.out)
+        say(Console(), (self.out / "runs.md").read_text(encoding="utf-8"))
+        say(Console(), f"Written: {page}")
+        return 0
 
 
 def _has_results(folder: Path) -> bool:

@@ -44,7 +44,8 @@ def collect(paths: Iterable[Path]) -> list[dict[str, Any]]:
             raise FileNotFoundError(f"no such file or folder: {path}")
         files = [file for name in experiments.NAMES if (file := path / f"{name}.json").is_file()]
         if path.is_dir() and not files:
-            raise ValueError(f"{path} holds no results ({', '.join(f'{name}.json' for name in experiments.NAMES)})")
+            named = ", ".join(f"{name}.json" for name in experiments.NAMES)
+            raise ValueError(f"{path} holds no results ({named}) and no run (config.json and metrics.jsonl)")
         for file in files if path.is_dir() else [path]:
             result = read(file)
             earlier = found.setdefault(result["name"], (file, result))[0]

@@ -1,0 +1,124 @@
+"""Folders of training runs: read, and gathered into methods whose seeds can be averaged.
+
+A run is a folder with config.json and metrics.jsonl, as `greedystep train` writes it. Runs that differ only in their
+seeds are one method; so are the lanes of one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from greedystep.metrics import read_metrics
+from greedystep.record import config_hash, read_json
+from greedystep.report.tables import cell
+
+Lane = dict[str, np.ndarray]
+"""The columns of metrics of one training."""
+
+CHOICE = {"dqn": "returns", "tabular": "method"}
+"""Kind of run -> the setting that names what is compared."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One folder."""
+
+    folder: Path
+    kind: str
+    env: str
+    """With its options."""
+    settings: dict[str, Any]
+    """All that decides the numbers but environment, seeds and length."""
+    lanes: list[Lane]
+    provenance: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Method:
+    """Runs with the same settings in the same environment."""
+
+    env: str
+    label: str
+    runs: list[Run] = field(repr=False)
+
+    @property
+    def lanes(self) -> list[Lane]:
+        return [lane for run in self.runs for lane in run.lanes]
+
+
+def is_run(path: Path) -> bool:
+    """Whether it looks like one; `read` knows better."""
+    return (path / "config.json").is_file() and (path / "metrics.jsonl").is_file()
+
+
+def read(folder: Path) -> Run:
+    """One run; ValueError says in one sentence why a folder is none."""
+    if not folder.exists():
+        raise FileNotFoundError(f"no such file or folder: {folder}")
+    if not is_run(folder):
+        raise ValueError(f"{folder} holds no run (config.json and metrics.jsonl)")
+    content = read_json(folder / "config.json")
+    try:
+        kind, config, provenance = content["kind"], dict(content["config"]), dict(content["provenance"])
+        settings = {name: value for name, value in config.items() if name not in ("agent", "method_options")}
+        settings |= config.get("agent", {}) | config.get("method_options", {})
+        settings.pop("steps" if kind == "dqn" else "episodes")
+        settings.pop("seeds" if kind == "dqn" else "seed")
+        settings.pop("preset", None)  # the settings it stands for are there one by one
+        env, options = settings.pop("env"), settings.pop("options")
+        _ = settings[CHOICE[kind]], provenance["command"]
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"{folder / 'config.json'} is not the configuration of a run ({problem!r})") from None
+    lanes = [_checked(folder, kind, lane) for lane in read_metrics(folder / "metrics.jsonl").values()]
+    if not lanes:
+        raise ValueError(f"{folder} has no rows of metrics yet")
+    named = ", ".join(f"{name} {cell(value)}" for name, value in options.items())
+    return Run(folder, kind, f"{env} ({named})" if named else env, settings, lanes, provenance)
+
+
+def _checked(folder: Path, kind: str, lane: Lane) -> Lane:
+    """The lane, with `episodes` as the number since the row before."""
+    for name in ("episode_return", "episodes", "seed"):
+        if name not in lane:
+            raise ValueError(f"{folder / 'metrics.jsonl'} has no column {name!r}")
+    if kind == "tabular":  # counts all episodes so far
+        lane["episodes"] = np.diff(lane["episodes"], prepend=0)
+    return lane
+
+
+def gather(runs: Iterable[Run]) -> list[Method]:
+    """Runs by method, in the order in which methods first occur; ValueError where a seed was given twice."""
+    found: dict[tuple[str, str, str], list[Run]] = {}
+    for run in runs:
+        found.setdefault((run.env, run.kind, config_hash(run.settings)), []).append(run)
+    for same in found.values():
+        _check_seeds(same)
+    labels = _labels([same[0] for same in found.values()])
+    return [Method(same[0].env, label, same) for same, label in zip(found.values(), labels, strict=True)]
+
+
+def _check_seeds(runs: list[Run]) -> None:
+    where: dict[int, Path] = {}
+    for run in runs:
+        for seed in (int(lane["seed"][0]) for lane in run.lanes):
+            if where.setdefault(seed, run.folder) != run.folder:
+                raise ValueError(f"{where[seed]} and {run.folder} are the same training (seed {seed}): give one")
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """The choice that is compared, and every other setting in which these runs differ, where it is set."""
+    names = dict.fromkeys(name for run in runs for name in run.settings)
+    chosen = set(CHOICE.values())
+    varying = [n for n in names if n not in chosen and len({cell(run.settings.get(n)) for run in runs}) > 1]
+
+    def label(run: Run) -> str:
+        differs = [(name, run.settings.get(name)) for name in varying]
+        parts = [f"{name.strip('_').replace('_', ' ')} {cell(value)}" for name, value in differs if value is not None]
+        return ", ".join([run.settings[CHOICE[run.kind]], *parts])
+
+    return [label(run) for run in runs]
