@@ -30,10 +30,10 @@ TITLE = "Toy tasks with delayed rewards: episodes to solve, exploration, and the
 SCALES: dict[str, dict[str, Any]] = {
     "quick": {
         "delays": {"trace-back": [6, 8, 10, 12, 15], "choice": [10, 20, 50]},
-        "epsilons": [1.0, 0.5, 0.1],
-        "trials": {"fast": 150, "medium": 20, "slow": 10},
+        "epsilons": [1.0, 0.5],
+        "trials": {"fast": 200, "medium": 20, "slow": 10},
         "limit": 200_000,
-        "noise": [0.0, 0.1, 0.2, 0.5],
+        "noise": [0.0, 0.1, 0.5],
         "noisy_delay": 20,
         "noisy_episodes": 500,
         "sizes": [4, 6, 8, 12, 16],
