@@ -204,6 +204,8 @@ def _limits(result: dict[str, Any]) -> Figure:
         yscale="log",
     )
     axes[0].margins(x=0.15)
+    axes[0].set_yticks([5, 10, 20, 50, 100, 200])
+    axes[0].set_yticks([], minor=True)
     axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     for method in dict.fromkeys(row["method"] for row in numbers["noise"]):
         colour, dash, marker = (CURVES | COINCIDING)[method]
