@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from greedystep.deep import optimisers, pool
 from greedystep.deep.config import DQNConfig
@@ -125,16 +126,26 @@ class Learner:
             gradient = optimisers.clip_by_norm(gradient, config.max_gradient_norm)
             return *optimisers.update(self.optimiser, learning_rate, gradient, averages, network), Learned(loss, q)
 
-        if config.ensemble_update == "all" or size == 1:
+        def unchanged(network: Any, averages: Averages, targets: jax.Array):
+            return network, averages, Learned(jnp.float32(0), jnp.float32(0))
+
+        if config.ensemble_update == "all" and size > 1:
             targets = batch.targets[jnp.arange(size) % config.groups]
             networks, averages, learned = jax.vmap(step)(networks, averages, targets)
             learned = jax.tree.map(jnp.mean, learned)
         else:
-            chosen = jax.random.randint(key, (), 0, size)
+            # A single network is taken out of its axis too: XLA's products with a batch of one are slow on a CPU.
+            chosen = jax.random.randint(key, (), 0, size) if size > 1 else 0
             every = networks, averages
-            network, own = jax.tree.map(lambda x: x[chosen], every)
-            network, own, learned = step(network, own, batch.targets[chosen % config.groups])
-            networks, averages = jax.tree.map(lambda x, new: x.at[chosen].set(new), every, (network, own))
+            network, own = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, chosen, keepdims=False), every)
+            # The branch is always taken. XLA does not look through it, and so writes the new arrays in their places;
+            # otherwise it computes them while it writes, and for that copies all networks twice.
+            network, own, learned = lax.cond(
+                chosen >= 0, step, unchanged, network, own, batch.targets[chosen % config.groups]
+            )
+            networks, averages = jax.tree.map(
+                lambda x, one: lax.dynamic_update_index_in_dim(x, one, chosen, 0), every, (network, own)
+            )
         targets, rate = knowledge.targets, config.target_rate
         if rate < 1:
             targets = jax.tree.map(lambda old, new: old + rate * (new - old), targets, networks)
