@@ -16,7 +16,8 @@ import greedystep as gs
 from greedystep.cli import main, train
 from greedystep.metrics import read_metrics
 from greedystep.tabular import METHODS
-from greedystep.tabular.run import Run, RunConfig, undisturbed
+from greedystep.tabular.run import Run, RunConfig
+from greedystep.undisturbed import undisturbed
 
 CHOICE = ["train", "toy/choice", "--options", "delay=5", "--seed", "3"]
 
@@ -144,7 +145,7 @@ def test_gymnasium_with_options(tmp_path, capsys):
 def test_all_methods_can_be_named():
     assert tuple(METHODS) == train.METHODS
     for name in METHODS:
-        assert name in " ".join(inspect.getsource(train.Train).split())
+        assert name in " ".join(inspect.getsource(train.TableSettings).split())
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,8 @@ def test_all_methods_can_be_named():
     [
         (["train"], "env: give an environment, or --resume FOLDER"),
         (["train", "toy/nothing"], "name: 'toy/nothing' is not one of"),
-        (["train", "minatar/breakout"], "env: minatar/breakout does not number its states"),
+        (["train", "minatar/breakout", "--agent", "table"], "agent: minatar/breakout does not number its states"),
+        (["train", "toy/choice", "--ensemble", "2"], "ensemble: toy/choice trains a table"),
         (["train", "Nothing-v7"], "env: gymnasium cannot make 'Nothing-v7'"),
         (["train", "CartPole-v1"], "a table needs a Discrete one"),
         (["train", "toy/choice", "--options", "size=3"], "size: toy/choice has no such option"),

@@ -18,6 +18,7 @@ from tyro.conf import subcommand
 from greedystep import __version__
 from greedystep.cli.bench import Bench
 from greedystep.cli.envs import Envs
+from greedystep.cli.interrupt import TerminatedError
 from greedystep.cli.plan import Plan
 from greedystep.cli.reproduce import Report, Reproduce
 from greedystep.cli.train import Train
@@ -46,7 +47,8 @@ ABOUT = """Exact planning with a proven error bound, the greedy-step paper's res
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    """Run one command; returns the exit status: 0 done, 1 failed, 2 bad input, 130 interrupted,
+    143 terminated."""
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv == ["--version"]:
         print(f"greedystep {__version__}")
@@ -59,6 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as problem:
         note(f"greedystep: {_one_line(str(problem))}")
         return 1
+    except TerminatedError:
+        note("greedystep: terminated")
+        return 143
     except KeyboardInterrupt:
         note("greedystep: interrupted")
         return 130

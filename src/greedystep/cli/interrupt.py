@@ -1,4 +1,4 @@
-"""Ctrl-C that is never lost."""
+"""Ctrl-C and SIGTERM, never lost."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class TerminatedError(KeyboardInterrupt):
+    """Somebody asked this process to end (SIGTERM): it saves what it has, as after Ctrl-C."""
+
+
+ERRORS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}
+
+
 def stoppable(items: Iterable[T]) -> Iterator[T]:
-    """The same items, until Ctrl-C.
+    """The same items, until Ctrl-C or SIGTERM.
 
     Python drops an exception that reaches it inside a callback of the garbage collector, and JAX has such a callback: a
     KeyboardInterrupt can vanish there. So it is raised at once, as ever, and again before the next item if it was lost.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
-        yield from items
-        return
-    asked = False
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    ours = [number for number in usual if signal.getsignal(number) is usual[number]]  # not ignored, nor somebody else's
+    asked: list[type[BaseException]] = []
 
     def remember(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-        raise KeyboardInterrupt
+        asked.append(ERRORS[signal.Signals(number)])
+        raise asked[0]
 
-    signal.signal(signal.SIGINT, remember)
+    for number in ours:
+        signal.signal(number, remember)
     try:
         for item in items:
             if asked:
-                raise KeyboardInterrupt
+                raise asked[0]
             yield item
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in ours:
+            signal.signal(number, usual[number])

@@ -1,30 +1,34 @@
-"""`greedystep train`: let an agent learn in a folder that can be resumed."""
+"""`greedystep train`: let an agent learn in a folder that can be resumed.
+
+The environment decides what learns: numbered states are for tables, everything else wants a network. What the two have
+in common, from starting to Ctrl-C, is here; each kind is a `Job` of its own.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NamedTuple, Protocol
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
+from greedystep.cli import deep_settings
+from greedystep.cli.deep_settings import DeepSettings
+from greedystep.cli.interrupt import stoppable
 from greedystep.cli.words import (
-    BadInputError,
     MaybeCount,
     MaybePath,
     MaybeReal,
     answering_bad_input,
     check_place,
+    choice,
     note,
     parse_options,
 )
-
-if TYPE_CHECKING:
-    from greedystep.tabular.run import Run
 
 METHODS = (
     *("greedy-step", "q-learning", "backward-q-learning", "n-step-q", "n-step-sarsa", "sarsa-lambda", "watkins"),
@@ -39,21 +43,50 @@ def _method(words: list[str]) -> str:
     return words[0]
 
 
+NO_HINT = arg(help_behavior_hint="")
 MaybeMethod = Annotated[
     str | None,
     PrimitiveConstructorSpec(1, "METHOD", _method, lambda value: True, lambda value: [str(value)]),
-    arg(help_behavior_hint=""),
+    NO_HINT,
 ]
 Options = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE [NAME=VALUE ...]", help_behavior_hint="")]
 
 
-@dataclass(frozen=True)
-class Train:
-    """Train an agent and keep it in a folder; Ctrl-C keeps what was learned, --resume goes on."""
+class Said(NamedTuple):
+    """How far a job is."""
 
-    # A toy task (`greedystep envs` lists them), or the id of a Gymnasium environment with Discrete observations and
-    # actions, such as FrozenLake-v1.
-    env: Annotated[Positional[str], arg(help_behavior_hint="(required without --resume)")] = ""
+    share: float
+    """0 to 1."""
+    what: str
+
+
+class Job(Protocol):
+    """A run that is started or resumed."""
+
+    folder: Path
+    title: str
+
+    @property
+    def finished(self) -> str | None:
+        """A sentence, if there is nothing left to do."""
+        ...
+
+    def train(self) -> Generator[Said, None, None]:
+        """Goes on to the end; saves when it is closed or interrupted. BadInputError if the values have no bound."""
+        ...
+
+    def done(self) -> str:
+        """What has been trained so far: "300 steps"."""
+        ...
+
+    def conclude(self) -> list[str]:
+        """What to say at the end."""
+        ...
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """Of tables, on toy tasks and in Gymnasium environments with Discrete spaces"""
 
     # How it learns: greedy-step (the default), q-learning, backward-q-learning, n-step-q, n-step-sarsa, sarsa-lambda,
     # watkins, peng, harutyunyan, tree-backup, retrace, q-sigma, monte-carlo, episodic-backward, or model.
@@ -68,98 +101,172 @@ class Train:
     # The value that the table begins with (default: 0, or for greedy-step on a toy task the lowest possible return).
     initial: MaybeReal = None
 
-    # Seed of everything random (default: 0).
-    seed: MaybeCount = None
-
-    # Options of the environment, such as delay=20; of a Gymnasium environment also discount=0.99 and limit=1000.
-    options: Options = ()
-
     # Options of the method, such as form=expected or alpha=0.5.
     method_options: Options = ()
 
-    # Folder to write config.json, metrics.jsonl and agent.npz to (default: runs/ENV-METHOD-seedSEED).
+
+@dataclass(frozen=True)
+class NetworkRun:
+    """Of networks"""
+
+    # Environment steps in all, for each seed; more than before lets a finished run go on (default: 1e6).
+    steps: MaybeCount = None
+
+    # So many trainings side by side, with the seeds SEED, SEED + 1, ... (default: 1).
+    seeds: MaybeCount = None
+
+    # Where settings that are not given come from: paper (the default; one environment, one update of 32 a step) or
+    # fast (64 environments, for GPUs).
+    preset: Annotated[str | None, choice("paper", "fast"), NO_HINT] = None
+
+    # Write TensorBoard's event files too (needs the extra `tensorboard`).
+    tensorboard: Annotated[bool, NO_HINT] = False
+
+    # Seconds between checkpoints (default: 60).
+    save_every: MaybeReal = None
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent and keep it in a folder; Ctrl-C keeps what was learned, --resume goes on."""
+
+    # A game or a toy task (`greedystep envs` lists them), or the id of a Gymnasium environment with Discrete
+    # observations and actions, such as FrozenLake-v1.
+    env: Annotated[Positional[str], arg(help_behavior_hint="(required without --resume)")] = ""
+
+    # What learns: table or network (default: a table where states are numbered, else a network).
+    agent: Annotated[str | None, choice("table", "network"), NO_HINT] = None
+
+    # Seed of everything random (default: 0).
+    seed: MaybeCount = None
+
+    # Options of the environment, such as delay=20 or sticky=0; of a Gymnasium environment also discount=0.99 and
+    # limit=1000.
+    options: Options = ()
+
+    # Folder to write to (default: one in runs/, named after what is trained).
     out: MaybePath = None
 
-    # Folder of an earlier run to go on with; only --episodes can be given anew.
+    # Folder of an earlier run to go on with; only --episodes or --steps, and --save-every, can be given anew.
     resume: MaybePath = None
+
+    table: OmitArgPrefixes[TableSettings] = field(default_factory=TableSettings)
+
+    network: OmitArgPrefixes[NetworkRun] = field(default_factory=NetworkRun)
+
+    settings: OmitArgPrefixes[DeepSettings] = field(default_factory=DeepSettings)
 
     def run(self) -> int:
         with answering_bad_input():
-            run = self._start() if self.resume is None else self._resume(self.resume)
-        if run.finished:
-            note(f"{run.folder}: all {run.config.episodes} episodes are done; a higher --episodes lets it go on.")
+            job = self._start() if self.resume is None else self._resume(self.resume)
+        if job.finished:
+            note(job.finished)
             return 0
         with _warnings_as_notes():
             try:
-                self._train(run)
-            except FloatingPointError as problem:
-                raise BadInputError(str(problem)) from problem
+                self._train(job)
             except KeyboardInterrupt:
-                note(f"Saved after {run.agent.episodes} episodes; go on with: greedystep train --resume {run.folder}")
+                note(f"Saved after {job.done()}; go on with: greedystep train --resume {job.folder}")
                 raise
-        self._conclude(run)
+        self._conclude(job)
         return 0
 
-    def _start(self) -> Run:
+    # -- which job -----------------------------------------------------------------------------------------------------
+
+    def _start(self) -> Job:
         if not self.env:
             raise ValueError("env: give an environment, or --resume FOLDER")
-        _check_family(self.env)
-        from greedystep.tabular.run import Run, RunConfig
+        if self._wants_table():
+            self._refuse(self._given_of_network(), "table", "--agent network trains a network")
+            from greedystep.cli.train_table import TableJob
 
-        given: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("method", "episodes", "epsilon", "initial", "seed")
-            if getattr(self, name) is not None
+            chosen = {**self._given_of_table(), "seed": self.seed or 0}
+            return TableJob.start(self.env, parse_options(self.options), chosen, self._folder)
+        self._refuse(self._given_of_table(), "network", "that is for tables")
+        from greedystep.cli.train_network import NetworkJob
+
+        given = deep_settings.given(self.settings)
+        return NetworkJob.start(
+            self.env, parse_options(self.options), self.seed or 0, self.network, given, self._folder
+        )
+
+    def _wants_table(self) -> bool:
+        """Numbered states are for tables; all our other environments want a network."""
+        from greedystep import envs
+
+        is_game = self.env in envs.names() and not self.env.startswith("toy/")
+        if self.agent == "table" and is_game:
+            raise ValueError(f"agent: {self.env} does not number its states, as a table needs")
+        return not is_game if self.agent is None else self.agent == "table"
+
+    def _resume(self, folder: Path) -> Job:
+        everything = {
+            **{name: getattr(self, name) for name in ("env", "agent", "seed", "options", "out")},
+            **self._given_of_table(),
+            **self._given_of_network(),
         }
-        given["options"] = parse_options(self.options)
-        given["method_options"] = parse_options(self.method_options)
-        config = RunConfig(env=self.env, **given)
-        folder = self.out or Path("runs", f"{config.env.replace('/', '-')}-{config.method}-seed{config.seed}")
+        for name, value in everything.items():
+            if value not in (None, (), "") and name not in ("episodes", "steps", "save_every"):
+                raise ValueError(f"{name}: a resumed run keeps its own; only --steps or --episodes can be given anew")
         check_place(folder)
-        return Run.start(folder, config)
+        if not (folder / "config.json").is_file():
+            raise ValueError(f"resume: {folder} holds no run (it has no config.json)")
+        if self._kind(folder) == "dqn":
+            self._refuse(self._given_of_table(), "network", "it counts steps")
+            from greedystep.cli.train_network import NetworkJob
 
-    def _resume(self, folder: Path) -> Run:
-        given = {name: value for name, value in asdict(self).items() if value not in (None, (), "")}
+            return NetworkJob.resume(folder, self.network)
+        self._refuse(self._given_of_network(), "table", "it counts episodes")
+        from greedystep.cli.train_table import TableJob
+
+        return TableJob.resume(folder, self.table.episodes)
+
+    def _kind(self, folder: Path) -> Any:
+        from greedystep.record import read_json
+
+        content = read_json(folder / "config.json")
+        return content.get("kind") if isinstance(content, dict) else None
+
+    def _folder(self, usual: str) -> Path:
+        folder = self.out or Path("runs", usual)
+        check_place(folder)
+        return folder
+
+    def _given_of_table(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self.table).items() if value not in (None, ())}
+
+    def _given_of_network(self) -> dict[str, Any]:
+        own = {name: value for name, value in vars(self.network).items() if value not in (None, False)}
+        return own | deep_settings.given(self.settings)
+
+    def _refuse(self, given: dict[str, Any], kind: str, hint: str) -> None:
         for name in given:
-            if name not in ("resume", "episodes"):
-                raise ValueError(f"{name}: a resumed run keeps its own; only --episodes can be given anew")
-        from greedystep.tabular.run import Run
+            where = self.env or self.resume
+            raise ValueError(f"{name.strip('_')}: {where} trains a {kind}, which has no such option; {hint}")
 
-        check_place(folder)
-        return Run.resume(folder, self.episodes)
+    # -- the work ------------------------------------------------------------------------------------------------------
 
-    def _train(self, run: Run) -> None:
+    def _train(self, job: Job) -> None:
         from rich.console import Console
 
         from greedystep.report.terminal import progress
 
-        total = run.config.episodes
-        with progress(Console(stderr=True), f"{run.config.env}, {run.config.method}") as report:
-            pieces = run.train()
+        with progress(Console(stderr=True), job.title) as report:
+            pieces = job.train()
             try:
-                for done in pieces:
-                    what = f"{done.episodes:,} of {total:,} episodes, return {done.episode_return:.4g}"
-                    report(done.episodes / total, what)
+                for said in stoppable(pieces):
+                    report(*said)
             finally:
                 pieces.close()  # saves, if it was interrupted
 
-    def _conclude(self, run: Run) -> None:
+    def _conclude(self, job: Job) -> None:
         from rich.console import Console
 
         from greedystep.report.terminal import say
 
-        console = Console()
-        say(console, f"{run.agent.episodes} episodes, {run.agent.steps} steps.")
-        say(console, f"The greedy policy's expected return: {run.agent.evaluate():.6g}")
-        say(console, f"Written: {run.folder}")
-
-
-def _check_family(env: str) -> None:
-    """Numbered states are for tables; everything else wants a network."""
-    from greedystep import envs
-
-    if env in envs.names() and not env.startswith("toy/"):
-        raise ValueError(f"env: {env} does not number its states, as a table needs; give a toy task or FrozenLake-v1")
+        for line in job.conclude():
+            say(Console(), line)
+        say(Console(), f"Written: {job.folder}")
 
 
 @contextmanager

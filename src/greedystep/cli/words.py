@@ -95,6 +95,18 @@ def _number(parse: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
     )
 
 
+def choice(*names: str) -> PrimitiveConstructorSpec[Any]:
+    """One of these, or None where nothing is given."""
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="|".join(names),
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda value: value is None or value in names,
+        str_from_instance=lambda value: [str(value)],
+        choices=names,
+    )
+
+
 Count = Annotated[int, _number(parse_count)]
 Real = Annotated[float, _number(parse_real)]
 MaybeCount = Annotated[int | None, _number(parse_count), arg(help_behavior_hint="")]

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
-import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +16,7 @@ from greedystep.metrics import MetricsFile
 from greedystep.record import provenance, read_json, write_json
 from greedystep.tabular.agent import TabularAgent
 from greedystep.tabular.methods import checked_whole
+from greedystep.undisturbed import undisturbed
 
 KIND = "tabular"
 ROWS = 100
@@ -162,27 +159,6 @@ class Run:
     def _save(self, metrics: MetricsFile) -> None:
         metrics.sync()
         self.agent.save(self.folder / "agent.npz")
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Ctrl-C waits until the block is done, so that what it changes always fits together."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread is ever interrupted
-        return
-    asked = False
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-
-    before = signal.signal(signal.SIGINT, remember)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if asked:
-        raise KeyboardInterrupt
 
 
 class _Row:
