@@ -236,11 +236,21 @@ def random_replay(observation):
     return store, replay, column
 
 
-def test_hard_copies_take_all_networks():
-    learner = Learner(DQNConfig(ensemble=2, hidden=(3,)), FEATURES, ACTIONS)
+@pytest.mark.parametrize(("rate", "double"), [(1.0, False), (1.0, True), (0.5, False)])
+def test_a_period_begins_with_copies_of_all_networks_and_a_pool_valued_by_the_right_ones(rate, double):
+    config = DQNConfig(ensemble=2, hidden=(3,), target_rate=rate, double=double, target_period=2, replay_size=60)
+    learner = Learner(config, FEATURES, ACTIONS)
     one, other = (learner.begin(jax.random.key(seed)) for seed in range(2))
     mixed = Knowledge(one.networks, other.networks, one.averages)
-    assert eqx.tree_equal(learner.copy_targets(mixed).targets, one.networks)
+    store, replay, _ = random_replay(FEATURES)
+    rates = Numbers(*[jnp.float32(0)] * 4)
+    targets, pool = learner.renew(store, rates, jax.random.key(2), replay, mixed)
+    assert eqx.tree_equal(targets, one.networks if rate == 1 else other.networks)
+    judging = mixed if double or rate < 1 else mixed._replace(targets=one.networks)
+    expected = learner.make_pool(store, rates, jax.random.key(2), replay, judging)
+    assert expected is not None
+    assert pool is not None
+    np.testing.assert_allclose(pool.targets, expected.targets, rtol=1e-6)
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from greedystep.gymnasium_ids import register_with_gymnasium
 
 if TYPE_CHECKING:
     from greedystep import envs, models, operators, returns, tabular, trajectory
+    from greedystep.agent import DQN, load
     from greedystep.mdp import MDP
     from greedystep.planning import Solution, solve
     from greedystep.tabular import TabularAgent
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "DQN": "greedystep.agent",
     "MDP": "greedystep.mdp",
     "Solution": "greedystep.planning",
     "TabularAgent": "greedystep.tabular",
     "Trajectory": "greedystep.trajectory",
+    "load": "greedystep.agent",
     "solve": "greedystep.planning",
     "envs": None,
     "models": None,
@@ -33,11 +36,13 @@ _HOME = {
 """Where each public name lives; None marks a submodule."""
 
 __all__ = [
+    "DQN",
     "MDP",
     "Solution",
     "TabularAgent",
     "Trajectory",
     "envs",
+    "load",
     "models",
     "operators",
     "returns",

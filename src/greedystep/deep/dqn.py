@@ -103,7 +103,24 @@ class Learner:
         chooser = self.q(knowledge.networks, observations) if self.config.double else None
         return self.q(knowledge.targets, observations), chooser
 
-    def make_pool(self, store: Store, numbers: Numbers, key: jax.Array, replay: Replay, knowledge: Knowledge) -> Pool:
+    def renew(
+        self, store: Store, numbers: Numbers, key: jax.Array, replay: Replay, knowledge: Knowledge
+    ) -> tuple[Any, Pool | None]:
+        """What is due once a period: the target networks copied, and a new pool where the returns need one.
+
+        With `double` the pool is made first: then the targets still are those of the period before, and differ from
+        the online networks, which choose.
+        """
+        config = self.config
+        copied = knowledge._replace(targets=knowledge.networks) if config.target_rate == 1 else knowledge
+        made = self.make_pool(store, numbers, key, replay, knowledge if config.double else copied)
+        return copied.targets, made
+
+    def make_pool(
+        self, store: Store, numbers: Numbers, key: jax.Array, replay: Replay, knowledge: Knowledge
+    ) -> Pool | None:
+        if not self.config.is_pooled:
+            return None
         return pool.make(self.config, store, numbers, key, replay, lambda seen: self.ask(knowledge, seen))
 
     def samples(self, store: Store, key: jax.Array, replay: Replay, made: Pool | None, knowledge: Knowledge) -> Batch:
@@ -155,6 +172,3 @@ class Learner:
         q = one_network(eqx.combine(network, self._fixed), batch.observations)
         taken = jnp.take_along_axis(q, batch.action[:, None], axis=1)[:, 0]
         return optimisers.loss_of(self.config.loss, taken - targets).mean(), taken.mean()
-
-    def copy_targets(self, knowledge: Knowledge) -> Knowledge:
-        return knowledge._replace(targets=knowledge.networks)

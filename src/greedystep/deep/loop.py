@@ -152,30 +152,19 @@ class Loop:
     # -- once a period -------------------------------------------------------------------------------------------------
 
     def _renew(self, due: jax.Array, lane: Lane, numbers: Numbers) -> Lane:
-        """Copy the targets and make a new pool, if it is time.
-
-        With `double` the pool is made first: then the targets still are those of the period before, and differ from
-        the online networks, which choose.
-        """
-        config, learner = self.learner.config, self.learner
+        """New targets and a new pool, if it is time. The replay is only read, and so is not copied by the branch."""
         key, of_pool = jax.random.split(lane.key)
 
-        def copied(knowledge: Knowledge) -> Knowledge:
-            return learner.copy_targets(knowledge) if config.target_rate == 1 else knowledge
-
         def renew(knowledge: Knowledge, old: Pool | None, replay: Replay) -> tuple:
-            judging = knowledge if config.double else copied(knowledge)
-            if old is not None:
-                old = learner.make_pool(self.store, numbers, of_pool, replay, judging)
-            return copied(knowledge).targets, old
+            return self.learner.renew(self.store, numbers, of_pool, replay, knowledge)
 
-        targets, made = lax.cond(
-            due, renew, lambda knowledge, old, replay: (knowledge.targets, old), lane.knowledge, lane.pool, lane.replay
+        def keep(knowledge: Knowledge, old: Pool | None, replay: Replay) -> tuple:
+            return knowledge.targets, old
+
+        targets, made = lax.cond(due, renew, keep, lane.knowledge, lane.pool, lane.replay)
+        return lane._replace(
+            key=jnp.where(due, key, lane.key), knowledge=lane.knowledge._replace(targets=targets), pool=made
         )
-        key = jax.random.wrap_key_data(
-            jnp.where(due, jax.random.key_data(key), jax.random.key_data(lane.key)), impl=jax.random.key_impl(lane.key)
-        )
-        return lane._replace(key=key, knowledge=lane.knowledge._replace(targets=targets), pool=made)
 
 
 def epsilon_at(config: Any, end: jax.Array, step: jax.Array) -> jax.Array:

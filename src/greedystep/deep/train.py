@@ -27,6 +27,7 @@ from greedystep.deep.config import OPTIONS_OF, DQNConfig
 from greedystep.deep.dqn import Learner
 from greedystep.deep.loop import Lane, Loop
 from greedystep.deep.networks import MakeNetwork
+from greedystep.deep.recipe import made_again, recipe_of
 from greedystep.deep.tally import NEVER, Tally, columns
 from greedystep.deep.targets import Numbers
 from greedystep.envs.core import Environment
@@ -162,7 +163,7 @@ class Trainer:
         """What a checkpoint says of itself: enough to build this trainer again."""
         return {
             "kind": "dqn",
-            "env": getattr(self.env, "name", type(self.env).__name__),
+            "env": recipe_of(self.env),
             "config": dataclasses.asdict(self.config),
             "seeds": self.seeds,
             "numbers": {name: np.asarray(x).tolist() for name, x in self.numbers._asdict().items()},
@@ -185,6 +186,40 @@ class Trainer:
         self.state, _ = checkpoint.restore(path, self.state)
         self.seconds = float(found["seconds"])
 
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike,
+        env: Environment | None = None,
+        *,
+        lane: int | None = None,
+        network: MakeNetwork | None = None,
+    ) -> Trainer:
+        """The trainer that saved a checkpoint, where it stopped; or one of its lanes alone.
+
+        Args:
+            env, network: needed only where they cannot be made again from what the file says.
+        """
+        about = checkpoint.read_about(path)
+        if about.get("kind") != "dqn":
+            raise ValueError(f"{path} is a checkpoint of something else than a DQN")
+        config = dict(about["config"])
+        config["hidden"] = tuple(config["hidden"])
+        env = made_again(about["env"], path) if env is None else env
+        whole = cls(DQNConfig(**config), env, about["seeds"], numbers=_own(about), network=network)
+        whole.restore(path)
+        return whole if lane is None or len(whole.seeds) == 1 else whole.alone(lane)
+
+    def alone(self, lane: int) -> Trainer:
+        """One lane as a training of its own, which goes on as it would have among the others."""
+        if not 0 <= lane < len(self.seeds):
+            raise ValueError(f"lane: expected a number in 0..{len(self.seeds) - 1}, got {lane}")
+        numbers = {name: values[lane : lane + 1] for name, values in _own(self.about()).items()}
+        one = Trainer(self.config, self.env, [self.seeds[lane]], numbers=numbers, network=self.learner.network)
+        one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[lane : lane + 1], self.state.lanes))
+        one.seconds = self.seconds
+        return one
+
 
 def keep_compiled_programs() -> None:
     """Keep compiled programs in the user's cache folder, so that a second process starts at once.
@@ -194,6 +229,12 @@ def keep_compiled_programs() -> None:
     if jax.config.values["jax_compilation_cache_dir"] is None:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         jax.config.update("jax_compilation_cache_dir", str(Path(home) / "greedystep" / "xla"))
+
+
+def _own(about: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The numbers that this choice of returns has."""
+    options = OPTIONS_OF.get(about["config"]["returns"], {})
+    return {name: x for name, x in about["numbers"].items() if name in options or name not in ("lambda_", "gate")}
 
 
 def _checked_seed(seed: Any) -> int:

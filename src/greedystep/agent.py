@@ -1,0 +1,167 @@
+"""The thin face of deep learning: make an agent by the name of its environment, learn, ask, save, load."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from greedystep import checkpoint, envs
+from greedystep.deep import offline
+from greedystep.deep.evaluation import MAX_STEPS, Evaluation, Evaluator
+from greedystep.deep.networks import MakeNetwork
+from greedystep.deep.presets import env_options, make_config
+from greedystep.deep.train import DivergedError, Row, Trainer
+from greedystep.envs.core import Environment
+from greedystep.replay import Store
+from greedystep.tabular import TabularAgent
+from greedystep.trajectory import Trajectory
+
+
+class DQN:
+    """One agent in one environment.
+
+    Args:
+        env: the name of an environment (with the time limit of the experiments), or an environment.
+        returns: how targets are made: "greedy-step" lets the data choose how far to look before bootstrapping;
+            `greedystep.deep.config.DQNConfig` names all others and every further setting.
+        preset: "paper", or "fast" for GPUs; the settings that are not given.
+        seed: of everything random. A saved and loaded agent goes on exactly as if it had not been stopped.
+        network: makes the networks instead of the default ones: (key, observation, number of actions) -> a callable
+            pytree, for example an Equinox module.
+    """
+
+    def __init__(
+        self,
+        env: str | Environment,
+        returns: str = "greedy-step",
+        *,
+        preset: str = "paper",
+        seed: int = 0,
+        network: MakeNetwork | None = None,
+        **settings: Any,
+    ):
+        if isinstance(env, str):
+            env = envs.make_env(env, **env_options(env))
+        env = _checked_env(env)
+        pictures = len(env.observation.shape) == 3
+        config = make_config(env.name, preset, pictures=pictures, returns=returns, **settings)
+        self._take(Trainer(config, env, [seed], network=network))
+
+    def _take(self, trainer: Trainer) -> None:
+        self.trainer, self.env, self.config = trainer, trainer.env, trainer.config
+        self._values = jax.jit(trainer.learner.values)
+        self._evaluator = Evaluator(trainer.learner, trainer.env)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps so far."""
+        return int(self.trainer.state.step)
+
+    @property
+    def networks(self) -> Any:
+        """The arrays of the online networks, each with a leading axis [M]."""
+        return jax.tree.map(lambda x: x[0], self.trainer.state.lanes.knowledge.networks)
+
+    def learn(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
+        """Act and learn for so many MORE steps; rows of metrics, which `on_chunk` gets as soon as they are there."""
+        if isinstance(steps, bool) or steps != int(steps) or steps < 0:
+            raise ValueError(f"steps: expected a whole number of at least 0, got {steps!r}")
+        return self.trainer.run(int(steps), on_chunk)
+
+    def fit(self, dataset: Iterable[Trajectory], updates: int = 10_000, *, seed: int = 0) -> DQN:
+        """Learn from logged trajectories alone, with so many updates; what the agent has stored itself is not used."""
+        learner, observation = self.trainer.learner, self.env.observation
+        found = offline.checked(learner, dataset)
+        store, replay = Store.holding(found, observation.shape, observation.dtype)
+        fit = jax.jit(partial(offline.fit, learner, store))
+        lane, numbers = jax.tree.map(lambda x: x[0], (self.trainer.state.lanes.knowledge, self.trainer.numbers))
+        fitted = fit(replay, lane, numbers, jax.random.key(seed), jnp.int32(updates))
+        if not jnp.isfinite(fitted.loss):
+            raise DivergedError("the loss was not finite: try a smaller learning_rate; the agent is as it was before")
+        state = self.trainer.state
+        knowledge = jax.tree.map(lambda x: x[None], fitted.knowledge)
+        self.trainer.state = state._replace(lanes=state.lanes._replace(knowledge=knowledge))
+        return self
+
+    def values(self, observations: Any) -> np.ndarray:
+        """The action values that the agent acts on, the minimum over its networks: [..., A]."""
+        shape, dtype = self.env.observation.shape, self.env.observation.dtype
+        seen = np.asarray(observations)
+        if seen.shape[seen.ndim - len(shape) :] != shape:
+            raise ValueError(f"observations: expected shape {shape}, or many of them, got {seen.shape}")
+        batch = seen.shape[: seen.ndim - len(shape)]
+        q = self._values(self.networks, jnp.asarray(seen.reshape(-1, *shape), dtype))
+        return np.asarray(q).reshape(*batch, -1)
+
+    def predict(self, observations: Any) -> Any:
+        """The greedy action of an observation, or of an array of them; of equal ones the lowest."""
+        actions = self.values(observations).argmax(axis=-1)
+        return int(actions) if np.ndim(actions) == 0 else actions
+
+    def evaluate(
+        self, episodes: int = 100, epsilon: float = 0.0, *, seed: int = 0, limit: int = MAX_STEPS
+    ) -> Evaluation:
+        """Play episodes side by side without learning from them, with a share `epsilon` of random actions.
+
+        Args:
+            limit: steps after which an episode is stopped, since some could go on for ever.
+        """
+        networks = self.trainer.state.lanes.knowledge.networks
+        played = self._evaluator(networks, seed, episodes=episodes, epsilon=epsilon, limit=limit)
+        return Evaluation(*(of_lanes[0] for of_lanes in played))
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write one file with everything, replay included; an older file is replaced once the new one is complete."""
+        path = Path(os.path.realpath(path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            os.replace(self.trainer.save(folder), path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike,
+        env: Environment | None = None,
+        *,
+        lane: int = 0,
+        network: MakeNetwork | None = None,
+    ) -> DQN:
+        """Read what `save` wrote, or one lane of a checkpoint. `env` and `network` are needed only for one's own."""
+        agent = cls.__new__(cls)
+        agent._take(Trainer.load(path, env, lane=lane, network=network))
+        return agent
+
+
+def load(path: str | os.PathLike, env: Any = None, *, lane: int = 0, network: MakeNetwork | None = None) -> Any:
+    """Any agent that greedystep saved: a `DQN`, a `TabularAgent`, or the newest checkpoint of a run's folder."""
+    path = Path(path)
+    if path.is_dir():
+        newest = checkpoint.latest(path / "checkpoints")
+        if newest is None:
+            raise ValueError(f"{path} is not the folder of a run: there is no checkpoint in its checkpoints/")
+        path = newest
+    if not path.is_file():
+        raise FileNotFoundError(f"no such agent file: {path}")
+    with open(path, "rb") as file:
+        is_checkpoint = file.read(len(checkpoint.MAGIC)) == checkpoint.MAGIC
+    if is_checkpoint:
+        return DQN.load(path, env, lane=lane, network=network)
+    return TabularAgent.load(path, env)
+
+
+def _checked_env(env: Any) -> Environment:
+    if not isinstance(env, Environment):
+        raise ValueError(f"env: expected a name or an environment of greedystep, got {type(env).__name__}")
+    return env
