@@ -31,6 +31,8 @@ ROW_SUM_TOLERANCE = 1e-6
 
 DENSE_FROM = 0.25
 """Dense input with at least this share of non-zeros stays dense: a CSR entry costs 12 bytes, a dense one 8."""
+SAMPLED_ROWS = 1000
+"""Rows that are looked at to tell."""
 
 FILE_FORMAT = "greedystep-mdp-1"
 
@@ -74,23 +76,29 @@ class MDP:
         matrix, num_states, num_actions = _as_matrix(transitions)
         shape = (num_states, num_actions)
         reward = _expected_rewards(rewards, matrix, shape)
-        over = _as_mask(terminal, "terminal", (num_states,))
-        # Not `> -inf`: a nan in the transitions makes the averaged reward nan, and must reach the check of the rows.
-        has_action = _as_mask(available, "available", shape, default=True) & ~(reward == -np.inf)
-        has_action |= over[:, None]
-        if not has_action.any(axis=1).all():
-            state = int(np.argmin(has_action.any(axis=1)))
-            raise ValueError(f"available: state {state} has no available action; mark it in `terminal` if it is an end")
-        self.discount = _checked_discount(discount)
-        self.rewards = np.where(has_action, np.where(over[:, None], 0.0, reward), -np.inf)
         ends = _checked_termination(termination, shape)
-        if over.any():
-            ends = np.zeros(shape) if ends is None else ends
-            ends = np.where(over[:, None], 1.0, ends)
-        self.termination = ends
-        # Rows of terminal states and missing actions are emptied, so that a plain product already has value 0 there.
-        self.transitions = _without_rows(matrix, (over[:, None] | ~has_action).ravel())
-        self.row_sums = _check_rows(self.transitions, ends, has_action)
+        self.discount = _checked_discount(discount)
+        # Not `> -inf`: a nan in the transitions makes the averaged reward nan, and must reach the check of the rows.
+        missing = reward == -np.inf
+        if terminal is None and available is None and not missing.any():  # nothing to leave out: most models, and quick
+            has_action = np.True_
+            self.rewards, self.termination, self.transitions = reward.copy(), ends, matrix
+        else:
+            over = _as_mask(terminal, "terminal", (num_states,))
+            has_action = _as_mask(available, "available", shape, default=True) & ~missing
+            has_action |= over[:, None]
+            if not has_action.any(axis=1).all():
+                state = int(np.argmin(has_action.any(axis=1)))
+                raise ValueError(
+                    f"available: state {state} has no available action; mark it in `terminal` if it is an end"
+                )
+            self.rewards = np.where(has_action, np.where(over[:, None], 0.0, reward), -np.inf)
+            if over.any():
+                ends = np.where(over[:, None], 1.0, np.zeros(shape) if ends is None else ends)
+            self.termination = ends
+            # Rows of terminal states and missing actions are emptied: then a plain product already has value 0 there.
+            self.transitions = _without_rows(matrix, (over[:, None] | ~has_action).ravel())
+        self.row_sums = _check_rows(self.transitions, ends, has_action, shape)
         if self.discount == 1.0:
             self._end_in_silent_loops()
             self._check_terminal_reachable()
@@ -384,7 +392,8 @@ def _as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
         raise ValueError(f"transitions: expected numbers, got {dense.dtype}")
     S, A, _ = dense.shape
     matrix = np.ascontiguousarray(dense, dtype=np.float64).reshape(S * A, S)
-    if np.count_nonzero(matrix) < DENSE_FROM * matrix.size:
+    sample = matrix[:: -(-len(matrix) // SAMPLED_ROWS)]  # of a large array, even counting takes a while
+    if np.count_nonzero(sample) < DENSE_FROM * sample.size:
         return sp.csr_array(matrix), S, A
     return matrix, S, A
 
@@ -466,9 +475,9 @@ def _without_rows(matrix: Any, empty: np.ndarray) -> Any:
     return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def _check_rows(matrix: Any, ends: np.ndarray | None, has_action: np.ndarray) -> tuple[float, float]:
+def _check_rows(matrix: Any, ends: np.ndarray | None, has_action: Any, shape: tuple[int, int]) -> tuple[float, float]:
     """Every available row is a distribution over the next state and the end; (smallest, largest) sum of a row."""
-    A = has_action.shape[1]
+    A = shape[1]
     entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
     if entries.size and not entries.min() >= 0:  # a nan fails this too
         if isinstance(matrix, np.ndarray):
@@ -481,13 +490,21 @@ def _check_rows(matrix: Any, ends: np.ndarray | None, has_action: np.ndarray) ->
         raise ValueError(
             f"transitions: p(s'={successor} | s={row // A}, a={row % A}) is {entry}; probabilities must be >= 0"
         )
-    sums = (matrix @ np.ones(matrix.shape[1])).reshape(has_action.shape)
+    sums = (matrix @ np.ones(matrix.shape[1])).reshape(shape)
     total = sums if ends is None else sums + ends
-    wrong = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & has_action
-    if wrong.any():
+    least, most = _range(total, has_action)
+    if not (least >= 1 - ROW_SUM_TOLERANCE and most <= 1 + ROW_SUM_TOLERANCE):
+        wrong = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & has_action
         s, a = (int(i) for i in np.argwhere(wrong)[0])
         what = "the row" if ends is None else "the row and its termination"
         raise ValueError(
             f"transitions: {what} of state {s}, action {a} (row {s * A + a}) sums to {total[s, a]:.12g}, not to 1"
         )
-    return float(sums[has_action].min()), float(sums[has_action].max())
+    return (least, most) if ends is None else _range(sums, has_action)
+
+
+def _range(array: np.ndarray, where: Any) -> tuple[float, float]:
+    """Smallest and largest entry of those that count."""
+    if where is np.True_:
+        return float(array.min()), float(array.max())
+    return float(array.min(where=where, initial=np.inf)), float(array.max(where=where, initial=-np.inf))
