@@ -18,6 +18,7 @@ from tyro.conf import subcommand
 from greedystep import __version__
 from greedystep.cli.bench import Bench
 from greedystep.cli.envs import Envs
+from greedystep.cli.eval import Eval
 from greedystep.cli.interrupt import TerminatedError
 from greedystep.cli.plan import Plan
 from greedystep.cli.reproduce import Report, Reproduce
@@ -28,6 +29,7 @@ from greedystep.cli.words import BadInputError, note
 Command = (
     Annotated[Plan, subcommand("plan")]
     | Annotated[Train, subcommand("train")]
+    | Annotated[Eval, subcommand("eval")]
     | Annotated[Reproduce, subcommand("reproduce")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Bench, subcommand("bench")]
@@ -35,13 +37,15 @@ Command = (
     | Annotated[Watch, subcommand("watch")]
 )
 
-ABOUT = """Exact planning with a proven error bound, the greedy-step paper's results, and its games.
+ABOUT = """Exact planning with a proven error bound, the greedy-step paper's agents and results, and its games.
 
   greedystep plan frozenlake-8x8      solve a model, print its values and policy
-  greedystep train toy/trace-back     let a tabular agent learn, keep it in runs/
+  greedystep train minatar/breakout   let an agent learn, keep it in runs/
+  greedystep eval RUN                 how good it is
+  greedystep report RUN RUN --out DIR compare runs by their learning curves
   greedystep reproduce all            run the paper's experiments, write results/quick/report.html
   greedystep envs                     list the environments
-  greedystep watch minatar/breakout   watch one being played
+  greedystep watch minatar/breakout   watch one being played, or an agent: watch RUN
   greedystep COMMAND --help           every option of a command
   greedystep --version"""
 

@@ -1,10 +1,11 @@
-"""`greedystep watch`: see an environment being played, live on the terminal or as a film."""
+"""`greedystep watch`: see an environment, or a trained agent in it, live on the terminal or as a film."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -32,13 +33,17 @@ LIVE_ROWS = 48
 
 @dataclass(frozen=True)
 class Watch:
-    """Watch an environment being played: live on the terminal, or as a film."""
+    """Watch an environment being played, by chance or by an agent: live on the terminal, or as a film."""
 
-    # Name of an environment: `greedystep envs` lists them.
+    # Name of an environment (`greedystep envs` lists them), played by chance; or the folder of a run of `greedystep
+    # train`, played by its agent, with its action values and how far its return looks ahead.
     env: Positional[str]
 
-    # Who plays: random takes every action with the same probability.
-    policy: Literal["random"] = "random"
+    # Of a run, share of random actions (default: 0, always the best one).
+    epsilon: MaybeReal = None
+
+    # Of a run with several seeds, which one of them, counted from 0 (default: 0).
+    lane: MaybeCount = None
 
     # Write a film to this .gif or .mp4 file (MP4 needs ffmpeg; default: show it on the terminal).
     out: MaybePath = None
@@ -58,15 +63,14 @@ class Watch:
     # Size of the picture: 1 is 240 pixels high in a film, 24 lines on the terminal.
     scale: Real = 1.0
 
-    # Options of the environment, such as sticky=0 or limit=none: `greedystep envs NAME` shows what it has.
+    # Options of the environment, such as sticky=0 or limit=none: `greedystep envs NAME` shows what it has. A run
+    # keeps its own.
     options: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE [NAME=VALUE ...]", help_behavior_hint="")] = ()
 
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep import envs
         from greedystep.envs.pictures import frames_per_second
-        from greedystep.envs.watching import in_words, play, random_policy
         from greedystep.report import film
         from greedystep.report.terminal import say
 
@@ -80,13 +84,12 @@ class Watch:
         if not 0.05 <= self.scale <= 20:
             raise BadInputError(f"scale: expected a number between 0.05 and 20, got {self.scale:g}")
         with answering_bad_input():
-            env = envs.make_env(self.env, **parse_options(self.options))
+            env, moments = self._game()
             fps = frames_per_second(env) if self.fps is None else self.fps
             if self.out is not None:
                 check_place(self.out.parent)
                 film.check_film(self.out, fps)
-        steps = USUAL_STEPS if self.steps is None and self.episodes is None else self.steps
-        moments = stoppable(play(env, random_policy(env), self.seed, steps=steps, episodes=self.episodes))
+        moments = stoppable(moments)
         console = Console()
         if self.out is not None:
             film.write_film(self.out, self._frames(env, moments), fps)
@@ -95,22 +98,52 @@ class Watch:
             self._show(console, env, moments, fps)
         else:
             for moment in moments:
-                say(console, in_words(env, moment))
+                say(console, "  ".join(self._words(env, moment)))
         return 0
+
+    def _game(self) -> tuple[Environment, Iterator[Moment]]:
+        """The environment, and what happens in it."""
+        from greedystep import envs
+        from greedystep.envs.watching import play, random_policy
+
+        steps = USUAL_STEPS if self.steps is None and self.episodes is None else self.steps
+        length: Any = {"steps": steps, "episodes": self.episodes}
+        if self.env not in envs.names() and Path(self.env).is_dir():
+            if self.options:
+                raise ValueError("options: a run keeps its own")
+            from greedystep.deep.run import trained
+            from greedystep.deep.thoughts import Player
+
+            player = Player(trained(Path(self.env)), self.lane or 0, self.epsilon or 0.0)
+            return player.env, player.thinking(play(player.env, player.policy, self.seed, **length))
+        for name, value in (("epsilon", self.epsilon), ("lane", self.lane)):
+            if value is not None:
+                raise ValueError(f"{name}: only a run has that; {self.env} is played by chance")
+        env = envs.make_env(self.env, **parse_options(self.options))
+        return env, play(env, random_policy(env), self.seed, **length)
 
     def _frames(self, env: Environment, moments: Iterator[Moment]) -> Iterator[Any]:
         from greedystep.envs.pictures import HEIGHT, picture
+        from greedystep.envs.pictures.thoughts import beside
 
-        return (picture(env, moment.state, round(HEIGHT * self.scale)) for moment in moments)
+        for moment in moments:
+            frame = picture(env, moment.state, round(HEIGHT * self.scale))
+            yield frame if moment.thought is None else beside(frame, env.action_names, moment.thought)
+
+    def _words(self, env: Environment, moment: Moment) -> list[str]:
+        from greedystep.envs.watching import in_words, thought_in_words
+
+        panel = moment.choice.panel if moment.choice else ()
+        thought = [] if moment.thought is None else thought_in_words(env, moment.thought)
+        return [in_words(env, moment), *panel, *thought]
 
     def _show(self, console: Any, env: Environment, moments: Iterator[Moment], fps: float) -> None:
         from greedystep.envs.pictures import fitting_height, picture
-        from greedystep.envs.watching import in_words
         from greedystep.report.film import live
 
         with live(console, fps) as show:
             for moment in moments:
-                panel = moment.choice.panel if moment.choice else ()
-                rows = min(round(LIVE_ROWS * self.scale), 2 * (console.height - 1 - len(panel)))
+                words = self._words(env, moment)
+                rows = min(round(LIVE_ROWS * self.scale), 2 * (console.height - len(words)))
                 frame = picture(env, moment.state, fitting_height(env, rows, console.width))
-                show(frame, [in_words(env, moment), *panel])
+                show(frame, words)

@@ -167,6 +167,14 @@ class Run:
         self._saved = self.step
 
 
+def trained(folder: Path) -> Trainer:
+    """The trainer of a run as its last checkpoint left it, to be asked and not to go on."""
+    run = Run.resume(folder)
+    if not run.step:
+        raise ValueError(f"{folder} has no checkpoint yet")
+    return run.trainer
+
+
 def _progress(rows: list[Row]) -> Progress:
     known = [row["episode_return"] for row in rows if row["episode_return"] is not None]
     return Progress(rows[0]["step"], float(np.mean(known)) if known else np.nan, rows[0]["steps_per_second"])

@@ -22,6 +22,19 @@ Policy = Callable[[jax.Array, State, Any], Choice]
 """Key, state, observation -> choice."""
 
 
+class Thought(NamedTuple):
+    """What an agent makes of a state."""
+
+    values: tuple[float, ...]
+    """Of each action."""
+    action: int | None
+    """What it does next; None where the episode ends."""
+    target: float | None = None
+    """The return that it would learn from for this action, known in hindsight."""
+    lookahead: int | None = None
+    """The number of rewards in that return; None where it mixes all lengths."""
+
+
 class Moment(NamedTuple):
     """A state, and how it came about."""
 
@@ -37,6 +50,8 @@ class Moment(NamedTuple):
     """All rewards of this episode so far."""
     end: str
     """"terminated", "truncated", or nothing while the episode goes on."""
+    thought: Thought | None = None
+    """About this state, from a player who tells."""
 
 
 def random_policy(env: Environment) -> Policy:
@@ -76,3 +91,14 @@ def in_words(env: Environment, moment: Moment) -> str:
     action = "start" if moment.choice is None else env.action_names[moment.choice.action]
     told = f"episode {moment.episode}  step {moment.step}  {action}  reward {moment.reward:g}  return {moment.total:g}"
     return f"{told}  {moment.end}".rstrip()
+
+
+def thought_in_words(env: Environment, thought: Thought) -> list[str]:
+    """The action values, that of the next action marked, and how far its return looks."""
+    marks = ["▸" if action == thought.action else " " for action in range(len(thought.values))]
+    named = zip(marks, env.action_names, thought.values, strict=True)
+    lines = ["Q " + " ".join(f"{mark}{name} {value:.3g}" for mark, name, value in named)]
+    if thought.target is not None:
+        chosen = "" if thought.lookahead is None else f"n {thought.lookahead}  "
+        lines.append(f"{chosen}target {thought.target:.3g}")
+    return lines

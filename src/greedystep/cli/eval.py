@@ -1,0 +1,92 @@
+"""`greedystep eval`: how good a trained agent is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from greedystep.cli.words import Count, MaybePath, Real, answering_bad_input, check_place
+
+if TYPE_CHECKING:
+    from greedystep.deep.evaluation import Evaluation
+    from greedystep.experiments.claims import Table
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Let the agents of a run play whole episodes without learning, and tabulate their returns."""
+
+    # Folder of a run of `greedystep train`.
+    folder: Annotated[Positional[Path], arg(metavar="RUN")]
+
+    # Episodes of each seed.
+    episodes: Count = 100
+
+    # Share of random actions.
+    epsilon: Real = 0.0
+
+    # Seed of the episodes.
+    seed: Count = 0
+
+    # Stop an episode after so many steps: a greedy agent may go round in circles for ever.
+    limit: Count = 10_000
+
+    # JSON file for every return, the table and the provenance.
+    out: MaybePath = None
+
+    def run(self) -> int:
+        from rich.console import Console
+
+        from greedystep.report.tables import markdown
+        from greedystep.report.terminal import say
+
+        with answering_bad_input():
+            if self.out is not None:
+                if self.out.suffix != ".json" or self.out.is_dir():
+                    raise ValueError(f"out: expected a file that ends in .json, got {str(self.out)!r}")
+                check_place(self.out.parent)
+            result, table = self._play()
+        if self.out is not None:
+            from greedystep.record import provenance, write_json
+
+            settings = {"run": str(self.folder), "episodes": self.episodes, "epsilon": self.epsilon}
+            settings |= {"seed": self.seed, "limit": self.limit, "trained": result.pop("config")}
+            write_json(self.out, {**result, "table": vars(table), "provenance": provenance(settings)})
+        say(Console(), markdown(table))
+        if self.out is not None:
+            say(Console(), f"Written: {self.out}")
+        return 0
+
+    def _play(self) -> tuple[dict[str, Any], Table]:
+        from greedystep.deep.evaluation import Evaluator
+        from greedystep.deep.run import read_config, trained
+
+        trainer = trained(self.folder)
+        evaluate = Evaluator(trainer.learner, trainer.env)
+        how = {"episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
+        played = evaluate(trainer.state.lanes.knowledge.networks, self.seed, **how)
+        about = {"config": read_config(self.folder)[0].as_json(), "steps": int(trainer.state.step)}
+        result = {**about, "seeds": trainer.seeds, **played._asdict()}
+        greedy = "" if self.epsilon == 0 else f", {self.epsilon:g} of the actions at random"
+        title = f"{trainer.env.name} after {about['steps']} steps: {self.episodes} episodes{greedy}"
+        return result, tabulate(title, trainer.seeds, played)
+
+
+def tabulate(title: str, seeds: list[int], played: Evaluation) -> Table:
+    """Mean returns with 95 % bootstrap intervals: over the episodes of each seed, and over the seeds."""
+    import numpy as np
+
+    from greedystep.experiments.claims import Table
+    from greedystep.stats import interval
+
+    def row(name: int | str, scores: np.ndarray, lengths: np.ndarray, unfinished: np.ndarray) -> list[Any]:
+        ends = [float(x) if np.isfinite(x) else None for x in interval(scores, "mean")]
+        return [name, *ends, float(lengths.mean()), int(unfinished.sum())]
+
+    rows = [row(seed, *lane) for seed, *lane in zip(seeds, *played, strict=True)]
+    if len(seeds) > 1:
+        rows.append(row("all", played.returns.mean(axis=1), played.lengths, played.unfinished))
+    return Table("eval", title, ["seed", "mean return", "from", "to", "mean length", "unfinished"], rows)

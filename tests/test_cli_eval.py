@@ -1,0 +1,166 @@
+"""`greedystep eval RUN` and `greedystep watch RUN`, and what a player tells."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from deep_runs import tiny
+from PIL import Image
+
+from greedystep import returns
+from greedystep.cli import main
+from greedystep.deep.run import Run, trained
+from greedystep.deep.thoughts import Player
+from greedystep.envs.pictures.thoughts import beside
+from greedystep.envs.watching import Thought, play, thought_in_words
+from greedystep.stats import interval
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    for _ in Run.start(folder, tiny(steps=400, seeds=(3, 4))).train():
+        pass
+    return folder
+
+
+# -- eval -------------------------------------------------------------------------------------------------------------
+
+
+def test_all_lanes_are_tabulated_with_intervals(run, tmp_path, capsys):
+    out = tmp_path / "new" / "eval.json"
+    assert main(["eval", str(run), "--episodes", "20", "--epsilon", "0.5", "--seed", "2", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "classic/cartpole after 400 steps: 20 episodes, 0.5 of the actions at random" in said
+    content = json.loads(out.read_text())
+    assert content["seeds"] == [3, 4]
+    assert np.shape(content["returns"]) == np.shape(content["lengths"]) == (2, 20)
+    assert content["provenance"]["config"]["trained"] == tiny(steps=400, seeds=(3, 4)).as_json()
+    header, rows = content["table"]["header"], content["table"]["rows"]
+    assert [row[0] for row in rows] == [3, 4, "all"]
+    first = dict(zip(header, rows[0], strict=True))
+    np.testing.assert_allclose(
+        [first[name] for name in ("mean return", "from", "to")], interval(content["returns"][0], "mean"), rtol=1e-6
+    )
+    assert dict(zip(header, rows[2], strict=True))["mean return"] == pytest.approx(np.mean(content["returns"]))
+    assert main(["eval", str(run), "--episodes", "20", "--epsilon", "0.5", "--seed", "2"]) == 0
+    assert said.startswith(capsys.readouterr().out.rstrip("\n"))  # the same numbers
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--episodes", "0"], "episodes: expected a whole number of at least 1, got 0"),
+        (["--epsilon", "1.5"], "epsilon: expected a number in [0, 1], got 1.5"),
+        (["--limit", "0"], "limit: expected a whole number of at least 1, got 0"),
+        (["--out", "a.txt"], "out: expected a file that ends in .json, got 'a.txt'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(run, arguments, sentence, capsys):
+    assert main(["eval", str(run), *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["eval", "watch"])
+def test_what_is_no_run_is_answered_by_one_sentence(command, tmp_path, capsys):
+    table = tmp_path / "table"
+    assert main(["train", "toy/choice", "--episodes", "5", "--out", str(table)]) == 0
+    unstarted = Run.start(tmp_path / "unstarted", tiny())
+    pieces = unstarted.train(1e9)
+    next(pieces)
+    (tmp_path / "empty").mkdir()
+    for folder, sentence in {
+        tmp_path / "empty": "holds no run (it has no config.json)",
+        table: "is not the configuration of a DQN run (its kind is 'tabular')",
+        unstarted.folder: "unstarted has no checkpoint yet",
+    }.items():
+        capsys.readouterr()
+        assert main([command, str(folder)]) == 2
+        said = capsys.readouterr().err
+        assert sentence in said
+        assert len(said.splitlines()) == 1
+    pieces.close()
+
+
+# -- watch ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_is_watched(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["watch", str(run), "--episodes", "2", "--lane", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("episode 1  step 0  start  reward 0  return 0  Q ")
+    assert all(("▸" in line) == ("minated" not in line) for line in lines)
+    assert " n " in lines[0]
+    assert " target " in lines[0]
+    assert main(["watch", str(run), "--steps", "5", "--scale", "0.25", "--fps", "20", "--out", "a.gif"]) == 0
+    with Image.open("a.gif") as image:
+        assert image.n_frames == 6
+        assert image.size[0] > 90 + 50  # cart-pole's own width and the panel's
+    for more, sentence in {
+        ("--options", "limit=3"): "options: a run keeps its own",
+        ("--lane", "2"): "lane: expected a number from 0 to 1, got 2",
+        ("--epsilon", "2"): "epsilon: expected a number in [0, 1]",
+    }.items():
+        assert main(["watch", str(run), *more]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_chance_has_no_epsilon(capsys):
+    assert main(["watch", "minatar/breakout", "--epsilon", "0.5"]) == 2
+    assert "epsilon: only a run has that" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("chosen", "steps"),
+    [
+        ({"returns": "greedy-step"}, 70),  # longer than the padding of one episode
+        ({"returns": "greedy-step", "horizon": 2}, 20),
+        ({"returns": "n-step", "n": 3}, 20),
+        ({"returns": "one-step"}, 20),
+        ({"returns": "lambda", "lambda_": 0.5}, 20),
+    ],
+)
+def test_thoughts_are_the_returns_of_what_happened(chosen, steps):
+    trainer = tiny(**chosen).trainer()
+    player = Player(trainer, epsilon=0.0)
+    told = list(player.thinking(play(trainer.env, player.policy, 0, steps=steps)))
+    networks = jax.tree.map(lambda x: x[0], trainer.state.lanes.knowledge.networks)
+    ends = [i for i, moment in enumerate(told) if i + 1 == len(told) or told[i + 1].choice is None]
+    begin = 0
+    for end in ends:
+        episode = told[begin : end + 1]
+        begin = end + 1
+        seen = np.stack([trainer.env.observe(moment.state) for moment in episode])
+        q = np.asarray(trainer.learner.values(networks, seen))
+        np.testing.assert_allclose([moment.thought.values for moment in episode], q, rtol=1e-5, atol=1e-6)
+        rewards = np.array([moment.reward for moment in episode[1:]], np.float32)
+        over = np.array([moment.end == "terminated" for moment in episode[1:]])
+        stretch = (rewards, (0.99 * ~over).astype(np.float32), q[1:].max(axis=1))
+        n = None
+        if chosen["returns"] == "greedy-step":
+            y, n = returns.greedy_step(*stretch, horizon=chosen.get("horizon"))
+        elif chosen["returns"] == "lambda":
+            y = returns.lambda_return(*stretch, 0.5)
+        else:
+            y = returns.n_step(*stretch, chosen.get("n", 1))
+            n = np.minimum(chosen.get("n", 1), len(rewards) - np.arange(len(rewards)))
+        thoughts = [moment.thought for moment in episode[:-1]]
+        np.testing.assert_allclose([thought.target for thought in thoughts], y, rtol=1e-5)
+        assert [thought.lookahead for thought in thoughts] == ([None] * len(y) if n is None else n.tolist())
+        assert [t.action for t in thoughts] == [moment.choice.action for moment in episode[1:]]
+        assert episode[-1].thought.action is None
+
+
+def test_a_thought_is_drawn_beside_the_game(run):
+    env = trained(run).env
+    picture = np.zeros((120, 180, 3), np.uint8)
+    thought = Thought((1.0, -2.0), 0, 1.5, 7)
+    frame, other, empty = (beside(picture, env.action_names, t) for t in (thought, thought._replace(action=1), None))
+    assert frame.shape == other.shape == empty.shape == (120, 180 + 2 + 100, 3)
+    np.testing.assert_array_equal(frame[:, :180], picture)
+    assert (frame != other).any()
+    assert len(np.unique(empty[:, 182:].reshape(-1, 3), axis=0)) == 1
+    assert thought_in_words(env, thought) == ["Q ▸left 1  right -2", "n 7  target 1.5"]
+    assert thought_in_words(env, thought._replace(lookahead=None))[1] == "target 1.5"
