@@ -1,0 +1,290 @@
+"""The rules for Figures 3 to 5 and the horizon, on made-up trainings."""
+
+import numpy as np
+import pytest
+
+from greedystep.experiments.deep import behaviour, performance, rules
+from greedystep.experiments.deep.evidence import Evidence, gather
+from greedystep.experiments.deep.methods import BASELINES, GREEDY, METHODS
+from greedystep.experiments.deep.tasks import TASKS
+from greedystep.stats import Interval
+
+SPREAD = np.array([-0.1, -0.05, 0.0, 0.05, 0.1])[:, None]
+
+
+def made(final, *, reached=0.5, steps=2_000_000, q=1.0, n=1.0, over=0.0, spread=1.0, speed=100.0, first=0.0):
+    """Five seeds whose return rises in a straight line to `final` within a share of the steps."""
+    grid = np.linspace(steps / 100, steps, 100).astype(int)
+    rise = np.minimum(grid / (reached * steps), 1.0)
+    noise = SPREAD * spread
+    return Evidence(
+        steps=grid,
+        returns=first + rise * (final - first) + noise,
+        q=np.full((5, 100), q) + noise,
+        n=np.broadcast_to(n, (5, 100)) + noise,
+        overestimation=np.full((5, 100), over) + noise,
+        speed=speed,
+        about={"settings": {"ensemble": 6}},
+    )
+
+
+def against(task, ours, *theirs):
+    """Greedy-Step and the four baselines on one task; the last of `theirs` stands for all that follow."""
+    rivals = [*theirs, *[theirs[-1]] * (len(BASELINES) - len(theirs))]
+    return {(task, GREEDY): ours} | {(task, name): rival for name, rival in zip(BASELINES, rivals, strict=True)}
+
+
+def verdicts(claims):
+    return {claim.id: claim.verdict for claim in claims}
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (1.6, 2.4, "confirmed"),
+        (1.1, 1.4, "refuted"),
+        (1.4, 1.6, "partly"),
+        (1.5, 1.6, "partly"),
+        (np.nan, np.nan, "untested"),
+    ],
+)
+def test_an_interval_is_above_below_or_around_a_bar(low, high, expected):
+    one = Interval(np.array(1.5), np.array(low), np.array(high))
+    assert rules.above(one, 1.5) == expected
+    opposite = {"confirmed": "refuted", "refuted": "confirmed"}.get(expected, expected)
+    assert rules.below(one, 1.5) == opposite
+
+
+def test_tasks_together_and_conditions_together():
+    assert rules.together(["confirmed", "confirmed", "untested"]) == "confirmed"
+    assert rules.together(["refuted"]) == "refuted"
+    assert rules.together(["confirmed", "refuted"]) == rules.together(["confirmed", "partly"]) == "partly"
+    assert rules.together([]) == rules.together(["untested"]) == "untested"
+    assert rules.worst(["confirmed", "partly"]) == "partly"
+    assert rules.worst(["confirmed", "refuted", "untested"]) == "refuted"
+    assert rules.worst(["confirmed", "untested"]) == "untested"
+
+
+# -- Figure 3 ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"), [(20, "confirmed"), (16, "confirmed"), (15, "partly"), (12, "refuted"), (5, "refuted")]
+)
+def test_almost_twice_the_best_baseline(ours, expected):
+    found = against("breakout", made(ours), made(3), made(10), made(7))
+    claim = performance.twice(found, "breakout")
+    assert claim.verdict == expected
+    assert "Maxmin DQN" in claim.measured
+
+
+def test_nothing_is_judged_without_all_baselines_or_before_its_length():
+    found = against("breakout", made(20), made(10))
+    short = against("breakout", made(20, steps=100_000), made(10, steps=100_000))
+    assert performance.twice(short, "breakout").verdict == "untested"
+    assert "100,000" in performance.twice(short, "breakout").measured
+    del found["breakout", "sarsa"]
+    assert performance.twice(found, "breakout").verdict == "untested"
+    assert METHODS["sarsa"].label in performance.twice(found, "breakout").measured
+    assert set(verdicts(performance.claims({})).values()) == {"untested"}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (made(50, reached=0.1), made(50, reached=0.5), "confirmed"),
+        (made(50, reached=0.4), made(50, reached=0.5), "refuted"),
+        (made(50, reached=0.1), made(30, reached=0.1), "confirmed"),  # never gets there, and had ten times the steps
+        (made(50, reached=0.9), made(30, reached=0.1), "partly"),  # never gets there, but the runs were too short
+        (made(30, reached=0.1), made(50, reached=0.9), "refuted"),  # ends above
+    ],
+)
+def test_half_the_samples(ours, theirs, expected):
+    assert performance.half_the_samples(against("pong", ours, theirs), "pong").verdict == expected
+
+
+def test_one_fast_baseline_refutes_half_the_samples():
+    found = against("pong", made(50, reached=0.1), made(50, reached=0.9), made(50, reached=0.11), made(50))
+    assert performance.half_the_samples(found, "pong").verdict == "refuted"
+
+
+def test_negative_returns_converge_too():
+    ours, theirs = made(-100, first=-1000, reached=0.1), made(-100, first=-1000, reached=0.9)
+    claim = performance.half_the_samples(against("mountaincar", ours, theirs), "mountaincar")
+    assert claim.verdict == "confirmed"
+
+
+def test_worse_on_pixelcopter():
+    expected = {5.0: "confirmed", 10.0: "partly", 15.0: "refuted"}
+    for ours, verdict in expected.items():
+        assert performance.worse(against("pixelcopter", made(ours), made(10.0))).verdict == verdict
+
+
+@pytest.mark.parametrize(("wins", "expected"), [(6, "confirmed"), (5, "confirmed"), (4, "partly"), (2, "refuted")])
+def test_outperforms_counts_pairs(wins, expected):
+    named = [*performance.TWICE, *performance.SOONER]
+    found = {}
+    for place, task in enumerate(named):
+        found |= against(task, made(20 if place < wins else 5), made(10))
+    assert performance.outperforms(found).verdict == expected
+    del found["pong", "dqn"]
+    assert performance.outperforms(found).verdict == "untested"
+
+
+def test_a_higher_curve_that_ends_lower_is_no_win():
+    ours, theirs = made(9, reached=0.01), made(10, reached=1.0)
+    assert ours.height().mean() > theirs.height().mean()
+    assert not performance._wins(ours, theirs)
+
+
+def test_sooner_than_dqn_is_judged_at_any_length():
+    found = {("catcher", GREEDY): made(10, reached=0.1, steps=1000), ("catcher", "dqn"): made(10, steps=1000)}
+    assert performance.sooner_at_first(found).verdict == "confirmed"
+    worse = {("pong", GREEDY): made(5), ("pong", "dqn"): made(10)}
+    assert performance.sooner_at_first(found | worse).verdict == "partly"
+    assert "Catcher over 1,000 steps" in performance.sooner_at_first(found).measured
+
+
+@pytest.mark.parametrize(("speeds", "expected"), [((90, 85), "confirmed"), ((90, 50), "partly"), ((50, 40), "refuted")])
+def test_equal_time(speeds, expected):
+    found = {}
+    for task, speed in zip(("pong", "catcher"), speeds, strict=True):
+        found |= {(task, GREEDY): made(1, speed=speed), (task, "dqn"): made(1, speed=100)}
+    claim = performance.equal_time(found)
+    assert claim.verdict == expected
+    assert "6 networks" in claim.measured
+
+
+# -- Figures 4 and 5 --------------------------------------------------------------------------------------------------
+
+
+def ensemble(task, finals, **more):
+    return {
+        (task, behaviour.networks(number)): made(final, q=20.0 - number, over=10.0 - number, **more)
+        for number, final in zip(behaviour.NETWORKS, finals, strict=True)
+    }
+
+
+def test_more_networks_as_the_paper_says():
+    found = ensemble("breakout", (5, 7, 9, 11))
+    got = verdicts(behaviour.claims_networks(found))
+    assert got.pop("fig4-stable") == "partly"  # all lines end where they are highest
+    assert set(got.values()) == {"confirmed"}
+
+
+def test_more_networks_otherwise():
+    got = verdicts(behaviour.claims_networks(ensemble("breakout", (11, 9, 7, 5))))
+    assert got["fig4-better"] == got["fig4-six"] == "refuted"
+    assert got["fig4-smaller-q"] == "confirmed"
+    both = ensemble("breakout", (11, 9, 7, 5)) | ensemble("seaquest", (5, 7, 9, 11))
+    assert verdicts(behaviour.claims_networks(both))["fig4-better"] == "partly"
+    assert set(verdicts(behaviour.claims_networks({})).values()) == {"untested"}
+
+
+def test_stable_means_that_little_of_the_best_is_lost():
+    found = ensemble("breakout", (5, 7, 9, 11))
+    alone = found["breakout", behaviour.ONE]
+    alone.returns[:, -1] -= 3.0
+    np.testing.assert_allclose(behaviour.fall(alone), 3.0)
+    assert verdicts(behaviour.claims_networks(found))["fig4-stable"] == "confirmed"
+
+
+@pytest.mark.parametrize(("begin", "end", "expected"), [(9, 2, "confirmed"), (2, 9, "refuted")])
+def test_the_chosen_step(begin, end, expected):
+    found = {("breakout", GREEDY): made(10, n=np.linspace(begin, end, 100))}
+    assert set(verdicts(behaviour.claims_step(found, GREEDY)).values()) == {expected}
+    assert set(verdicts(behaviour.claims_step({}, GREEDY)).values()) == {"untested"}
+
+
+def test_a_rise_after_the_first_points_is_no_fall():
+    n = np.concatenate([[9.0], np.linspace(2, 8, 99)])
+    got = verdicts(behaviour.claims_step({("breakout", GREEDY): made(10, n=n)}, GREEDY))
+    assert got == {"fig5-larger-at-first": "confirmed", "fig5-getting-smaller": "refuted"}
+
+
+# -- the horizon ------------------------------------------------------------------------------------------------------
+
+
+def horizons(task="breakout", **over):
+    """Over-estimation by name; sooner with a longer horizon."""
+    return {
+        (task, behaviour.SHORT): made(10, reached=0.9, over=over["short"]),
+        (task, behaviour.horizon(1, 6)): made(10, reached=0.9, over=over["short"]),
+        (task, behaviour.LONG): made(8, reached=0.1, over=over["long"]),
+        (task, behaviour.CURED): made(12, reached=0.1, over=over["cured"]),
+        (task, behaviour.CURED_BY_DOUBLE): made(11, reached=0.1, over=over["cured"]),
+    }
+
+
+@pytest.mark.parametrize(("cured", "expected"), [(1.0, "confirmed"), (4.0, "partly"), (9.0, "refuted")])
+def test_the_horizon(cured, expected):
+    got = verdicts(behaviour.claims_horizon(horizons(short=1.0, long=9.0, cured=cured)))
+    assert got.pop("horizon-addressed") == expected
+    assert set(got.values()) == {"confirmed"}
+
+
+def test_a_horizon_that_helps_nothing():
+    found = horizons(short=5.0, long=1.0, cured=1.0)
+    found["breakout", behaviour.CURED] = made(9, reached=1.0, over=1.0)
+    found["breakout", behaviour.CURED_BY_DOUBLE] = made(5)
+    got = verdicts(behaviour.claims_horizon(found))
+    assert got == dict.fromkeys(got, "refuted")
+    assert set(verdicts(behaviour.claims_horizon({})).values()) == {"untested"}
+
+
+# -- from the store to arrays -----------------------------------------------------------------------------------------
+
+
+def lane(seed, steps, returns):
+    return {
+        "seed": seed,
+        "steps": steps[-1],
+        "curve": {
+            "step": steps,
+            "episode_return": returns,
+            "episodes": [0 if value is None else 100 for value in returns],
+            "mean_q": [None, *[1.0] * (len(steps) - 1)],
+            "mean_n": [None] * len(steps),
+            "overestimation": [None, *[0.5] * (len(steps) - 1)],
+        },
+        "n_first": [0] * 16,
+        "n_last": [0] * 16,
+        "evaluation": 7.0,
+        "steps_per_second": 10.0,
+        "settings": {},
+        "preset": "paper",
+        "env": {},
+        "device": "cpu",
+        "part": "a",
+        "seconds": 1.0,
+        "diverged": None,
+    }
+
+
+def test_longer_trainings_are_read_as_far_as_asked():
+    lanes = [lane(0, [10, 20, 30, 40], [None, 2.0, 3.0, 4.0]), lane(1, [20, 40], [2.0, 6.0])]
+    found = gather(lanes, 40)
+    np.testing.assert_array_equal(found.steps, [20, 40])
+    np.testing.assert_array_equal(found.returns, [[2.0, 4.0], [2.0, 6.0]])
+    np.testing.assert_array_equal(found.q, [[1.0, 1.0], [np.nan, 1.0]])
+    assert np.isnan(found.n).all()
+    assert list(found.evaluation) == [7.0, 7.0]
+    shorter = gather(lanes, 20)
+    np.testing.assert_array_equal(shorter.final, [2.0, 2.0])
+    assert shorter.evaluation is None
+
+
+def test_every_method_has_four_settings_and_every_task_an_environment():
+    from greedystep import envs
+    from greedystep.deep.presets import make_config
+
+    for task in TASKS.values():
+        envs.make(task.env, **task.env_options)
+        for method in METHODS.values():
+            settings = method.settings(task.rates)
+            assert len({repr(setting) for setting in settings}) == 4
+            for setting in settings:
+                make_config(task.env, "fast", **setting)
