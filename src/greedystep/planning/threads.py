@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 _pool: ThreadPoolExecutor | None = None
@@ -25,7 +25,10 @@ def run(loop: Callable[..., Any], pieces: Sequence[tuple]) -> list[Any]:
     if _pool is None:
         _pool = ThreadPoolExecutor(max(1, count() - 1), thread_name_prefix="greedystep")
     others = [_pool.submit(loop, *piece) for piece in pieces[:-1]]
-    own = loop(*pieces[-1])
+    try:
+        own = loop(*pieces[-1])
+    finally:
+        wait(others)  # after a Ctrl-C, too: nobody may go on writing to arrays that the caller uses again
     return [other.result() for other in others] + [own]
 
 
