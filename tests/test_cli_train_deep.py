@@ -91,7 +91,7 @@ BREAKOUT = ["train", "minatar/breakout"]
         ([*BREAKOUT, "--preset", "slow"], "invalid choice 'slow'"),
         ([*BREAKOUT, "--options", "sticki=0"], "sticki: minatar/breakout has no such option"),
         ([*BREAKOUT, "--batch-size", "2.5"], "expected a whole number such as 1000 or 5e6, got '2.5'"),
-        (["train", "minatar/brakeout", "--agent", "network"], "did you mean 'minatar/breakout'?"),
+        (["train", "minatar/brakeout"], "did you mean 'minatar/breakout'?"),
         (["train", "toy/choice", "--steps", "100"], "steps: toy/choice trains a table"),
         (["train", "--resume", "nowhere", "--returns", "lambda"], "returns: a resumed run keeps its own"),
         (["train", "--resume", "nowhere", "--tensorboard"], "tensorboard: a resumed run keeps its own"),

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
-Name = Literal["envs", "planning", "returns"]
+Name = Literal["envs", "planning", "returns", "train"]
 
 
 class Benchmark(Protocol):

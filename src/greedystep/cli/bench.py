@@ -16,7 +16,7 @@ from greedystep.cli.words import NAMES, BadInputError, Count, answering_bad_inpu
 class Bench:
     """Time greedystep beside other packages (the extra `peers`) on this machine."""
 
-    # What to time: envs, planning, returns.
+    # What to time: envs, planning, returns, train.
     names: Annotated[Positional[tuple[bench.Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.
@@ -29,10 +29,12 @@ class Bench:
     # (default: all).
     problems: Annotated[tuple[str, ...], arg(metavar="TEXT [TEXT ...]", help_behavior_hint="")] = ()
 
-    # Of envs, only the environments whose names contain one of these texts (default: all but the toy tasks).
+    # Of envs and train, only the environments whose names contain one of these texts (default: for envs all but the toy
+    # tasks, for train minatar/breakout, minatar/freeway and classic/mountaincar).
     games: Annotated[tuple[str, ...], arg(metavar="TEXT [TEXT ...]", help_behavior_hint="")] = ()
 
-    # Of envs, how many environments to step at once (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere).
+    # Of envs, how many environments to step at once (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere); of train,
+    # how many lanes (default: 1 on a CPU, 1 5 24 elsewhere).
     numbers: Annotated[tuple[Count, ...], arg(metavar="NUMBER [NUMBER ...]", help_behavior_hint="")] = ()
 
     def run(self) -> int:
@@ -41,7 +43,7 @@ class Bench:
         from greedystep.report.terminal import say
 
         if not self.names:
-            raise BadInputError("names: give at least one of envs, planning, returns")
+            raise BadInputError("names: give at least one of envs, planning, returns, train")
         if self.repeats < 1:
             raise BadInputError(f"repeats: expected at least 1, got {self.repeats}")
         with answering_bad_input():
@@ -62,12 +64,18 @@ class Bench:
 
             options["planning"] = {"problems": select(self.problems)}
         if self.games or self.numbers:
-            self._only("games" if self.games else "numbers", "envs")
-            from greedystep.bench.envs import check_numbers, select
+            self._only("games" if self.games else "numbers", "envs", "train")
+            if "envs" in self.names:
+                from greedystep.bench.envs import check_numbers, select
 
-            options["envs"] = {"names": select(self.games), "numbers": check_numbers(self.numbers)}
+                options["envs"] = {"names": select(self.games), "numbers": check_numbers(self.numbers)}
+            if "train" in self.names:
+                from greedystep.bench import train
+
+                options["train"] = {"names": train.select(self.games), "lanes": train.check_lanes(self.numbers)}
         return options
 
-    def _only(self, option: str, name: bench.Name) -> None:
-        if name not in self.names:
-            raise ValueError(f"{option}: only {name} has {option} to choose from")
+    def _only(self, option: str, *names: bench.Name) -> None:
+        if not set(names) & set(self.names):
+            having = " and ".join(names)
+            raise ValueError(f"{option}: only {having} {'has' if len(names) == 1 else 'have'} {option} to choose from")

@@ -194,7 +194,8 @@ class Train:
         """Numbered states are for tables; all our other environments want a network."""
         from greedystep import envs
 
-        is_game = self.env in envs.names() and not self.env.startswith("toy/")
+        families = {name.partition("/")[0] for name in envs.names()} - {"toy"}
+        is_game = self.env.partition("/")[0] in families
         if self.agent == "table" and is_game:
             raise ValueError(f"agent: {self.env} does not number its states, as a table needs")
         return not is_game if self.agent is None else self.agent == "table"

@@ -1,0 +1,116 @@
+"""The benchmark of training: what it records is consistent. No timing is judged here."""
+
+import pytest
+
+from greedystep.bench import learners, train
+from greedystep.bench.train_table import bars, markdown, times_the_peer
+from greedystep.cli import main
+from greedystep.record import read_json
+
+CAR = "classic/mountaincar"
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(train, "SECONDS", 1e-3)
+    monkeypatch.setattr(train, "TURNS", 1)
+    monkeypatch.setattr(train, "ENSEMBLES", (2,))
+    monkeypatch.setattr(train, "first_rows", lambda game: {"cold": 12.0, "warm": 3.0})
+
+
+def test_without_the_peer_there_is_a_table_of_ours(monkeypatch, tmp_path):
+    monkeypatch.setattr(train, "peer_is_installed", lambda: False)
+    result = train.run(tmp_path, 3, [CAR])
+    assert read_json(tmp_path / "train.json")["rows"] == result["rows"]
+    one, greedy = result["rows"]
+    assert [(row["returns"], row["ensemble"], row["lanes"]) for row in result["rows"]] == [
+        *(("one-step", 2, 1), ("greedy-step", 2, 1)),
+    ]
+    for row in (one, greedy):
+        assert len(row["rounds"]) == 3
+        assert sorted(row["rounds"])[1] == row["steps_per_second"] > 0
+        assert row["steps"] % 100 == 0  # whole periods
+    ratios = sorted(a / b for a, b in zip(one["rounds"], greedy["rounds"], strict=True))
+    assert (one["cost"], greedy["cost"]) == (None, ratios[1])
+    text = (tmp_path / "train.md").read_text(encoding="utf-8")
+    assert "Not installed, so not compared: stable-baselines3." in text
+    assert f"| {CAR} | 12.0 | 3.0 |" in text
+    assert result["memory"]["minatar/breakout"] < 8e6
+
+
+def test_the_peer_is_set_beside_ours(monkeypatch):
+    """A stand-in: our own agent under the other name."""
+    monkeypatch.setattr(train, "ENSEMBLES", (1,))
+    monkeypatch.setattr(train, "peer_is_installed", lambda: True)
+    monkeypatch.setattr(train, "Theirs", lambda game: learners.Ours(game, "paper", 1, returns="one-step"))
+    monkeypatch.setattr(train, "RETURNS", ("one-step",))
+    rows = train.measure(CAR, "paper", 1, 1, with_peer=True)
+    assert [row["package"] for row in rows] == ["greedystep", "stable-baselines3"]
+    assert times_the_peer(rows) == {CAR: rows[0]["steps_per_second"] / rows[1]["steps_per_second"]}
+
+
+def test_the_lanes_of_a_timing_count_together(monkeypatch):
+    monkeypatch.setattr(train, "RETURNS", ("one-step",))
+    monkeypatch.setattr(learners.Ours, "time", lambda self, steps: 0.5)
+    (row,) = train.measure(CAR, "paper", 3, 1, with_peer=False)
+    assert row["steps_per_second"] == 3 * row["steps"] / 0.5
+
+
+def row(game, package, returns, ensemble, lanes, rate, cost=None):
+    names = ("game", "package", "returns", "ensemble", "lanes", "steps_per_second", "cost", "compile_seconds")
+    return dict(zip(names, (game, package, returns, ensemble, lanes, rate, cost, 1.0), strict=True))
+
+
+def test_promises_are_compared_with_what_was_measured():
+    rows = [
+        row(CAR, "greedystep", "one-step", 1, 1, 9000.0),
+        row(CAR, "greedystep", "greedy-step", 1, 1, 8000.0, 1.125),
+        row(CAR, "stable-baselines3", "one-step", 1, 1, 300.0),
+    ]
+    memory = {"minatar/breakout": 7_000_000, "minatar/seaquest": 16_000_000}
+    result = {"rows": rows, "starts": [{"game": CAR, "cold": 31.0, "warm": 9.0}], "memory": memory, "absent": []}
+    kept = {bar["what"]: (bar["value"], bar["kept"]) for bar in bars(result, on_cpu=True)}
+    assert kept == {
+        f"{CAR}: cost of greedy-step over one-step returns, ensemble 1": (1.125, False),
+        f"{CAR}: times as fast as stable-baselines3": (30.0, True),
+        f"{CAR}: seconds to the first row, never compiled before": (31.0, False),
+        f"{CAR}: seconds to the first row, compiled before": (9.0, True),
+        "minatar/breakout: bytes of the replay of 100,000 rows": (7_000_000, True),
+        "minatar/seaquest: bytes of the replay of 100,000 rows": (16_000_000, False),
+    }
+    result["bars"] = bars(result, on_cpu=True)
+    made = {"device": "cpu", "cpu": "some", "config": {"preset": "paper", "repeats": 1, "turns": 2}}
+    text = markdown(result | {"provenance": made})
+    assert "cost of greedy-step over one-step returns, ensemble 1 | ≤ 1.1 | 1.12 | **no** |" in text
+    assert f"| {CAR} | greedystep | greedy-step | 1 | 1 | 8,000 | 1.12 | 1.0 |" in text
+
+
+def test_lanes_are_added_up_on_an_accelerator():
+    rows = [
+        row(CAR, "greedystep", returns, ensemble, lanes, 1e5 * lanes * (2 - (ensemble == 6)), cost)
+        for lanes in (1, 5)
+        for returns, ensemble, cost in (("one-step", 1, None), ("greedy-step", 6, 1.05))
+    ]
+    memory = {"minatar/breakout": 1, "minatar/seaquest": 1}
+    found = bars({"rows": rows, "starts": [], "memory": memory}, on_cpu=False)
+    rates = {bar["what"]: bar["value"] for bar in found if bar["what"].startswith("lane-steps")}
+    assert list(rates.values()) == [1e6, 5e5]
+    assert all(bar["kept"] for bar in found)
+
+
+def test_what_cannot_be_chosen_is_refused(tmp_path, capsys):
+    for words, sentence in {
+        ("train", "--games", "chess"): "games: no name contains 'chess'",
+        ("train", "--numbers", "0"): "numbers: expected at least 1 lane, got 0",
+        ("returns", "--numbers", "3"): "numbers: only envs and train have numbers to choose from",
+    }.items():
+        assert main(["bench", *words, "--out", str(tmp_path / "out")]) == 2
+        assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_first_row_of_a_command(tmp_path):
+    assert train._first_row("toy/choice", tmp_path, "cold") > 0.1
+    assert (tmp_path / "cold" / "metrics.jsonl").is_file()
+    with pytest.raises(OSError, match="failed: greedystep: name"):
+        train._first_row("classic/nothing", tmp_path, "bad")
