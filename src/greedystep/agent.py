@@ -21,6 +21,7 @@ from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import env_options, make_config
 from greedystep.deep.train import DivergedError, Row, Trainer
 from greedystep.envs.core import Environment
+from greedystep.envs.toy import ToyTask
 from greedystep.replay import Store
 from greedystep.tabular import TabularAgent
 from greedystep.trajectory import Trajectory
@@ -41,7 +42,7 @@ class DQN:
 
     def __init__(
         self,
-        env: str | Environment,
+        env: str | Environment | ToyTask,
         returns: str = "greedy-step",
         *,
         preset: str = "paper",
@@ -51,7 +52,7 @@ class DQN:
     ):
         if isinstance(env, str):
             env = envs.make_env(env, **env_options(env))
-        env = _checked_env(env)
+        env = _checked_env(env.as_env() if isinstance(env, ToyTask) else env)
         pictures = len(env.observation.shape) == 3
         config = make_config(env.name, preset, pictures=pictures, returns=returns, **settings)
         self._take(Trainer(config, env, [seed], network=network))

@@ -223,7 +223,7 @@ class Store:
             column, which = jnp.zeros_like(which), which
         else:
             until = jnp.cumsum(counts)
-            column = jnp.searchsorted(until, which, side="right")
+            column = jnp.searchsorted(until, which, side="right", method="compare_all")
             which = which - (until - counts)[column]
         row = replay.places[column, (replay.oldest[column] + which) % self.height]
         return Places(column, row % self.height)
