@@ -24,7 +24,7 @@ reproduce: .venv/.core
 	.venv/bin/greedystep reproduce all --scale quick --out results/quick
 
 bench: .venv-peers/.ready
-	.venv-peers/bin/greedystep bench envs planning returns --out benchmarks/results
+	.venv-peers/bin/greedystep bench envs planning returns train --out benchmarks/results
 
 # An environment is installed again when what it is made from has changed.
 .venv/.core: WHAT = .
