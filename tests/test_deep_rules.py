@@ -24,7 +24,7 @@ def made(final, *, reached=0.5, steps=2_000_000, q=1.0, n=1.0, over=0.0, spread=
         n=np.broadcast_to(n, (5, 100)) + noise,
         overestimation=np.full((5, 100), over) + noise,
         speed=speed,
-        about={"settings": {"ensemble": 6}},
+        about={"setting": {"ensemble": 6}},
     )
 
 
@@ -250,11 +250,12 @@ def lane(seed, steps, returns):
             "mean_n": [None] * len(steps),
             "overestimation": [None, *[0.5] * (len(steps) - 1)],
         },
+        "phase": 10,
         "n_first": [0] * 16,
         "n_last": [0] * 16,
         "evaluation": 7.0,
         "steps_per_second": 10.0,
-        "settings": {},
+        "setting": {},
         "preset": "paper",
         "env": {},
         "device": "cpu",

@@ -17,7 +17,7 @@ from greedystep.record import config_hash, provenance, write_json
 class Reproduce:
     """Run experiments of the paper and compare what they measure with what it claims."""
 
-    # Which experiments to run: table1, fig1, fig2, or all.
+    # Which experiments to run: table1, fig1, fig2, fig3, fig4, fig5, horizon, or all.
     names: Annotated[Positional[tuple[Literal[experiments.Name, "all"], ...]], NAMES]
 
     # quick takes minutes on two cores; paper has the paper's sizes.
@@ -25,14 +25,20 @@ class Reproduce:
 
     # Folder to write to (default: results/SCALE). It gets NAME.json, figures (PNG, SVG) and tables (Markdown, LaTeX) of
     # each experiment, and one page of them all, report.html. An experiment's JSON is written as soon as it is finished:
-    # an interrupted run keeps what it has.
+    # an interrupted run keeps what it has. Finished trainings of networks are kept in its folder parts and are never
+    # run again.
     out: MaybePath = None
 
     # Run only what the folder lacks; results made by the same version with the same settings stay.
     resume: bool = False
 
+    # Train on these tasks only (breakout, mountaincar, ...), for experiments that train networks. What other tasks have
+    # in the folder already is drawn, the rest is reported as missing.
+    only: Annotated[tuple[str, ...], arg(metavar="TASK [TASK ...]", help_behavior_hint="(default: all)")] = ()
+
     def run(self) -> int:
         names = self._names()
+        self._check_only(names)
         from greedystep.report import results
 
         out = self.out or Path("results", self.scale)
@@ -42,7 +48,7 @@ class Reproduce:
         try:
             for name in names:
                 settings = {"experiment": name, "scale": self.scale}
-                if self.resume and name in present and _made_by(settings, present[name]["provenance"]):
+                if self.resume and name in present and _is_whole(settings, present[name]):
                     note(f"{name}: already in {out}")
                     continue
                 self._run_one(name, settings, out)
@@ -56,13 +62,29 @@ class Reproduce:
             raise BadInputError(f"names: give at least one of {', '.join(experiments.NAMES)}, or all")
         return [name for name in experiments.NAMES if name in self.names or "all" in self.names]
 
+    def _check_only(self, names: list[str]) -> None:
+        if not self.only:
+            return
+        from greedystep.experiments.deep.tasks import TASKS
+
+        for name in names:
+            if not experiments.is_in_parts(experiments.load(name)):
+                raise BadInputError(f"only: {name} trains no networks, so it has no tasks to choose from")
+        for task in self.only:
+            if task not in TASKS:
+                raise BadInputError(f"only: {task!r} is not a task; there are {', '.join(TASKS)}")
+
     def _run_one(self, name: str, settings: dict[str, Any], out: Path) -> None:
         from rich.console import Console
 
         from greedystep.report.terminal import progress
 
+        experiment = experiments.load(name)
+        more = {"parts": out / "parts", "only": self.only} if experiments.is_in_parts(experiment) else {}
         with progress(Console(stderr=True), name) as report:
-            result = experiments.load(name).run(self.scale, report)
+            result = experiment.run(self.scale, report, **more)
+        for sentence in (*result["numbers"].get("problems", ()), *result["numbers"].get("missing", ())):
+            note(f"{name}: {sentence}")
         # Asked after the run: only then is it known which device was used.
         write_json(out / f"{name}.json", {"name": name, **result, "provenance": provenance(settings)})
 
@@ -111,8 +133,11 @@ def _has_results(folder: Path) -> bool:
     return any((folder / f"{name}.json").exists() for name in experiments.NAMES)
 
 
-def _made_by(settings: dict[str, Any], made: dict[str, Any]) -> bool:
-    return made["config_hash"] == config_hash(settings) and made["versions"]["greedystep"] == __version__
+def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
+    """Made by the same version with the same settings, and nothing is missing."""
+    made = result["provenance"]
+    is_same = made["config_hash"] == config_hash(settings) and made["versions"]["greedystep"] == __version__
+    return is_same and not result["numbers"].get("missing")
 
 
 def conclude(found: list[dict[str, Any]], out: Path) -> int:

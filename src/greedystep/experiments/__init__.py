@@ -8,6 +8,11 @@ An experiment is a module with
     draw      result -> figures by name, from the result's JSON alone
     tables    result -> tables, likewise
 
+One that trains networks also has
+
+    IN_PARTS  true; then `run` takes two arguments more: `parts`, a folder in which finished trainings are kept and
+              found again (None: nowhere), and `only`, names of tasks to train (none: all)
+
 A result is a dictionary in JSON's types: "title", "settings", "numbers" and "claims", a list of `asdict(Claim)`.
 """
 
@@ -22,9 +27,9 @@ if TYPE_CHECKING:
 
     from greedystep.experiments.claims import Table
 
-Name = Literal["table1", "fig1", "fig2"]
+Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon"]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""In the order of the paper."""
+"""In the order of the paper; `horizon` is about what it says of its N."""
 
 Scale = Literal["quick", "paper"]
 """quick: minutes on two cores. paper: the paper's sizes."""
@@ -38,11 +43,16 @@ class Experiment(Protocol):
     NAME: str
     TITLE: str
 
-    def run(self, scale: str, progress: Progress) -> dict[str, Any]: ...
+    def run(self, scale: str, progress: Progress, **more: Any) -> dict[str, Any]: ...
 
     def draw(self, result: dict[str, Any]) -> dict[str, Figure]: ...
 
     def tables(self, result: dict[str, Any]) -> list[Table]: ...
+
+
+def is_in_parts(experiment: Experiment) -> bool:
+    """Whether its `run` takes `parts` and `only`."""
+    return getattr(experiment, "IN_PARTS", False)
 
 
 def load(name: str) -> Experiment:

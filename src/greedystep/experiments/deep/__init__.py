@@ -1,7 +1,14 @@
 """What the experiments with networks share (Figures 3 to 5, and `horizon`).
 
-tasks      the nine tasks: environment, options, settings, lengths
-methods    the ten methods, each with four settings to choose from
-evidence   trainings of one method on one task as arrays: what figures show and rules judge
-rules      intervals -> verdicts
+tasks          the nine tasks: environment, options, settings, lengths
+methods        the ten methods, each with four settings to choose from
+training       lanes that share a program, trained side by side
+store          finished trainings, one file a group of lanes, so that nothing is trained twice
+session        which of them are missing, who runs them, and how far it is
+sweep          the choice of settings on seeds of their own, then the trainings that count
+evidence       trainings of one method on one task as arrays: what figures show and rules judge
+rules          intervals -> verdicts
+performance    the claims about Figure 3
+behaviour      the claims about Figures 4 and 5 and about the horizon
+output         curves with intervals, and tables
 """

@@ -38,7 +38,7 @@ class Evidence:
     n_first: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     """[seeds, bins] chosen steps within the first 1e5 steps."""
     n_last: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    """Likewise within the last."""
+    """Likewise within the last; empty where the trainings are longer than what is looked at."""
     evaluation: np.ndarray | None = None
     """[seeds] mean return of greedy play after training."""
     speed: float = np.nan
@@ -75,12 +75,13 @@ def gather(lanes: Sequence[Mapping[str, Any]], steps: int) -> Evidence:
         n=np.array([_latest(curve, "mean_n", grid) for curve in curves]),
         overestimation=np.array([_latest(curve, "overestimation", grid) for curve in curves]),
         n_first=np.array([lane["n_first"] for lane in lanes], float),
-        n_last=np.array([lane["n_last"] for lane in lanes], float),
+        n_last=np.array([lane["n_last"] for lane in lanes], float) if whole else np.zeros((0, 0)),
         evaluation=np.array([lane["evaluation"] for lane in lanes], float) if whole else None,
         speed=float(np.median([lane["steps_per_second"] for lane in lanes])),
         about={
-            "settings": lanes[0]["settings"],
+            "setting": lanes[0]["setting"],
             "seeds": [lane["seed"] for lane in lanes],
+            "phase": lanes[0]["phase"],
             "preset": lanes[0]["preset"],
             "env": lanes[0]["env"],
             "devices": sorted({lane["device"] for lane in lanes}),

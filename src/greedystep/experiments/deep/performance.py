@@ -227,4 +227,4 @@ def equal_time(found: Found) -> Claim:
 
 
 def _networks(ours: Evidence) -> int:
-    return ours.about.get("settings", {}).get("ensemble", 1)
+    return ours.about.get("setting", {}).get("ensemble", 1)

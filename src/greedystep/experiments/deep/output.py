@@ -1,0 +1,163 @@
+"""Panels of learning curves and tables of final numbers, from a result's JSON alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from greedystep import figures
+from greedystep.experiments.claims import Table
+
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = figures.COLOURS
+SOLID, DASHED, DOTTED = figures.DASHES[:3]
+GREY = "#777777"
+
+Styles = Mapping[str, tuple[str, Any]]
+"""By name: colour and dashes."""
+
+AXES = {
+    "returns": "return of the last 100 episodes",
+    "q": "mean Q",
+    "overestimation": "Q minus the return that followed",
+    "n": "mean chosen n",
+}
+
+
+def grid(tasks: Sequence[str], rows: Sequence[str], columns: int | None = None) -> tuple[Figure, Any]:
+    """Axes [rows of quantities, tasks]; or with `columns`, one quantity and the tasks wrapped."""
+    wide = columns or len(tasks)
+    high = -(-len(tasks) // wide) if columns else len(rows)
+    figure, axes = figures.panels(high, wide, squeeze=False)
+    figure.set_size_inches(1.2 + 3.6 * max(wide, 2), 1.0 + 2.7 * high)
+    return figure, axes
+
+
+def draw_curves(axis: Axes, entries: Mapping[str, Mapping[str, Any]], styles: Styles, column: str) -> None:
+    """A line with its interval for each entry that has such a curve."""
+    for name, entry in entries.items():
+        curve = entry["curves"][column]
+        if curve is None:
+            continue
+        colour, dash = styles[name]
+        axis.plot(entry["steps"], _numbers(curve["estimate"]), color=colour, linestyle=dash, label=entry["label"])
+        if len(entry["seeds"]) > 1:
+            low, high = _numbers(curve["low"]), _numbers(curve["high"])
+            axis.fill_between(entry["steps"], low, high, color=colour, alpha=0.15, linewidth=0)
+    axis.set(ylabel=AXES[column], xlabel="environment steps")
+    axis.xaxis.set_major_formatter(lambda value, _: _thousands(value))
+
+
+@figures.style()
+def draw_tasks(tasks: Mapping[str, Mapping[str, Any]], styles: Styles, columns: Sequence[str]) -> Figure:
+    """A column of panels for each task, one a quantity."""
+    figure, axes = grid(list(tasks), columns)
+    for panels, task in zip(axes.T, tasks.values(), strict=True):
+        for axis, column in zip(panels, columns, strict=True):
+            if task["methods"]:
+                draw_curves(axis, task["methods"], styles, column)
+            else:
+                draw_missing(axis)
+        panels[0].set_title(title(task) if task["methods"] else task["title"])
+    legend(figure, axes)
+    return figure
+
+
+def draw_missing(axis: Axes, why: str = "not trained") -> None:
+    """A panel without data says so."""
+    axis.text(0.5, 0.5, why, ha="center", va="center", color=GREY, transform=axis.transAxes)
+    axis.set(xticks=[], yticks=[])
+
+
+def legend(figure: Figure, axes: Any) -> None:
+    """One for all panels, below them."""
+    found = {}
+    for axis in np.ravel(axes):
+        handles, labels = axis.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    if found:
+        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=min(5, len(found)))
+
+
+def title(task: Mapping[str, Any]) -> str:
+    """The task, and how much of its full length was trained."""
+    trained = max(entry["steps"][-1] for entry in task["methods"].values())
+    part = "" if trained >= task["full_steps"] else f" (of {_thousands(task['full_steps'])} steps)"
+    return f"{task['title']}{part}"
+
+
+def _thousands(value: float) -> str:
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if abs(value) >= 1e3 else f"{value:g}"
+
+
+def _numbers(values: Sequence[Any]) -> np.ndarray:
+    """NaN is text in a file that was read without `record.read_json`."""
+    return np.array([float(value) for value in values])
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
+    """One row for each task and method."""
+    header = ["task", "method", "setting", "preset", "steps", "seeds", "mean return", "from", "to", "IQM"]
+    header += ["greedy play", "mean Q", "over-estimation", "steps/s"]
+    rows = []
+    for task in tasks.values():
+        for entry in task["methods"].values():
+            final = entry["final"]
+            played = final["greedy_play"]
+            rows.append(
+                [task["title"], entry["label"], setting_words(entry["setting"]), task["preset"], entry["steps"][-1]]
+                + [len(entry["seeds"]), *(_known(final["mean"][part]) for part in ("estimate", "low", "high"))]
+                + [_known(final["iqm"]["estimate"]), None if played is None else _known(np.mean(_numbers(played)))]
+                + [_known(final[part]["estimate"]) for part in ("q", "overestimation")]
+                + [_known(entry["steps_per_second"])]
+            )
+    return Table(name, heading, header, rows)
+
+
+def tried_table(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
+    """The settings that were tried, and their returns on the seeds of the choice."""
+    rows = [
+        [
+            task["title"],
+            entry["label"],
+            setting_words(tried["setting"]),
+            *_spread(tried["returns"]),
+            tried["setting"].items() <= entry["setting"].items(),
+        ]
+        for task in tasks.values()
+        for entry in task["methods"].values()
+        for tried in entry.get("tried", ())
+    ]
+    header = ["task", "method", "setting", "lower return", "higher return", "chosen"]
+    return Table(name, "Settings tried on two seeds that are not used later", header, rows)
+
+
+def _spread(returns: Sequence[Any]) -> list[float | None]:
+    return [_known(choose(_numbers(returns))) for choose in (np.min, np.max)]
+
+
+def _known(value: Any) -> float | None:
+    return None if value is None or np.isnan(float(value)) else float(value)
+
+
+SHORT: dict[str, Callable[[Any], str]] = {
+    "learning_rate": lambda value: f"lr {value:g}",
+    "ensemble": lambda value: f"{value} networks",
+    "n": lambda value: f"n {value}",
+    "lambda_": lambda value: f"λ {value:g}",
+    "gate": lambda value: f"gate {value:g}",
+    "horizon": lambda value: f"N {value}",
+}
+
+
+def setting_words(setting: Mapping[str, Any]) -> str:
+    """What was chosen, in short."""
+    return ", ".join(write(setting[name]) for name, write in SHORT.items() if setting.get(name) is not None)

@@ -1,0 +1,74 @@
+"""Finished trainings: one file for each group that was trained together, written when it is finished and never again.
+
+A training is found by what it is (environment, settings, seed), not by who asked for it. So Figures 3, 4 and 5 share
+what they have in common, and a training that is longer than needed serves as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from greedystep.experiments.deep.training import CURVES, Lane
+from greedystep.record import config_hash, provenance, read_json, write_json
+
+Record = Mapping[str, Any]
+KEYS = ("name", "task", "preset", "setting", "seed", "env", "steps", "curve", "phase", "n_first", "n_last")
+KEYS += ("evaluation", "diverged", "seconds", "steps_per_second", "device")
+
+
+class Store:
+    """The trainings in a folder; `problems` says in a sentence each what could not be read.
+
+    Args:
+        folder: None to keep nothing on the disk.
+    """
+
+    def __init__(self, folder: Path | None = None):
+        self.folder, self.problems = folder, []
+        self._found: dict[str, Record] = {}
+        self._lock = Lock()
+        for path in sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else ():
+            try:
+                self._add(_lanes(path), path.name)
+            except (ValueError, OSError) as problem:
+                self.problems.append(f"{problem}; its trainings count as missing")
+
+    def get(self, lane: Lane, steps: int) -> Record | None:
+        """The training, if it is there and at least that long."""
+        found = self._found.get(lane.name)
+        return found if found is not None and found["steps"] >= steps else None
+
+    def keep(self, lanes: list[dict[str, Any]], settings: Mapping[str, Any]) -> None:
+        """Trainings of one group; `settings` is what the group has in common."""
+        names = {"lanes": sorted(lane["name"] for lane in lanes), "steps": lanes[0]["steps"]}
+        file = f"{lanes[0]['task']}-{settings['returns']}-{settings['ensemble']}-{config_hash(names)[:8]}.json"
+        if self.folder is not None:
+            write_json(self.folder / file, {"lanes": lanes, "provenance": provenance(settings)})
+        self._add(lanes, file)
+
+    def _add(self, lanes: Iterable[Record], file: str) -> None:
+        with self._lock:
+            for lane in lanes:
+                known = self._found.get(lane["name"])
+                if known is None or known["steps"] < lane["steps"]:
+                    self._found[lane["name"]] = {**lane, "part": file}
+
+
+def _lanes(path: Path) -> list[Record]:
+    """The trainings of a file; ValueError says why it is none."""
+    part = read_json(path)
+    lanes = part.get("lanes") if isinstance(part, dict) else None
+    if not isinstance(lanes, list) or not lanes:
+        raise ValueError(f"{path} holds no trainings")
+    for lane in lanes:
+        lacking = [key for key in KEYS if key not in lane] if isinstance(lane, dict) else list(KEYS)
+        if lacking:
+            raise ValueError(f"{path} holds a training without {', '.join(lacking)}")
+        curve = lane["curve"]
+        lengths = {len(curve.get(name, ())) for name in ("step", *CURVES)} if isinstance(curve, dict) else {0}
+        if len(lengths) > 1 or 0 in lengths:
+            raise ValueError(f"{path} holds a training whose curve is not complete")
+    return lanes

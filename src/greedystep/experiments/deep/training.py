@@ -1,0 +1,155 @@
+"""Lanes that share a program, trained side by side, and what is kept of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from greedystep import envs, record
+from greedystep.deep.config import OPTIONS_OF, DQNConfig
+from greedystep.deep.evaluation import Evaluator
+from greedystep.deep.presets import make_config
+from greedystep.deep.recipe import recipe_of
+from greedystep.deep.tally import NEVER, Tally
+from greedystep.deep.train import Row, Trainer
+from greedystep.experiments.deep.evidence import PHASE
+from greedystep.experiments.deep.methods import Setting
+from greedystep.experiments.deep.tasks import TASKS
+
+CURVES = ("episode_return", "episodes", "mean_q", "mean_n", "overestimation")
+"""Columns of metrics that are kept."""
+VARYING = ("learning_rate", "lambda_", "gate", "epsilon_end")
+"""Settings in which lanes of one program may differ."""
+EVALUATION_SEED = 1_000
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One training: of a task, with a setting, from a seed."""
+
+    task: str
+    preset: str
+    setting: Setting
+    seed: int
+
+    @cached_property
+    def config(self) -> DQNConfig:
+        return make_config(TASKS[self.task].env, self.preset, **self.setting)
+
+    @cached_property
+    def env(self) -> Any:
+        return envs.make(TASKS[self.task].env, **TASKS[self.task].env_options)
+
+    @cached_property
+    def name(self) -> str:
+        """Equal for equal trainings, whatever experiment asks for them, and however long they are."""
+        return record.config_hash(self._identity | {"seed": self.seed})
+
+    @cached_property
+    def program(self) -> str:
+        """Equal for lanes that can be trained side by side."""
+        config = {name: value for name, value in self._identity["config"].items() if name not in VARYING}
+        return record.config_hash(self._identity | {"config": config})
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        config = {name: value for name, value in dataclasses.asdict(self.config).items() if name != "log_every"}
+        return {"env": recipe_of(self.env), "config": config}
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long to train, and how finely to look."""
+
+    steps: int
+    points: int = 200
+    """Rows of metrics; at most so many are kept."""
+    episodes: int = 100
+    """Episodes of greedy play after training; 0 for none."""
+
+
+class PatientTrainer(Trainer):
+    """A lane that diverges is a result here, and must not end the others."""
+
+    diverged: dict[int, int]
+    """By lane: the step at which its loss was first not finite."""
+
+    def _check(self, tally: Tally) -> None:
+        self.diverged = getattr(self, "diverged", {})
+        for lane, step in enumerate(tally.diverged):
+            if step != NEVER:
+                self.diverged.setdefault(lane, int(step))
+
+
+def train(
+    lanes: Sequence[Lane], length: Length, on_chunk: Callable[[int, float], None] = lambda steps, speed: None
+) -> list[dict[str, Any]]:
+    """Train lanes of one program; one record each.
+
+    Args:
+        on_chunk: told how many steps all lanes together have made since it was last told, and how many a second.
+    """
+    first, config = lanes[0], lanes[0].config
+    every = -(-length.steps // (length.points * config.num_envs)) * config.num_envs
+    own = [name for name in VARYING if name in OPTIONS_OF.get(config.returns, {}) or name not in ("lambda_", "gate")]
+    trainer = PatientTrainer(
+        dataclasses.replace(config, log_every=every),
+        first.env,
+        [lane.seed for lane in lanes],
+        numbers={name: [getattr(lane.config, name) for lane in lanes] for name in own},
+    )
+    rows: list[Row] = []
+    for chunk in trainer.chunks(length.steps):
+        on_chunk((chunk[0]["step"] - (rows[-1]["step"] if rows else 0)) * len(lanes), chunk[0]["steps_per_second"])
+        rows += chunk
+    played = _play(trainer, length.episodes)
+    return [
+        _record(lane, [row for row in rows if row["lane"] == i], length)
+        | {"evaluation": played[i], "diverged": trainer.diverged.get(i), "seconds": trainer.seconds}
+        for i, lane in enumerate(lanes)
+    ]
+
+
+def _play(trainer: Trainer, episodes: int) -> list[float | None]:
+    """The mean return of greedy play in each lane."""
+    if not episodes:
+        return [None] * len(trainer.seeds)
+    networks = trainer.state.lanes.knowledge.networks
+    played = Evaluator(trainer.learner, trainer.env)(networks, EVALUATION_SEED, episodes=episodes)
+    return [float(mean) for mean in played.returns.mean(axis=1)]
+
+
+def _record(lane: Lane, rows: Sequence[Row], length: Length) -> dict[str, Any]:
+    phase = min(PHASE, length.steps // 5)
+    learning = [row["steps_per_second"] for row in rows if row["mean_q"] is not None]
+    return {
+        "name": lane.name,
+        "task": lane.task,
+        "preset": lane.preset,
+        "setting": lane.setting,
+        "seed": lane.seed,
+        "env": lane._identity["env"],
+        "steps": rows[-1]["step"],
+        "curve": {"step": [row["step"] for row in rows]} | {name: _column(rows, name) for name in CURVES},
+        "phase": phase,
+        "n_first": _histogram(row for row in rows if row["step"] <= phase),
+        "n_last": _histogram(row for row in rows if row["step"] > rows[-1]["step"] - phase),
+        "steps_per_second": float(np.median(learning)) if learning else None,
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float | int | None]:
+    """Six digits are enough for a curve; what is not finite is not known."""
+    values = (row[name] for row in rows)
+    return [x if x is None or isinstance(x, int) else float(f"{x:.6g}") if np.isfinite(x) else None for x in values]
+
+
+def _histogram(rows: Any) -> list[int]:
+    return np.sum([np.zeros(16, int), *(row["n_histogram"] for row in rows)], axis=0).tolist()

@@ -1,0 +1,114 @@
+"""The paper's Figure 3: learning curves of ten methods on nine tasks.
+
+Five methods are the paper's; five more show what it does not compare with. Training returns are on the axis, as there;
+greedy play after training stands in the table. How settings are chosen: `deep.sweep`. How claims are judged:
+`deep.performance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from greedystep import figures
+from greedystep.experiments import Progress
+from greedystep.experiments.claims import Table
+from greedystep.experiments.deep import output, performance, sweep
+from greedystep.experiments.deep.methods import BEYOND, GREEDY, METHODS, PAPER
+from greedystep.experiments.deep.session import Session
+from greedystep.experiments.deep.store import Store
+from greedystep.experiments.deep.tasks import TASKS
+from greedystep.experiments.deep.training import Length
+
+NAME, IN_PARTS = "fig3", True
+TITLE = "Learning curves of Greedy-Step DQN and nine other methods"
+
+
+def _paper(task: str) -> list[sweep.Leg]:
+    """The paper's methods in full; the others as long as GPU time allows."""
+    full, short = TASKS[task].steps, min(TASKS[task].steps, 2_000_000)
+    preset = "paper" if task == "mountaincar" else "fast"
+    selection = min(full, 1_000_000)
+    return [
+        sweep.Leg(task, preset, Length(full), seeds=5, more_seeds=5, selection=selection, methods=PAPER),
+        sweep.Leg(task, preset, Length(short), seeds=3, selection=selection, methods=BEYOND),
+    ]
+
+
+SCALES: dict[str, list[sweep.Leg]] = {
+    "quick": [
+        sweep.Leg("mountaincar", "paper", Length(50_000, points=100, episodes=20)),
+        sweep.Leg("catcher", "paper", Length(20_000, points=100, episodes=20)),
+    ],
+    "paper": [leg for task in TASKS for leg in _paper(task)],
+}
+"""quick: 50 % and 0.6 % of the full length, settings not chosen but the first of each method."""
+
+
+def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+    store = Store(parts)
+    legs = SCALES[scale]
+    wanted = sweep.wanted(legs, only)
+    session = Session(store, progress, sum(_work(leg) for leg in wanted))
+    sweep.train_methods(session, wanted)
+    found, numbers = sweep.collect(store, legs, lambda leg: sweep.methods_of(store, leg))
+    return {
+        "title": TITLE,
+        "settings": {"scale": scale, **sweep.about(legs)},
+        "numbers": numbers,
+        "claims": [asdict(claim) for claim in performance.claims(found)],
+    }
+
+
+def _work(leg: sweep.Leg) -> int:
+    more = leg.more_seeds * (2 if GREEDY in leg.methods else 0)
+    return leg.work(len(leg.methods) * leg.seeds + more, len(leg.methods) if leg.selection else 0)
+
+
+# -- output -----------------------------------------------------------------------------------------------------------
+
+STYLES: output.Styles = {
+    "greedy-step": (output.ORANGE, output.SOLID),
+    "dqn": (output.BLUE, output.SOLID),
+    "maxmin": (output.GREEN, output.SOLID),
+    "multi-step": (output.PINK, output.SOLID),
+    "sarsa": (output.YELLOW, output.SOLID),
+    "double": (output.BLUE, output.DASHED),
+    "peng": (output.BLACK, output.DASHED),
+    "watkins": (output.SKY, output.DASHED),
+    "soft": (output.ORANGE, output.DASHED),
+    "twin": (output.ORANGE, output.DOTTED),
+}
+"""The paper's methods in solid lines."""
+assert set(STYLES) == set(METHODS)
+
+
+def draw(result: dict[str, Any]) -> dict[str, Figure]:
+    tasks = result["numbers"]["tasks"]
+    return {"fig3": _draw(tasks, PAPER), "beyond": _draw(tasks, tuple(METHODS))}
+
+
+@figures.style()
+def _draw(tasks: dict[str, Any], methods: tuple[str, ...]) -> Figure:
+    figure, axes = output.grid(list(TASKS), ["returns"], columns=3)
+    for axis, (name, task) in zip(axes.flat, TASKS.items(), strict=True):
+        entries = {method: one for method, one in tasks.get(name, {}).get("methods", {}).items() if method in methods}
+        if entries:
+            output.draw_curves(axis, entries, STYLES, "returns")
+            axis.set_title(output.title(tasks[name]))
+        else:
+            output.draw_missing(axis, "not trained at this scale")
+            axis.set_title(task.title)
+    output.legend(figure, axes)
+    return figure
+
+
+def tables(result: dict[str, Any]) -> list[Table]:
+    tasks = result["numbers"]["tasks"]
+    heading = "Training return of the last 100 episodes, with its 95 % interval over seeds"
+    made = [output.final_table(NAME, heading, tasks), output.tried_table("fig3-settings", tasks)]
+    return [table for table in made if table.rows or table.id == NAME]

@@ -1,0 +1,264 @@
+"""The experiments with networks, from the plan to the files, on made-up trainings; and one real training of lanes."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from deep_experiments import MadeUp, silent
+from deep_runs import SETTINGS
+
+from greedystep import record
+from greedystep.cli import main
+from greedystep.experiments import fig3, fig4, fig5, horizon
+from greedystep.experiments.deep import session, sweep, training
+from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
+from greedystep.experiments.deep.store import Store
+from greedystep.experiments.deep.tasks import TASKS
+from greedystep.experiments.deep.training import Lane, Length
+
+EXPERIMENTS = (fig3, fig4, fig5, horizon)
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    trainer = MadeUp()
+    monkeypatch.setattr(session, "train", trainer)
+    monkeypatch.setattr(session.os, "cpu_count", lambda: 1)
+    return trainer
+
+
+# -- the protocol -----------------------------------------------------------------------------------------------------
+
+
+def test_the_full_protocol_on_one_task(made_up, tmp_path):
+    result = fig3.run("paper", silent, tmp_path, ["breakout"])
+    finals = [one for one in made_up.trained if one[2] < 100]
+    choices = [one for one in made_up.trained if one[2] >= 100]
+    assert {one[0] for one in made_up.trained} == {"breakout"}
+    assert len(choices) == len(METHODS) * 4 * 2  # four settings, two seeds, none of them used later
+    assert {one[3] for one in choices} == {1_000_000}
+    seeds = Counter((one[1]["returns"], one[1].get("double", False), one[3]) for one in finals)
+    assert seeds["greedy-step", False, 5_000_000] == 10
+    assert seeds["one-step", False, 5_000_000] == 15  # DQN 5, and Maxmin DQN, the best baseline here, 10
+    assert seeds["n-step", False, 5_000_000] == seeds["sarsa", False, 5_000_000] == 5
+    assert seeds["lambda", False, 2_000_000] == seeds["one-step", True, 2_000_000] == 3
+    assert len(made_up.trained) == len({json.dumps(one) for one in made_up.trained})
+    methods = result["numbers"]["tasks"]["breakout"]["methods"]
+    assert set(methods) == set(METHODS)
+    assert methods["dqn"]["setting"]["learning_rate"] == 1e-4  # the best by construction
+    assert methods["maxmin"]["setting"]["ensemble"] == methods[GREEDY]["setting"]["ensemble"] == 6
+    assert methods["multi-step"]["setting"]["n"] == 5
+    assert methods[GREEDY]["env"]["options"]["sticky"] == 0.1
+    assert len(methods[GREEDY]["final"]["returns"]) == 10
+    missing = result["numbers"]["missing"]
+    assert "Seaquest, DQN: not trained" in missing
+    assert not any("Breakout" in sentence for sentence in missing)
+
+
+def test_nothing_is_trained_twice(made_up, tmp_path):
+    fig3.run("paper", silent, tmp_path, ["breakout"])
+    before = len(made_up.trained)
+    fig3.run("paper", silent, tmp_path, ["breakout"])
+    fig5.run("paper", silent, tmp_path, ["breakout"])
+    assert len(made_up.trained) == before
+    result = fig4.run("paper", silent, tmp_path, ["breakout"])
+    added = made_up.trained[before:]
+    assert {one[1]["ensemble"] for one in added} == {1, 2, 4}  # 6 is that of Figure 3, as far as 2M steps
+    assert len(added) == 3 * 3
+    entries = result["numbers"]["tasks"]["breakout"]["methods"]
+    assert {entry["steps"][-1] for entry in entries.values()} == {2_000_000}
+    assert {entry["setting"]["learning_rate"] for entry in entries.values()} == {1e-4}
+    before = len(made_up.trained)
+    horizon.run("paper", silent, tmp_path, ["breakout"])
+    added = made_up.trained[before:]
+    assert len(added) == (2 * len(horizon.HORIZONS["paper"]) + 1 - 2) * 3  # T-t is there with 1 and with 6 networks
+
+
+def test_the_result_tells_of_a_shared_store_without_training(made_up, tmp_path):
+    fig3.run("paper", silent, tmp_path, ["pong"])
+    made_up.trained.clear()
+    result = fig3.run("paper", silent, tmp_path, ["freeway"])
+    assert {one[0] for one in made_up.trained} == {"freeway"}
+    shown = result["numbers"]["tasks"]
+    assert shown["pong"]["methods"]
+    assert shown["freeway"]["methods"]
+    assert not shown["seaquest"]["methods"]
+
+
+def test_an_interrupted_run_goes_on(made_up, tmp_path):
+    made_up.fail_at = 40
+    with pytest.raises(KeyboardInterrupt):
+        fig3.run("paper", silent, tmp_path, ["breakout"])
+    finished = {lane["name"] for path in tmp_path.glob("*.json") for lane in record.read_json(path)["lanes"]}
+    made_up.fail_at = None
+    made_up.trained.clear()
+    fig3.run("paper", silent, tmp_path, ["breakout"])
+    everything = {lane["name"] for path in tmp_path.glob("*.json") for lane in record.read_json(path)["lanes"]}
+    assert 0 < len(finished) < 40
+    assert len(made_up.trained) == len(everything) - len(finished)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"lanes": [{"name": "x"}]}', '{"lanes": []}', b"\xff\xfe"])
+def test_a_damaged_part_is_one_sentence_and_is_run_again(made_up, tmp_path, damage):
+    fig5.run("quick", silent, tmp_path)
+    before = len(made_up.trained)
+    path = sorted(tmp_path.glob("catcher-*.json"))[0]
+    good = path.read_bytes()
+    path.write_bytes(damage if isinstance(damage, bytes) else damage.encode())
+    result = fig5.run("quick", silent, tmp_path)
+    assert len(made_up.trained) == before + 5
+    (sentence,) = result["numbers"]["problems"]
+    assert path.name in sentence
+    assert "count as missing" in sentence
+    assert json.loads(path.read_bytes())["lanes"] == json.loads(good)["lanes"]
+    assert fig5.run("quick", silent, tmp_path)["numbers"]["problems"] == []
+
+
+def test_a_curve_with_a_column_too_short_is_not_taken(made_up, tmp_path):
+    fig5.run("quick", silent, tmp_path)
+    path = sorted(tmp_path.glob("*.json"))[0]
+    part = json.loads(path.read_text())
+    part["lanes"][0]["curve"]["mean_q"].pop()
+    path.write_text(json.dumps(part))
+    assert "curve is not complete" in Store(tmp_path).problems[0]
+
+
+def test_longer_trainings_serve_and_shorter_ones_do_not(made_up):
+    store = Store()
+    lane = Lane("catcher", "paper", {"returns": "one-step"}, 0)
+    store.keep(made_up([lane], Length(1000)), {"returns": "one-step", "ensemble": 1})
+    assert store.get(lane, 500) is not None
+    assert store.get(lane, 1001) is None
+    store.keep(made_up([lane], Length(2000)), {"returns": "one-step", "ensemble": 1})
+    store.keep(made_up([lane], Length(800)), {"returns": "one-step", "ensemble": 1})
+    assert store.get(lane, 2000) is not None
+
+
+def test_a_lane_is_known_by_what_is_trained():
+    lane = Lane("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-3}, 0)
+    assert lane.name == Lane("catcher", "paper", {"learning_rate": 1e-3, "returns": "one-step", "log_every": 7}, 0).name
+    others = [
+        Lane("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-4}, 0),
+        Lane("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-3}, 1),
+        Lane("pong", "paper", {"returns": "one-step", "learning_rate": 1e-3}, 0),
+        Lane("catcher", "fast", {"returns": "one-step", "learning_rate": 1e-3}, 0),
+        Lane("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-3, "double": True}, 0),
+    ]
+    assert len({lane.name, *(other.name for other in others)}) == 6
+    assert [other.program == lane.program for other in others] == [True, True, False, False, False]
+
+
+# -- what is made of it -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda module: module.NAME)
+@pytest.mark.parametrize("only", [(), ("breakout",), ("seaquest",)], ids=str)
+def test_figures_and_tables_come_from_the_json_alone(made_up, experiment, only, tmp_path):
+    scale = "paper" if only else "quick"
+    result = experiment.run(scale, silent, tmp_path, only)
+    assert set(result) == {"title", "settings", "numbers", "claims"}
+    stored = record.from_json(record.to_json(result))
+    drawn, tables = experiment.draw(stored), experiment.tables(stored)
+    assert all(figure.axes for figure in drawn.values())
+    assert tables[0].id == experiment.NAME
+    assert all(table.rows for table in tables)
+    assert len(record.to_json(result)) < 1_000_000
+    words = [text.get_text() for figure in drawn.values() for axis in figure.axes for text in axis.texts]
+    assert any("not trained" in word for word in words) == (bool(only) or experiment is fig3)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda module: module.NAME)
+def test_an_empty_folder_is_drawn_as_missing(made_up, experiment, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "wanted", lambda legs, only: [])
+    result = record.from_json(record.to_json(experiment.run("paper", silent, tmp_path)))
+    assert made_up.trained == []
+    assert {claim["verdict"] for claim in result["claims"]} == {"untested"}
+    assert result["numbers"]["missing"]
+    experiment.draw(result)
+    experiment.tables(result)
+
+
+def test_claims_have_names_of_their_own(made_up):
+    claims = [claim for experiment in EXPERIMENTS for claim in experiment.run("quick", silent)["claims"]]
+    assert len({claim["id"] for claim in claims}) == len(claims)
+
+
+def test_the_made_up_numbers_arrive_in_the_verdicts(made_up, tmp_path):
+    result = fig3.run("paper", silent, tmp_path, ["breakout"])
+    verdict = {claim["id"]: claim["verdict"] for claim in result["claims"]}
+    assert verdict["fig3-twice-breakout"] == "partly"  # (18 + 6) / (10 + 6) is about 1.5
+    assert verdict["fig3-twice-seaquest"] == "untested"
+    step = fig5.run("paper", silent, tmp_path, ["breakout"])["claims"]
+    assert {claim["verdict"] for claim in step} == {"confirmed"}
+
+
+def test_quick_trains_every_method_with_five_seeds(made_up):
+    result = fig3.run("quick", silent)
+    for task in ("mountaincar", "catcher"):
+        methods = result["numbers"]["tasks"][task]["methods"]
+        assert set(methods) == set(METHODS)
+        assert all(entry["seeds"] == [0, 1, 2, 3, 4] for entry in methods.values())
+        assert all(len(entry["steps"]) <= 200 for entry in methods.values())
+    assert result["numbers"]["missing"] == []
+
+
+def test_on_the_command_line(made_up, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "fig5", "--scale", "paper", "--only", "breakout", "--out", "here"]) == 0
+    said = capsys.readouterr()
+    assert "fig5: Seaquest, Greedy-Step DQN: not trained" in said.err
+    assert "larger" in said.out
+    before = len(made_up.trained)
+    assert main(["reproduce", "fig5", "--scale", "paper", "--out", "here", "--resume"]) == 0  # it was not whole
+    assert {one[0] for one in made_up.trained[before:]} == {"seaquest", "space-invaders"}
+    assert main(["reproduce", "fig5", "--scale", "paper", "--out", "here", "--resume"]) == 0
+    assert "already in here" in capsys.readouterr().err
+    assert {"fig5.json", "fig5.png", "fig5.svg", "fig5.md", "report.html", "parts"} <= {
+        path.name for path in (tmp_path / "here").iterdir()
+    }
+
+
+# -- for real ---------------------------------------------------------------------------------------------------------
+
+
+def test_lanes_with_their_own_numbers_are_trained_together():
+    fixed = SETTINGS | {"returns": "lambda"}
+    settings = [fixed | {"learning_rate": 1e-3, "lambda_": 0.5}, fixed | {"learning_rate": 1e-2, "lambda_": 0.9}]
+    lanes = [Lane("catcher", "paper", setting, seed) for setting in settings for seed in (0, 1)]
+    told = []
+    together = training.train(lanes, Length(600, points=3, episodes=2), lambda steps, speed: told.append(steps))
+    assert sum(told) == 4 * 600
+    assert [one["curve"]["step"] for one in together] == [[200, 400, 600]] * 4
+    (alone,) = training.train(lanes[3:], Length(600, points=3, episodes=2))
+    assert alone["name"] == together[3]["name"]
+    for column in ("mean_q", "overestimation"):
+        values = [[np.nan if x is None else x for x in one["curve"][column]] for one in (alone, together[3])]
+        np.testing.assert_allclose(*values, rtol=1e-3)
+    qs = [one["curve"]["mean_q"][-1] for one in together]
+    assert len(set(qs)) == 4
+    assert all(one["evaluation"] is not None for one in together)
+
+
+def test_a_lane_that_diverges_does_not_end_the_others():
+    fixed = SETTINGS | {"returns": "one-step", "max_gradient_norm": None, "optimiser": "rmsprop"}
+    lanes = [Lane("catcher", "paper", fixed | {"learning_rate": rate}, 0) for rate in (1e-3, 1e30)]
+    good, bad = training.train(lanes, Length(600, points=3, episodes=0))
+    assert good["diverged"] is None
+    assert 50 <= bad["diverged"] <= 600
+    assert bad["curve"]["mean_q"][-1] is None
+    assert good["curve"]["mean_q"][-1] is not None
+
+
+def test_the_paper_methods_are_five():
+    assert [METHODS[name].label for name in PAPER] == [
+        "DQN",
+        "Maxmin DQN",
+        "Multi-Step DQN",
+        "Multi-Step SARSA",
+        "Greedy-Step DQN",
+    ]
+    assert len(TASKS) == 9
