@@ -18,9 +18,7 @@ class NetworkJob:
     def __init__(self, run: Run, save_every: float | None) -> None:
         self._run, self.folder = run, run.folder
         self._save_every = SAVE_EVERY if save_every is None else save_every
-        config = run.config
-        seeds = f", {len(config.seeds)} seeds" if len(config.seeds) > 1 else ""
-        self.title = f"{config.env}, {config.agent.returns}{seeds}"
+        self.title = run.config.env.partition("/")[2]
         if self._save_every < 0:
             raise ValueError(f"save_every: expected a number of seconds of at least 0, got {save_every}")
 
@@ -57,8 +55,9 @@ class NetworkJob:
         try:
             for done in pieces:
                 self._last = done
-                what = f"{done.step:,} of {total:,} steps, return {done.episode_return:.4g}"
-                yield Said(done.step / total, f"{what}, {done.steps_per_second:,.0f} steps/s")
+                far = f"{_short(done.step)}/{_short(total)} steps"
+                what = f"{far}, return {done.episode_return:.4g}, {_short(done.steps_per_second)}/s"
+                yield Said(done.step / total, what)
         except DivergedError as problem:
             raise BadInputError(str(problem)) from problem
         finally:
@@ -81,3 +80,11 @@ def _usual_folder(config: RunConfig) -> str:
     seeds = f"seed{first}" if first == last else f"seeds{first}-{last}"
     ensemble = f"-ensemble{config.agent.ensemble}" if config.agent.ensemble > 1 else ""
     return f"{config.env.replace('/', '-')}-{config.agent.returns}{ensemble}-{seeds}"
+
+
+def _short(number: float) -> str:
+    """Three digits: 870, 38.2k, 5M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.0f}"

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from greedystep import figures
 from greedystep.curves import last_episodes
@@ -184,4 +185,5 @@ def _draw_panel(panel: Any, numbers: list[dict[str, Any]], column: str) -> None:
         panel.plot(one["steps"], curve["estimate"], **line, marker="o" if len(one["steps"]) == 1 else "")
         panel.fill_between(one["steps"], curve["low"], curve["high"], color=colour, alpha=0.2, linewidth=0)
     panel.set_xlabel("environment steps")
+    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.set_ylabel(QUANTITIES[column])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -73,8 +74,10 @@ def progress(console: Console, name: str) -> Iterator[Callable[[float, str], Non
     """
     started = time.perf_counter()
     if console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
+        # On a narrow terminal only the words are cut short.
+        words = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+        columns = (words, BarColumn(bar_width=8), TaskProgressColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True, expand=True) as bar:
             task = bar.add_task(name, total=1.0)
             yield lambda share, what: bar.update(task, completed=share, description=f"{name}: {what}")
     else:
