@@ -78,7 +78,7 @@ def test_a_pipe_gets_a_line_a_step(capsys):
     assert lines[0] == "episode 1  step 0  start  reward 0  return 0"
     assert sum(line.endswith("terminated") for line in lines) == 2
     assert lines[-1].startswith("episode 2 ")
-    assert main(["watch", "minatar/breakout", "--episodes", "2", "--seed", "4"]) == 0
+    assert main(["watch", "minatar/breakout", "--policy", "random", "--episodes", "2", "--seed", "4"]) == 0
     assert capsys.readouterr().out.splitlines() == lines
 
 
@@ -90,6 +90,7 @@ def test_a_pipe_gets_a_line_a_step(capsys):
         (["minatar/breakout", "--options", "sticky=0", "sticky=1"], "options: sticky is given twice"),
         (["minatar/breakout", "--options", "speed=3"], "speed: minatar/breakout has no such option"),
         (["minatar/breakout", "--options", "sticky=much"], "sticky: expected a probability"),
+        (["minatar/breakout", "--policy", "agent"], "policy: only a run has an agent; minatar/breakout is played by"),
         (["minatar/breakout", "--steps", "0"], "steps: expected at least 1, got 0"),
         (["minatar/breakout", "--episodes", "-1"], "episodes: expected at least 1, got -1"),
         (["minatar/breakout", "--fps", "0"], "fps: expected a number between 0 and 1000, got 0"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -38,6 +38,9 @@ class Watch:
     # Name of an environment (`greedystep envs` lists them), played by chance; or the folder of a run of `greedystep
     # train`, played by its agent, with its action values and how far its return looks ahead.
     env: Positional[str]
+
+    # Who plays: random, or a run's agent (default: the agent of a run, else random).
+    policy: Annotated[Literal["random", "agent"] | None, arg(metavar="{random,agent}", help_behavior_hint="")] = None
 
     # Of a run, share of random actions (default: 0, always the best one).
     epsilon: MaybeReal = None
@@ -115,10 +118,14 @@ class Watch:
             from greedystep.deep.thoughts import Player
 
             player = Player(trained(Path(self.env)), self.lane or 0, self.epsilon or 0.0)
+            if self.policy == "random":
+                return player.env, play(player.env, random_policy(player.env), self.seed, **length)
             return player.env, player.thinking(play(player.env, player.policy, self.seed, **length))
         for name, value in (("epsilon", self.epsilon), ("lane", self.lane)):
             if value is not None:
                 raise ValueError(f"{name}: only a run has that; {self.env} is played by chance")
+        if self.policy == "agent":
+            raise ValueError(f"policy: only a run has an agent; {self.env} is played by chance")
         env = envs.make_env(self.env, **parse_options(self.options))
         return env, play(env, random_policy(env), self.seed, **length)
 
