@@ -155,7 +155,7 @@ class Store:
         # After a step of the same episode, the observation is there already; writing it again needs no branch.
         observations = _put(replay.observations, here, self.pack(observation))
         observations = _put(observations, after, self.pack(next_observation))
-        steps = _put(_put(replay.steps, here, step), after, jnp.zeros_like(step))
+        steps = _put(_put(replay.steps, after, jnp.zeros_like(step)), here, step)
         places = _put(replay.places, replay.written % self.height, row)
         # One or two rows have been overwritten, so that one or two steps may be gone.
         newest, oldest = row + 1, replay.oldest

@@ -128,8 +128,8 @@ class Learner:
         if made is not None:
             return pool.draw(store, made, key, self.config.batch_size)
         places = store.sample(key, replay, self.config.batch_size)
-        targets, steps = direct(self.config, store, replay, places, lambda seen: self.ask(knowledge, seen))
-        return Batch(store.observe(replay, places), store.read(replay, places).action, targets, steps)
+        targets, steps, action = direct(self.config, store, replay, places, lambda seen: self.ask(knowledge, seen))
+        return Batch(store.observe(replay, places), action, targets, steps)
 
     def update(
         self, knowledge: Knowledge, batch: Batch, key: jax.Array, learning_rate: jax.Array
@@ -146,14 +146,17 @@ class Learner:
         def unchanged(network: Any, averages: Averages, targets: jax.Array):
             return network, averages, Learned(jnp.float32(0), jnp.float32(0))
 
-        if config.ensemble_update == "all" and size > 1:
-            targets = batch.targets[jnp.arange(size) % config.groups]
-            networks, averages, learned = jax.vmap(step)(networks, averages, targets)
+        every = networks, averages
+        if size == 1:
+            # The network is taken out of its axis: XLA's products with a batch of one are slow on a CPU.
+            network, own = jax.tree.map(lambda x: x[0], every)
+            network, own, learned = step(network, own, batch.targets[0])
+            networks, averages = jax.tree.map(lambda x: x[None], (network, own))
+        elif config.ensemble_update == "all":
+            networks, averages, learned = jax.vmap(step)(*every, batch.targets[jnp.arange(size) % config.groups])
             learned = jax.tree.map(jnp.mean, learned)
         else:
-            # A single network is taken out of its axis too: XLA's products with a batch of one are slow on a CPU.
-            chosen = jax.random.randint(key, (), 0, size) if size > 1 else 0
-            every = networks, averages
+            chosen = jax.random.randint(key, (), 0, size)
             network, own = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, chosen, keepdims=False), every)
             # The branch is always taken. XLA does not look through it, and so writes the new arrays in their places;
             # otherwise it computes them while it writes, and for that copies all networks twice.

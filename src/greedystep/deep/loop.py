@@ -103,26 +103,43 @@ class Loop:
         return lane._replace(key=key), tally
 
     def _learn(self, step: jax.Array, lane: Lane, tally: Tally, numbers: Numbers) -> tuple[Lane, Tally]:
-        """An ε-greedy step, then the updates."""
-        config, learner = self.learner.config, self.learner
-        key, of_action, of_envs, of_updates = jax.random.split(lane.key, 4)
-        q = learner.values(lane.knowledge.networks, self._observe(lane.envs))
-        action, probability = epsilon_greedy(of_action, q, epsilon_at(config, numbers.epsilon_end, step))
+        """An ε-greedy step and the updates.
+
+        They come in the order in which XLA can see that nothing old is needed any more once it is overwritten, and so
+        copies nothing: the replay is written before samples are read from it; where samples come from a pool, the
+        networks are updated before they act.
+        """
+        key, of_step, of_updates = jax.random.split(lane.key, 3)
+        lane = lane._replace(key=key)
+        if self.learner.config.is_pooled:
+            lane, tally = self._update(step, lane, tally, numbers, of_updates)
+            return self._step(step, lane, tally, numbers, of_step)
+        lane, tally = self._step(step, lane, tally, numbers, of_step)
+        return self._update(step, lane, tally, numbers, of_updates)
+
+    def _step(self, step: jax.Array, lane: Lane, tally: Tally, numbers: Numbers, key: jax.Array) -> tuple[Lane, Tally]:
+        of_action, of_envs = jax.random.split(key)
+        q = self.learner.values(lane.knowledge.networks, self._observe(lane.envs))
+        epsilon = epsilon_at(self.learner.config, numbers.epsilon_end, step)
+        action, probability = epsilon_greedy(of_action, q, epsilon)
         judged = jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
-        lane, tally = self._act(lane, tally, of_envs, action, probability, judged)
+        return self._act(lane, tally, of_envs, action, probability, judged)
+
+    def _update(
+        self, step: jax.Array, lane: Lane, tally: Tally, numbers: Numbers, key: jax.Array
+    ) -> tuple[Lane, Tally]:
+        learner, count = self.learner, self.learner.config.updates
 
         def update(i: jax.Array, carry: tuple) -> tuple:
             knowledge, tally = carry
-            of_samples, of_network = jax.random.split(jax.random.fold_in(of_updates, i))
+            of_samples, of_network = jax.random.split(jax.random.fold_in(key, i))
             batch = learner.samples(self.store, of_samples, lane.replay, lane.pool, knowledge)
             knowledge, learned = learner.update(knowledge, batch, of_network, numbers.learning_rate)
             return knowledge, tally.after_update(step, learned, batch.steps)
 
-        if config.updates == 1:
-            knowledge, tally = update(jnp.int32(0), (lane.knowledge, tally))
-        else:
-            knowledge, tally = lax.fori_loop(0, config.updates, update, (lane.knowledge, tally))
-        return lane._replace(key=key, knowledge=knowledge), tally
+        first = lane.knowledge, tally
+        knowledge, tally = update(jnp.int32(0), first) if count == 1 else lax.fori_loop(0, count, update, first)
+        return lane._replace(knowledge=knowledge), tally
 
     def _act(
         self,

@@ -79,8 +79,8 @@ def boundaries(config: DQNConfig, rows: Rows, next_taken: jax.Array) -> tuple[ja
 
 def direct(
     config: DQNConfig, store: Store, replay: Replay, places: Places, ask: AskNetworks
-) -> tuple[jax.Array, jax.Array]:
-    """Targets [1, B] of one-step, n-step or sarsa for these steps, and the number of rewards taken, [B].
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Targets [1, B] of one-step, n-step or sarsa for these steps, the number of rewards taken, and the actions, [B].
 
     Fewer than n where the episode ends sooner; then discounted, and bootstrapped, for just those.
     """
@@ -91,13 +91,13 @@ def direct(
     goes_on = (discounts != 0) & ~cuts
     taken = 1 + jnp.cumprod(goes_on[: n - 1], axis=0).sum(axis=0, dtype=jnp.int32)
     last = store.ahead(places, taken)
-    at_last = store.read(replay, last)
+    at_last = jax.tree.map(lambda x: jnp.take_along_axis(x, taken[None], axis=0)[0], rows)
     judged = judge(config, *ask(store.observe(replay, last)), at_last.action)
     value = judged.value[0]
     if config.returns == "sarsa":
         value = jnp.where(at_last.taken, judged.taken[0], value)
     value = jnp.broadcast_to(value, discounts.shape)  # only read where the return stops
-    return returns.n_step(steps.reward, discounts, value, n, cuts=cuts)[:1], taken
+    return returns.n_step(steps.reward, discounts, value, n, cuts=cuts)[:1], taken, steps.action[0]
 
 
 # -- whole episodes ----------------------------------------------------------------------------------------------------
