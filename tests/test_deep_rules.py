@@ -1,5 +1,7 @@
 """The rules for Figures 3 to 5 and the horizon, on made-up trainings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -158,6 +160,14 @@ def test_equal_time(speeds, expected):
     assert "6 networks" in claim.measured
 
 
+def test_times_of_trainings_that_shared_a_processor_judge_nothing():
+    beside = {"setting": {"ensemble": 6}, "side_by_side": 2}
+    found = {("pong", method): replace(made(1), about=beside) for method in (GREEDY, "dqn")}
+    claim = performance.equal_time(found)
+    assert claim.verdict == "untested"
+    assert "not timed" in claim.measured
+
+
 # -- Figures 4 and 5 --------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +265,7 @@ def lane(seed, steps, returns):
         "n_last": [0] * 16,
         "evaluation": 7.0,
         "steps_per_second": 10.0,
+        "side_by_side": 1,
         "setting": {},
         "preset": "paper",
         "env": {},

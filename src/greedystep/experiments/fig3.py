@@ -89,20 +89,22 @@ assert set(STYLES) == set(METHODS)
 
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
     tasks = result["numbers"]["tasks"]
-    return {"fig3": _draw(tasks, PAPER), "beyond": _draw(tasks, tuple(METHODS))}
+    return {"fig3": _draw(tasks, PAPER, shaded=True), "beyond": _draw(tasks, tuple(METHODS), shaded=False)}
 
 
 @figures.style()
-def _draw(tasks: dict[str, Any], methods: tuple[str, ...]) -> Figure:
-    figure, axes = output.grid(list(TASKS), ["returns"], columns=3)
-    for axis, (name, task) in zip(axes.flat, TASKS.items(), strict=True):
-        entries = {method: one for method, one in tasks.get(name, {}).get("methods", {}).items() if method in methods}
+def _draw(tasks: dict[str, Any], methods: tuple[str, ...], shaded: bool) -> Figure:
+    figure, axes = output.grid(list(tasks), ["returns"], columns=3)
+    for axis, task in zip(axes.flat, tasks.values(), strict=False):
+        entries = {method: one for method, one in task["methods"].items() if method in methods}
         if entries:
-            output.draw_curves(axis, entries, STYLES, "returns")
-            axis.set_title(output.title(tasks[name]))
+            output.draw_curves(axis, entries, STYLES, "returns", shaded)
+            axis.set_title(output.title(task))
         else:
-            output.draw_missing(axis, "not trained at this scale")
-            axis.set_title(task.title)
+            output.draw_missing(axis)
+            axis.set_title(task["title"])
+    for axis in axes.flat[len(tasks) :]:
+        axis.set_axis_off()
     output.legend(figure, axes)
     return figure
 

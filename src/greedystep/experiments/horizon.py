@@ -57,7 +57,8 @@ def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequenc
 
 
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    return {"horizon": output.draw_tasks(result["numbers"]["tasks"], STYLES, ("returns", "q", "overestimation"))}
+    quantities = ("returns", "q", "overestimation")
+    return {"horizon": output.draw_tasks(result["numbers"]["tasks"], STYLES, quantities, shaded=False)}
 
 
 def tables(result: dict[str, Any]) -> list[Table]:

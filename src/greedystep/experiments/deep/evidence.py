@@ -84,6 +84,7 @@ def gather(lanes: Sequence[Mapping[str, Any]], steps: int) -> Evidence:
             "phase": lanes[0]["phase"],
             "preset": lanes[0]["preset"],
             "env": lanes[0]["env"],
+            "side_by_side": max(lane["side_by_side"] for lane in lanes),
             "devices": sorted({lane["device"] for lane in lanes}),
             "seconds": sum({lane["part"]: lane["seconds"] for lane in lanes}.values()),
             "diverged": [lane["seed"] for lane in lanes if lane["diverged"] is not None],

@@ -29,36 +29,46 @@ AXES = {
 
 def grid(tasks: Sequence[str], rows: Sequence[str], columns: int | None = None) -> tuple[Figure, Any]:
     """Axes [rows of quantities, tasks]; or with `columns`, one quantity and the tasks wrapped."""
-    wide = columns or len(tasks)
+    wide = min(columns or len(tasks), len(tasks))
     high = -(-len(tasks) // wide) if columns else len(rows)
     figure, axes = figures.panels(high, wide, squeeze=False)
     figure.set_size_inches(1.2 + 3.6 * max(wide, 2), 1.0 + 2.7 * high)
     return figure, axes
 
 
-def draw_curves(axis: Axes, entries: Mapping[str, Mapping[str, Any]], styles: Styles, column: str) -> None:
-    """A line with its interval for each entry that has such a curve."""
-    for name, entry in entries.items():
+def draw_curves(
+    axis: Axes, entries: Mapping[str, Mapping[str, Any]], styles: Styles, column: str, shaded: bool = True
+) -> None:
+    """A line for each entry that has such a curve; its interval as a shade, or as a bar beside its end."""
+    end = max(entry["steps"][-1] for entry in entries.values())
+    for place, (name, entry) in enumerate(entries.items()):
         curve = entry["curves"][column]
         if curve is None:
             continue
         colour, dash = styles[name]
-        axis.plot(entry["steps"], _numbers(curve["estimate"]), color=colour, linestyle=dash, label=entry["label"])
-        if len(entry["seeds"]) > 1:
-            low, high = _numbers(curve["low"]), _numbers(curve["high"])
+        mean, low, high = (_numbers(curve[part]) for part in ("estimate", "low", "high"))
+        axis.plot(entry["steps"], mean, color=colour, linestyle=dash, label=entry["label"])
+        if len(entry["seeds"]) < 2:
+            continue
+        if shaded:
             axis.fill_between(entry["steps"], low, high, color=colour, alpha=0.15, linewidth=0)
+        else:
+            at = end * (1.02 + 0.015 * place)
+            axis.plot([at, at], [low[-1], high[-1]], color=colour, linestyle="-", linewidth=2)
     axis.set(ylabel=AXES[column], xlabel="environment steps")
     axis.xaxis.set_major_formatter(lambda value, _: _thousands(value))
 
 
 @figures.style()
-def draw_tasks(tasks: Mapping[str, Mapping[str, Any]], styles: Styles, columns: Sequence[str]) -> Figure:
+def draw_tasks(
+    tasks: Mapping[str, Mapping[str, Any]], styles: Styles, columns: Sequence[str], shaded: bool = True
+) -> Figure:
     """A column of panels for each task, one a quantity."""
     figure, axes = grid(list(tasks), columns)
     for panels, task in zip(axes.T, tasks.values(), strict=True):
         for axis, column in zip(panels, columns, strict=True):
             if task["methods"]:
-                draw_curves(axis, task["methods"], styles, column)
+                draw_curves(axis, task["methods"], styles, column, shaded)
             else:
                 draw_missing(axis)
         panels[0].set_title(title(task) if task["methods"] else task["title"])

@@ -30,6 +30,7 @@ class Session:
         self.store = store
         self._progress, self._total, self._done = progress, max(total, 1), 0
         self._stop, self._lock = Event(), Lock()
+        self._workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
 
     def ensure(self, lanes: Sequence[Lane], length: Length, what: str) -> None:
         """Train those that are missing, in as few programs as possible."""
@@ -40,13 +41,14 @@ class Session:
             programs.setdefault(lane.program, []).append(lane)
         for group in programs.values():
             found = train(group, length, lambda steps, speed, group=group: self._heard(steps, speed, what, len(group)))
+            for lane in found:
+                lane["side_by_side"] = self._workers
             self.store.keep(found, asdict(group[0].config))
 
     def all(self, jobs: Iterable[Callable[[], object]]) -> None:
         """Do jobs in their order: one by one on a GPU, which a program fills; on a CPU as many as there are cores,
         since the programs of small networks use one."""
-        workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
-        with ThreadPoolExecutor(workers) as pool:
+        with ThreadPoolExecutor(self._workers) as pool:
             try:
                 for done in as_completed([pool.submit(job) for job in jobs]):
                     done.result()

@@ -16,7 +16,7 @@ from greedystep.record import config_hash, provenance, read_json, write_json
 
 Record = Mapping[str, Any]
 KEYS = ("name", "task", "preset", "setting", "seed", "env", "steps", "curve", "phase", "n_first", "n_last")
-KEYS += ("evaluation", "diverged", "seconds", "steps_per_second", "device")
+KEYS += ("evaluation", "diverged", "seconds", "steps_per_second", "side_by_side", "device")
 
 
 class Store:
