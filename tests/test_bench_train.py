@@ -68,7 +68,13 @@ def test_promises_are_compared_with_what_was_measured():
         row(CAR, "stable-baselines3", "one-step", 1, 1, 300.0),
     ]
     memory = {"minatar/breakout": 7_000_000, "minatar/seaquest": 16_000_000}
-    result = {"rows": rows, "starts": [{"game": CAR, "cold": 31.0, "warm": 9.0}], "memory": memory, "absent": []}
+    result = {
+        "rows": rows,
+        "starts": [{"game": CAR, "cold": 31.0, "warm": 9.0}],
+        "memory": memory,
+        "absent": [],
+        "load": 3.0,
+    }
     kept = {bar["what"]: (bar["value"], bar["kept"]) for bar in bars(result, on_cpu=True)}
     assert kept == {
         f"{CAR}: cost of greedy-step over one-step returns, ensemble 1": (1.125, False),
@@ -83,6 +89,8 @@ def test_promises_are_compared_with_what_was_measured():
     text = markdown(result | {"provenance": made})
     assert "cost of greedy-step over one-step returns, ensemble 1 | ≤ 1.1 | 1.12 | **no** |" in text
     assert f"| {CAR} | greedystep | greedy-step | 1 | 1 | 8,000 | 1.12 | 1.0 |" in text
+    assert "busy before we began (load 3.0)" in text
+    assert "busy" not in markdown(result | {"provenance": made, "load": 0.2})
 
 
 def test_lanes_are_added_up_on_an_accelerator():

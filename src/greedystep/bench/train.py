@@ -66,6 +66,7 @@ def run(
     settings = {"repeats": repeats, "games": names, "lanes": lanes, "seconds": SECONDS, "turns": TURNS}
     settings["preset"] = "paper" if on_cpu else "fast"
     result: dict[str, Any] = {"absent": [] if peer_is_installed() else [PEER], "rows": [], "starts": []}
+    result["load"] = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # of others, before we begin
     result["memory"] = {game: replay_bytes(game) for game in MEMORIES}
     with _no_cache():
         for name in names:

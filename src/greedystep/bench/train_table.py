@@ -13,6 +13,8 @@ LEAST_TIMES = {"minatar/": 3.0, "classic/": 20.0}
 LEAST_RATES = {("one-step", 1): 500_000, ("greedy-step", 6): 300_000}
 """Lane-steps/s on an accelerator, by returns and ensemble."""
 MOST_BYTES = {"minatar/breakout": 8_000_000, "minatar/seaquest": 15_000_000}
+BUSY = 0.5
+"""Load of the machine above which speeds tell little."""
 MOST_SECONDS = {"cold": 30.0, "warm": 10.0}
 
 
@@ -77,6 +79,9 @@ def markdown(result: dict[str, Any]) -> str:
     ]
     if result["absent"]:
         lines += [f"Not installed, so not compared: {', '.join(result['absent'])}.", ""]
+    if result["load"] > BUSY:
+        busy = f"The machine was busy before we began (load {result['load']:.1f}): speeds are lower than they would be."
+        lines += [busy, ""]
     heads = "| game | agent | returns | ensemble | lanes | steps/s | × the time of one-step | compile s |"
     lines += [heads, "|---|---|---|---:|---:|---:|---:|---:|"]
     for row in result["rows"]:
