@@ -229,16 +229,23 @@ def horizons(task="breakout", **over):
     }
 
 
-@pytest.mark.parametrize(("cured", "expected"), [(1.0, "confirmed"), (4.0, "partly"), (9.0, "refuted")])
+@pytest.mark.parametrize(
+    ("cured", "expected"), [(1.0, "confirmed"), (4.0, "partly"), (9.0, "refuted"), (10.0, "refuted")]
+)
 def test_the_horizon(cured, expected):
     got = verdicts(behaviour.claims_horizon(horizons(short=1.0, long=9.0, cured=cured)))
     assert got.pop("horizon-addressed") == expected
     assert set(got.values()) == {"confirmed"}
 
 
+def test_where_nothing_is_over_estimated_nothing_needs_a_cure():
+    got = verdicts(behaviour.claims_horizon(horizons(short=1.0, long=1.0, cured=1.0)))
+    assert got["horizon-overestimation"] == got["horizon-addressed"] == "partly"
+
+
 def test_a_horizon_that_helps_nothing():
     found = horizons(short=5.0, long=1.0, cured=1.0)
-    found["breakout", behaviour.CURED] = made(9, reached=1.0, over=1.0)
+    found["breakout", behaviour.CURED] = made(9, reached=1.0, over=6.0)
     found["breakout", behaviour.CURED_BY_DOUBLE] = made(5)
     got = verdicts(behaviour.claims_horizon(found))
     assert got == dict.fromkeys(got, "refuted")

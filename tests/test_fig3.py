@@ -203,6 +203,7 @@ def test_quick_trains_every_method_with_five_seeds(made_up):
         assert set(methods) == set(METHODS)
         assert all(entry["seeds"] == [0, 1, 2, 3, 4] for entry in methods.values())
         assert all(len(entry["steps"]) <= 200 for entry in methods.values())
+    assert set(result["numbers"]["tasks"]["breakout"]["methods"]) == {"dqn", GREEDY}
     assert result["numbers"]["missing"] == []
 
 

@@ -41,12 +41,13 @@ def _paper(task: str) -> list[sweep.Leg]:
 
 SCALES: dict[str, list[sweep.Leg]] = {
     "quick": [
+        sweep.Leg("breakout", "fast", Length(100_000, episodes=20), seeds=2, methods=("dqn", GREEDY)),
         sweep.Leg("mountaincar", "paper", Length(50_000, points=100, episodes=20)),
         sweep.Leg("catcher", "paper", Length(20_000, points=100, episodes=20)),
     ],
     "paper": [leg for task in TASKS for leg in _paper(task)],
 }
-"""quick: 50 % and 0.6 % of the full length, settings not chosen but the first of each method."""
+"""quick: 2 %, 50 % and 0.6 % of the full length; settings are not chosen but the first of each method."""
 
 
 def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:

@@ -23,7 +23,7 @@ NAME, IN_PARTS = "horizon", True
 TITLE = "How far Greedy-Step DQN looks ahead: return, mean Q and over-estimation by N"
 
 SCALES: dict[str, list[sweep.Leg]] = {
-    "quick": [sweep.Leg("mountaincar", "paper", Length(50_000, points=100, episodes=20), seeds=5)],
+    "quick": [sweep.Leg("mountaincar", "paper", Length(50_000, points=100, episodes=20), seeds=3)],
     "paper": [sweep.Leg(task, "fast", Length(2_000_000), seeds=3, selection=1_000_000) for task in TWICE],
 }
 HORIZONS: dict[str, tuple[int | None, ...]] = {"quick": (1, 10, None), "paper": behaviour.HORIZONS}

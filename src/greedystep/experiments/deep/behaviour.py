@@ -222,11 +222,15 @@ def _over(found: Evidence) -> np.ndarray:
 
 
 def _addressed(found: Found, task: str) -> tuple[Verdict, str]:
-    """Confirmed: no more over-estimation than one-step DQN, as far as can be told; partly: only less than before."""
+    """Confirmed: less over-estimation than without the cure, and no more than one-step DQN, as far as can be told.
+
+    Partly: one of the two. Refuted: neither, or more than without.
+    """
     against_one_step = lead(_over(found[task, CURED]), _over(found[task, SHORT]))
     against_alone = lead(_over(found[task, CURED]), _over(found[task, LONG]))
     said = f"{words(against_one_step)} more than one-step DQN, {words(against_alone)} more than without"
     reduced = below(against_alone, 0)
-    if reduced != "confirmed":
-        return ("untested" if reduced == "untested" else "refuted"), said
-    return ("confirmed" if above(against_one_step, 0) != "confirmed" else "partly"), said
+    if reduced in ("untested", "refuted"):
+        return reduced, said
+    met = [reduced == "confirmed", above(against_one_step, 0) != "confirmed"]
+    return ("confirmed" if all(met) else "partly" if any(met) else "refuted"), said

@@ -89,7 +89,8 @@ def legend(figure: Figure, axes: Any) -> None:
         handles, labels = axis.get_legend_handles_labels()
         found |= dict(zip(labels, handles, strict=True))
     if found:
-        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=min(5, len(found)))
+        columns = int(figure.get_figwidth() / (0.8 + 0.09 * max(map(len, found))))  # as many as fit, in inches
+        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=max(1, min(5, columns)))
 
 
 def title(task: Mapping[str, Any]) -> str:
