@@ -12,6 +12,7 @@ from greedystep import record
 from greedystep.cli import main
 from greedystep.experiments import fig3, fig4, fig5, horizon
 from greedystep.experiments.deep import session, sweep, training
+from greedystep.experiments.deep.evidence import gather
 from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS
@@ -242,6 +243,17 @@ def test_lanes_with_their_own_numbers_are_trained_together():
     qs = [one["curve"]["mean_q"][-1] for one in together]
     assert len(set(qs)) == 4
     assert all(one["evaluation"] is not None for one in together)
+
+
+def test_a_few_steps_more_than_asked_for_are_still_the_whole_training():
+    fixed = SETTINGS | {"returns": "one-step", "num_envs": 8, "replay_size": 304, "warmup": 48, "target_period": 48}
+    lane = Lane("catcher", "paper", fixed, 0)
+    (trained,) = training.train([lane], Length(596, points=3, episodes=2))
+    assert trained["curve"]["step"][-1] == trained["steps"] == 596
+    trained |= {"side_by_side": 1, "part": "one"}
+    found = gather([trained], 596)
+    assert found.steps[-1] == 596
+    assert found.evaluation is not None
 
 
 def test_a_lane_that_diverges_does_not_end_the_others():

@@ -89,7 +89,7 @@ def _draw(numbers: dict[str, Any]) -> Figure:
             label = f"{part} {entry['phase']:,} steps"
             below.bar(np.arange(used) + shift, entry[part][:used], 0.4, color=colour, label=label)
         below.set(xticks=range(used), xlabel="chosen n", ylabel="share of samples")
-        below.set_xticklabels(bins[:used], rotation=45 if used > 6 else 0)
+        below.set_xticklabels(bins[:used], rotation=0 if used <= 6 else 45 if used <= 10 else 90)
         below.legend()
     return figure
 

@@ -135,8 +135,10 @@ def _record(lane: Lane, rows: Sequence[Row], length: Length) -> dict[str, Any]:
         "setting": lane.setting,
         "seed": lane.seed,
         "env": lane._identity["env"],
-        "steps": rows[-1]["step"],
-        "curve": {"step": [row["step"] for row in rows]} | {name: _column(rows, name) for name in CURVES},
+        "steps": length.steps,
+        # Many environments side by side make a whole number of rounds, a few steps more than asked for.
+        "curve": {"step": [min(row["step"], length.steps) for row in rows]}
+        | {name: _column(rows, name) for name in CURVES},
         "phase": phase,
         "n_first": _histogram(row for row in rows if row["step"] <= phase),
         "n_last": _histogram(row for row in rows if row["step"] > rows[-1]["step"] - phase),
