@@ -31,7 +31,7 @@ SCALES: dict[str, dict[str, Any]] = {
     "quick": {
         "delays": {"trace-back": [6, 8, 10, 12, 15], "choice": [10, 20, 50]},
         "epsilons": [1.0, 0.5],
-        "trials": {"fast": 200, "medium": 20, "slow": 10},
+        "trials": {"fast": 200, "medium": 16, "slow": 8},
         "limit": 200_000,
         "noise": [0.0, 0.1, 0.5],
         "noisy_delay": 20,
