@@ -416,7 +416,7 @@ def test_ctrl_c_inside_a_sweep(name, count, monkeypatch):
 
         return wrapped
 
-    loops = {backups: ["chain_backup", "bellman"], flowing: ["first_guess"], kernels: ["sweeps"]}
+    loops = {backups: ["chain_backup", "bellman"], flowing: ["first_guess"], kernels: ["sweep"]}
     loops[evaluation] = ["take_rows", "bicgstab", "eliminate", "evaluate_deterministic"]
     for module, names in loops.items():
         for name in names:

@@ -1,4 +1,4 @@
-"""Finite Markov decision processes: the container, its checks, Gymnasium tables and files.
+"""Finite Markov decision processes: the container, Gymnasium tables and files.
 
 A model is three things, with S states and A actions:
 
@@ -23,16 +23,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from greedystep.mdp_arguments import (
+    ROW_SUM_TOLERANCE,
+    as_mask,
+    as_matrix,
+    check_rows,
+    checked_discount,
+    checked_termination,
+    expected_rewards,
+    without_rows,
+)
+
 Policy = Any
 """A policy is int [S] (the action of each state) or float [S, A] (action probabilities, rows sum to one)."""
-
-ROW_SUM_TOLERANCE = 1e-6
-"""Rows may miss one by this much (float32 tables do); certificates use the sums as they are."""
-
-DENSE_FROM = 0.25
-"""Dense input with at least this share of non-zeros stays dense: a CSR entry costs 12 bytes, a dense one 8."""
-SAMPLED_ROWS = 1000
-"""Rows that are looked at to tell."""
 
 FILE_FORMAT = "greedystep-mdp-1"
 
@@ -73,19 +76,19 @@ class MDP:
         available: Any = None,
         termination: Any = None,
     ):
-        matrix, num_states, num_actions = _as_matrix(transitions)
+        matrix, num_states, num_actions = as_matrix(transitions)
         shape = (num_states, num_actions)
-        reward = _expected_rewards(rewards, matrix, shape)
-        ends = _checked_termination(termination, shape)
-        self.discount = _checked_discount(discount)
+        reward = expected_rewards(rewards, matrix, shape)
+        ends = checked_termination(termination, shape)
+        self.discount = checked_discount(discount)
         # Not `> -inf`: a nan in the transitions makes the averaged reward nan, and must reach the check of the rows.
         missing = reward == -np.inf
         if terminal is None and available is None and not missing.any():  # nothing to leave out: most models, and quick
             has_action = np.True_
             self.rewards, self.termination, self.transitions = reward.copy(), ends, matrix
         else:
-            over = _as_mask(terminal, "terminal", (num_states,))
-            has_action = _as_mask(available, "available", shape, default=True) & ~missing
+            over = as_mask(terminal, "terminal", (num_states,))
+            has_action = as_mask(available, "available", shape, default=True) & ~missing
             has_action |= over[:, None]
             if not has_action.any(axis=1).all():
                 state = int(np.argmin(has_action.any(axis=1)))
@@ -97,8 +100,8 @@ class MDP:
                 ends = np.where(over[:, None], 1.0, np.zeros(shape) if ends is None else ends)
             self.termination = ends
             # Rows of terminal states and missing actions are emptied: then a plain product already has value 0 there.
-            self.transitions = _without_rows(matrix, (over[:, None] | ~has_action).ravel())
-        self.row_sums = _check_rows(self.transitions, ends, has_action, shape)
+            self.transitions = without_rows(matrix, (over[:, None] | ~has_action).ravel())
+        self.row_sums = check_rows(self.transitions, ends, has_action, shape)
         if self.discount == 1.0:
             self._end_in_silent_loops()
             self._check_terminal_reachable()
@@ -154,7 +157,7 @@ class MDP:
         mdp = MDP.__new__(MDP)
         mdp.transitions, mdp.discount = self.transitions, self.discount
         mdp.termination, mdp.row_sums = self.termination, self.row_sums
-        reward = _expected_rewards(rewards, self.transitions, self.rewards.shape)
+        reward = expected_rewards(rewards, self.transitions, self.rewards.shape)
         mdp.rewards = np.where(self.available, np.where(self.terminal[:, None], 0.0, reward), -np.inf)
         if not (mdp.available == self.available).all():
             raise ValueError("rewards: -inf where the action is available; make a new MDP to take actions away")
@@ -347,7 +350,7 @@ class MDP:
         if over.any():
             ends = np.zeros((S, A)) if self.termination is None else self.termination
             self.termination = np.where(over[:, None], 1.0, ends)
-            self.transitions = _without_rows(self.transitions, np.repeat(over, A))
+            self.transitions = without_rows(self.transitions, np.repeat(over, A))
             self.row_sums = (0.0, self.row_sums[1])
 
     def _check_terminal_reachable(self) -> None:
@@ -367,144 +370,3 @@ class MDP:
                 f"discount: 1 needs a terminal state within reach of every state, and state {stranded} reaches none; "
                 "mark terminal states or choose a discount below 1"
             )
-
-
-# -- checks of the arguments ------------------------------------------------------------------------------------------
-
-
-def _as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
-    """(matrix [S*A, S], S, A); CSR with int32 indices unless the model is dense. Existing CSR arrays are not copied."""
-    if sp.issparse(transitions):
-        rows, S = transitions.shape
-        if S == 0 or rows == 0 or rows % S:
-            raise ValueError(f"transitions: sparse input must be [S*A, S] with row s*A + a, got {[rows, S]}")
-        matrix = sp.csr_array(transitions, dtype=np.float64)
-        if matrix.indices.dtype != np.int32 and matrix.nnz < 2**31:
-            entries = (matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32))
-            matrix = sp.csr_array(entries, shape=matrix.shape)
-        return matrix, S, rows // S
-    dense = np.asarray(transitions)
-    if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
-        raise ValueError(
-            f"transitions: expected a dense [S, A, S] array or a sparse [S*A, S] matrix, got shape {list(dense.shape)}"
-        )
-    if not (np.issubdtype(dense.dtype, np.floating) or np.issubdtype(dense.dtype, np.integer)):
-        raise ValueError(f"transitions: expected numbers, got {dense.dtype}")
-    S, A, _ = dense.shape
-    matrix = np.ascontiguousarray(dense, dtype=np.float64).reshape(S * A, S)
-    sample = matrix[:: -(-len(matrix) // SAMPLED_ROWS)]  # of a large array, even counting takes a while
-    if np.count_nonzero(sample) < DENSE_FROM * sample.size:
-        return sp.csr_array(matrix), S, A
-    return matrix, S, A
-
-
-def _expected_rewards(rewards: Any, matrix: Any, shape: tuple[int, int]) -> np.ndarray:
-    """Rewards as float64 [S, A]."""
-    S, A = shape
-    by_successor = None
-    if sp.issparse(rewards):
-        if rewards.shape != (S * A, S):
-            raise ValueError(f"rewards: sparse rewards must be [S*A, S] = {[S * A, S]}, got {list(rewards.shape)}")
-        by_successor = sp.csr_array(rewards, dtype=np.float64)
-        _check_finite(by_successor.data, "rewards")
-    else:
-        try:
-            rewards = np.asarray(rewards, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError("rewards: expected numbers of shape [S, A] or [S, A, S]") from None
-        if rewards.shape == (S, A, S):
-            by_successor = rewards.reshape(S * A, S)
-            _check_finite(by_successor, "rewards")
-    if by_successor is not None:
-        product = sp.csr_array(matrix).multiply(by_successor)
-        return np.asarray(product.sum(axis=1)).reshape(S, A)
-    if rewards.shape != (S, A):
-        raise ValueError(f"rewards: expected [S, A] = {[S, A]} or [S, A, S], got shape {list(rewards.shape)}")
-    wrong = ~(rewards < np.inf)
-    if wrong.any():
-        s, a = np.argwhere(wrong)[0]
-        raise ValueError(f"rewards: r[{s}, {a}] is {rewards[s, a]}; rewards must be finite (-inf: unavailable action)")
-    return rewards
-
-
-def _check_finite(array: np.ndarray, name: str) -> None:
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}: every entry of [S, A, S] rewards must be finite, found nan or infinity")
-
-
-def _as_mask(mask: Any, name: str, shape: tuple[int, ...], default: bool = False) -> np.ndarray:
-    if mask is None:
-        return np.full(shape, default)
-    array = np.asarray(mask)
-    if array.shape != shape or array.dtype != bool:
-        raise ValueError(f"{name}: expected bool {list(shape)}, got {array.dtype} {list(array.shape)}")
-    return array
-
-
-def _checked_discount(discount: Any) -> float:
-    try:
-        value = float(discount)
-    except (TypeError, ValueError):
-        value = np.nan
-    if not 0 < value <= 1:
-        raise ValueError(f"discount: expected a number in (0, 1], got {discount!r}")
-    return value
-
-
-def _checked_termination(termination: Any, shape: tuple[int, int]) -> np.ndarray | None:
-    if termination is None:
-        return None
-    ends = np.asarray(termination, dtype=np.float64)
-    if ends.shape != shape:
-        raise ValueError(f"termination: expected [S, A] = {list(shape)}, got shape {list(ends.shape)}")
-    wrong = ~((ends >= 0) & (ends <= 1 + ROW_SUM_TOLERANCE))
-    if wrong.any():
-        s, a = np.argwhere(wrong)[0]
-        raise ValueError(f"termination: the entry for state {s}, action {a} is {ends[s, a]}, not a probability")
-    return ends
-
-
-def _without_rows(matrix: Any, empty: np.ndarray) -> Any:
-    """The matrix with some rows set to zero; indices are shared with the given one."""
-    if not empty.any():
-        return matrix
-    if isinstance(matrix, np.ndarray):
-        return np.where(empty[:, None], 0.0, matrix)
-    data = matrix.data.copy()
-    data[np.repeat(empty, np.diff(matrix.indptr))] = 0.0
-    return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
-def _check_rows(matrix: Any, ends: np.ndarray | None, has_action: Any, shape: tuple[int, int]) -> tuple[float, float]:
-    """Every available row is a distribution over the next state and the end; (smallest, largest) sum of a row."""
-    A = shape[1]
-    entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
-    if entries.size and not entries.min() >= 0:  # a nan fails this too
-        if isinstance(matrix, np.ndarray):
-            row, successor = np.argwhere(~(matrix >= 0))[0]
-            entry = matrix[row, successor]
-        else:
-            k = int(np.argmin(matrix.data >= 0))
-            row = int(np.searchsorted(matrix.indptr, k, side="right")) - 1
-            successor, entry = matrix.indices[k], matrix.data[k]
-        raise ValueError(
-            f"transitions: p(s'={successor} | s={row // A}, a={row % A}) is {entry}; probabilities must be >= 0"
-        )
-    sums = (matrix @ np.ones(matrix.shape[1])).reshape(shape)
-    total = sums if ends is None else sums + ends
-    least, most = _range(total, has_action)
-    if not (least >= 1 - ROW_SUM_TOLERANCE and most <= 1 + ROW_SUM_TOLERANCE):
-        wrong = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & has_action
-        s, a = (int(i) for i in np.argwhere(wrong)[0])
-        what = "the row" if ends is None else "the row and its termination"
-        raise ValueError(
-            f"transitions: {what} of state {s}, action {a} (row {s * A + a}) sums to {total[s, a]:.12g}, not to 1"
-        )
-    return (least, most) if ends is None else _range(sums, has_action)
-
-
-def _range(array: np.ndarray, where: Any) -> tuple[float, float]:
-    """Smallest and largest entry of those that count."""
-    if where is np.True_:
-        return float(array.min()), float(array.max())
-    return float(array.min(where=where, initial=np.inf)), float(array.max(where=where, initial=-np.inf))

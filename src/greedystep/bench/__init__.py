@@ -6,6 +6,7 @@ options of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -22,3 +23,19 @@ class Benchmark(Protocol):
 def load(name: Name) -> Benchmark:
     """The benchmark of that name."""
     return cast(Benchmark, import_module(f"greedystep.bench.{name}"))
+
+
+def chosen(parts: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The games whose names contain one of these texts; without any, all that are known."""
+    for part in parts:
+        if not any(part in name for name in known):
+            raise ValueError(f"games: no name contains {part!r}; there are {', '.join(known)}")
+    return [name for name in known if not parts or any(part in name for part in parts)]
+
+
+def counts(numbers: Sequence[int], what: str) -> list[int] | None:
+    """How many at once, each at least 1; None, for the usual ones, if there are none."""
+    for number in numbers:
+        if number < 1:
+            raise ValueError(f"numbers: expected at least 1 {what}, got {number}")
+    return list(numbers) or None

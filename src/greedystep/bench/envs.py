@@ -21,6 +21,7 @@ from greedystep.bench import games
 from greedystep.bench.envs_table import bars, markdown
 from greedystep.bench.games import PACKAGES, Game
 from greedystep.record import provenance, write_json, write_text
+from greedystep.replay import bytes_of
 
 NUMBERS_ON_CPU = (1, 256, 4096)
 NUMBERS_ELSEWHERE = (4096, 16_384, 65_536, 262_144)
@@ -28,21 +29,9 @@ SECONDS = 0.2
 """Least length of a timed run."""
 
 
-def select(parts: Sequence[str]) -> list[str]:
-    """The environments whose names contain one of these texts; without any, all but the toy tasks."""
-    known = [name for name in envs.names() if not name.startswith("toy/")]
-    for part in parts:
-        if not any(part in name for name in known):
-            raise ValueError(f"games: no name contains {part!r}; there are {', '.join(known)}")
-    return [name for name in known if not parts or any(part in name for part in parts)]
-
-
-def check_numbers(numbers: Sequence[int]) -> list[int] | None:
-    """Numbers of environments, each at least 1; None, for the usual ones, if there are none."""
-    for number in numbers:
-        if number < 1:
-            raise ValueError(f"numbers: expected at least 1 environment, got {number}")
-    return list(numbers) or None
+def known() -> list[str]:
+    """All environments but the toy tasks."""
+    return [name for name in envs.names() if not name.startswith("toy/")]
 
 
 def run(
@@ -54,7 +43,7 @@ def run(
         names: environments; all but the toy tasks by default.
         numbers: how many environments at once; by default what suits the device.
     """
-    names = select(()) if names is None else list(names)
+    names = known() if names is None else list(names)
     on_cpu = jax.default_backend() == "cpu"
     numbers = list(numbers or (NUMBERS_ON_CPU if on_cpu else NUMBERS_ELSEWHERE))
     present = [package for package in PACKAGES if games.installed(package)]
@@ -137,4 +126,4 @@ def measure(name: str, number: int, packages: Sequence[str], repeats: int) -> li
 def _state_bytes(game: Game) -> int:
     """Of one environment, without what else was seen."""
     state, _ = jax.eval_shape(game.start, jax.random.key(0))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    return bytes_of(state)

@@ -18,7 +18,7 @@ import jax
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.run import RunConfig
 from greedystep.deep.train import Trainer
-from greedystep.replay import Store
+from greedystep.replay import Store, bytes_of
 
 PEER = "stable-baselines3"
 FOREVER = 64 * 10**7
@@ -147,4 +147,4 @@ def replay_bytes(game: str) -> int:
     config = RunConfig.from_preset(game)
     seen = config.make_env().observation
     made = jax.eval_shape(Store(config.agent.replay_size, config.agent.num_envs, seen.shape, seen.dtype).init)
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(made))
+    return bytes_of(made)

@@ -36,22 +36,6 @@ PATIENCE = 300.0
 """Seconds to wait for a first row."""
 
 
-def select(parts: Sequence[str]) -> list[str]:
-    """The games whose names contain one of these texts; without any, all of them."""
-    for part in parts:
-        if not any(part in name for name in GAMES):
-            raise ValueError(f"games: no name contains {part!r}; there are {', '.join(GAMES)}")
-    return [name for name in GAMES if not parts or any(part in name for part in parts)]
-
-
-def check_lanes(numbers: Sequence[int]) -> list[int] | None:
-    """Numbers of lanes, each at least 1; None, for the usual ones, if there are none."""
-    for number in numbers:
-        if number < 1:
-            raise ValueError(f"numbers: expected at least 1 lane, got {number}")
-    return list(numbers) or None
-
-
 def run(
     out: Path, repeats: int = 5, names: Sequence[str] | None = None, lanes: Sequence[int] | None = None
 ) -> dict[str, Any]:

@@ -66,13 +66,15 @@ class Bench:
         if self.games or self.numbers:
             self._only("games" if self.games else "numbers", "envs", "train")
             if "envs" in self.names:
-                from greedystep.bench.envs import check_numbers, select
+                from greedystep.bench.envs import known
 
-                options["envs"] = {"names": select(self.games), "numbers": check_numbers(self.numbers)}
+                found = bench.chosen(self.games, known())
+                options["envs"] = {"names": found, "numbers": bench.counts(self.numbers, "environment")}
             if "train" in self.names:
-                from greedystep.bench import train
+                from greedystep.bench.train import GAMES
 
-                options["train"] = {"names": train.select(self.games), "lanes": train.check_lanes(self.numbers)}
+                found = bench.chosen(self.games, GAMES)
+                options["train"] = {"names": found, "lanes": bench.counts(self.numbers, "lane")}
         return options
 
     def _only(self, option: str, *names: bench.Name) -> None:

@@ -9,6 +9,7 @@ rules, without chance; `step` is both. So a test can feed the same draws to anot
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -45,8 +46,8 @@ class ObservationSpec(NamedTuple):
     high: Any
 
 
-class Environment:
-    """The protocol. A game defines `num_actions`, `observation`, the two draws, `start`, `advance` and `observe`."""
+class Environment(ABC):
+    """The protocol. A game defines its `action_names` and what is abstract here."""
 
     default_limit: ClassVar[int | None] = None
     """Steps after which `envs.make` cuts an episode off, unless told otherwise; None: never."""
@@ -56,9 +57,9 @@ class Environment:
     """One word an action."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The name under which `envs.make` knows it."""
-        raise NotImplementedError
 
     @property
     def num_actions(self) -> int:
@@ -66,29 +67,29 @@ class Environment:
         return len(self.action_names)
 
     @property
+    @abstractmethod
     def observation(self) -> ObservationSpec:
         """Shape, dtype and range of what `observe` returns."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw_start(self, key: jax.Array) -> Draws:
         """Everything random about a first state."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, draws: Draws) -> State:
         """A first state: the rules without chance."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, key: jax.Array) -> Draws:
         """Everything random that one step may need."""
-        raise NotImplementedError
 
+    @abstractmethod
     def advance(self, draws: Draws, state: State, action: jax.Array) -> tuple[State, Step]:
         """One step: the rules without chance."""
-        raise NotImplementedError
 
+    @abstractmethod
     def observe(self, state: State) -> jax.Array:
         """What the agent sees in a state."""
-        raise NotImplementedError
 
     def reset(self, key: jax.Array) -> State:
         """A first state that remembers nothing."""

@@ -1,8 +1,8 @@
 """The fast general solver: which way to go, and from where.
 
 Where nothing ends, policy iteration on the spread (recurrent.py); else, and where that does not get on, policy
-iteration in the order of the flow (flowing.py), or with LAPACK if the model is dense. All are generators of `Iterate`;
-the caller decides when to stop.
+iteration in the order of the flow (flowing.py), or with LAPACK if the model is dense (exact.py). All are generators of
+`Iterate`; the caller decides when to stop.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import numpy as np
 
 from greedystep.mdp import MDP
 from greedystep.planning.backups import Dense, Sparse
+from greedystep.planning.exact import exact_policy_iteration
 from greedystep.planning.flowing import solve_flowing
 from greedystep.planning.iterate import Iterate
 from greedystep.planning.layout import final_states
-from greedystep.planning.recurrent import exact_policy_iteration, solve_recurrent
+from greedystep.planning.recurrent import solve_recurrent
 
 
 def solve_fast(mdp: MDP, model: Sparse | Dense, v: np.ndarray | None, tolerance: float) -> Iterator[Iterate]:

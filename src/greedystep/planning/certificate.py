@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from greedystep.mdp import MDP
-from greedystep.planning.kernels import Rows, bellman, sweeps
+from greedystep.planning.kernels import Rows, bellman, sweep
 
 UNIT = 2.0**-53
 SMALLEST_NORMAL = 2.0**-1022
@@ -86,7 +86,7 @@ def longest_walk(rows: Rows) -> float:
     S = rows.first.size - 1
     w, out, choice = np.zeros(S), np.empty(S), np.empty(S, np.uint32)
     for i in range(LONGEST_WALK_SWEEPS):
-        if sweeps(ones, w, choice, bool(i % 2))[0] < 0.1:
+        if sweep(ones, w, choice, bool(i % 2)) < 0.1:
             # If 1 + max_a T_a w <= w + e with e < 1, then w / (1 - e) satisfies the inequality of a longest walk.
             _, e = bellman(ones, 1.0, w, out, choice)
             e += 1e-9 * (1.0 + float(w.max()))

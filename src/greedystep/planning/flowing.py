@@ -49,7 +49,7 @@ def solve_flowing(mdp: MDP, model: Sparse, v: np.ndarray | None, sweeps: float, 
     patience = _Patience()
     while True:
         previous = change
-        change, _ = kernels.sweeps(order.rows, w, choice, backward, side_by_side=order.side_by_side)
+        change = kernels.sweep(order.rows, w, choice, backward, order.side_by_side)
         backward = not backward
         sweeps += 1
         if change <= target:

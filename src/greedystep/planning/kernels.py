@@ -217,57 +217,39 @@ def chain_backup(chain: Rows, v: np.ndarray, out: np.ndarray) -> tuple[float, fl
     return _chain_block(chain, v, out, 0, v.size)
 
 
-_sweeps_signature = nb.types.Tuple((nb.float64, nb.int64))(
-    _rows, _floats, _ints, nb.boolean, nb.int64, nb.float64, nb.int64, nb.int64
-)
-
-
-@njit(_sweeps_signature, cache=True, nogil=True)
-def _sweeps_block(rows, v, choice, backward, most, enough, begin, end):
+@njit(nb.float64(_rows, _floats, _ints, nb.boolean, nb.int64, nb.int64), cache=True, nogil=True)
+def _sweep_block(rows, v, choice, backward, begin, end):
     first, start, to, p, reward = rows
-    change, count = np.inf, 0
-    while count < most and change > enough:
-        change = 0.0
-        for i in range(end - begin):
-            s = unsigned(end - 1 - i if backward else begin + i)
-            best, row = _best_row(first, start, to, p, reward, 1.0, s, v)
-            change = max(change, abs(best - v[s]))
-            v[s] = best
-            choice[s] = row
-        backward = not backward
-        count += 1
-    return change, count
+    change = 0.0
+    for i in range(end - begin):
+        s = unsigned(end - 1 - i if backward else begin + i)
+        best, row = _best_row(first, start, to, p, reward, 1.0, s, v)
+        change = max(change, abs(best - v[s]))
+        v[s] = best
+        choice[s] = row
+    return change
 
 
-def sweeps(
-    rows: Rows,
-    v: np.ndarray,
-    choice: np.ndarray,
-    backward: bool,
-    most: int = 1,
-    enough: float = 0.0,
-    side_by_side: bool = False,
-) -> tuple[float, int]:
-    """Bellman sweeps in place (Gauss-Seidel), there and back, with discounts inside the table.
+def sweep(rows: Rows, v: np.ndarray, choice: np.ndarray, backward: bool, side_by_side: bool = False) -> float:
+    """A Bellman sweep in place (Gauss-Seidel) with discounts inside the table; returns the largest change.
 
-    At most `most` of them, until the largest change is `enough` or less. Side by side, every core sweeps its own
-    stretch of states and sees the others as they were before: the result does not depend on timing, and a lower bound
-    stays one. Returns (largest change in the last sweep, number of sweeps).
+    Side by side, every core sweeps its own stretch of states and sees the others as they were before: the result does
+    not depend on timing, and a lower bound stays one.
     """
-    pieces = threads.count() if side_by_side and rows.probability.size * most >= PARALLEL_FROM else 1
+    pieces = threads.count() if side_by_side and rows.probability.size >= PARALLEL_FROM else 1
     if pieces == 1:
-        return _sweeps_block(rows, v, choice, backward, most, enough, 0, v.size)
+        return _sweep_block(rows, v, choice, backward, 0, v.size)
 
-    def stretch(begin: int, end: int) -> tuple[np.ndarray, float, int]:
+    def stretch(begin: int, end: int) -> tuple[np.ndarray, float]:
         own = v.copy()
-        change, count = _sweeps_block(rows, own, choice, backward, most, enough, begin, end)
-        return own[begin:end], change, count
+        change = _sweep_block(rows, own, choice, backward, begin, end)
+        return own[begin:end], change
 
     edges = list(pairwise(v.size * i // pieces for i in range(pieces + 1)))
     done = threads.run(stretch, edges)
-    for (begin, end), (own, _, _) in zip(edges, done, strict=True):
+    for (begin, end), (own, _) in zip(edges, done, strict=True):
         v[begin:end] = own
-    return max(change for _, change, _ in done), max(count for _, _, count in done)
+    return max(change for _, change in done)
 
 
 def in_pieces(loop: Callable[..., Any], *arguments: Any, size: int, entries: int) -> list[Any]:

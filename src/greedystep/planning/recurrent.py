@@ -68,21 +68,3 @@ def _sweeps_to_come(first: float, last: float, target: float, count: int) -> flo
     if last <= target:
         return 0.0
     return count * np.log(last / target) / np.log(first / last) if last < first else np.inf
-
-
-def exact_policy_iteration(model: Dense, v: np.ndarray, sweeps: float) -> Iterator[Iterate]:
-    """Policy iteration with LAPACK: for dense models that do not mix."""
-    share = 1.0 / model.rows_per_state
-    while True:
-        backup = model.backup(v)
-        sweeps += 1
-        yield Iterate(lambda v=backup.out: v, backup, sweeps)
-        matrix, reward = model.chain(backup.choice)
-        try:
-            v = np.linalg.solve(np.eye(v.size) - matrix, reward)
-        except np.linalg.LinAlgError:
-            v = np.full(v.size, np.inf)
-        # With discount 1 a policy may never end and have no value: then one step of value iteration.
-        if not np.abs(v).max() <= 1e12 * np.abs(reward).max():
-            v = backup.out
-        sweeps += share * v.size / 3

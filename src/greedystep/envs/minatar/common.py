@@ -12,6 +12,7 @@ and bit masks, no branches, no gathers or scatters, and one call of the random g
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -98,17 +99,17 @@ class MinAtar(Environment):
         """uint32 [step_words] -> what `play` wants to know of chance."""
         return ()
 
+    @abstractmethod
     def first(self, chance: Any) -> Any:
         """The position in which an episode begins."""
-        raise NotImplementedError
 
+    @abstractmethod
     def play(self, chance: Any, position: Any, action: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
         """One step of the rules -> position, reward (a whole number), terminated. `action` is one of all six."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self, position: Any) -> list[jax.Array]:
         """A mask of the lit cells in each row for each channel, uint32 [10] each: bit x is column x."""
-        raise NotImplementedError
 
     # -- the protocol -------------------------------------------------------------------------------------------------
 

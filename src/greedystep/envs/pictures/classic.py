@@ -21,20 +21,18 @@ from greedystep.envs.pictures.canvas import (
     blend,
 )
 
-SIZES = {"mountaincar": (15, 10), "cartpole": (15, 10), "acrobot": (10, 10)}
+SIZES = {"classic/mountaincar": (15, 10), "classic/cartpole": (15, 10), "classic/acrobot": (10, 10)}
 
 
 def size(env: Environment) -> tuple[float, float]:
-    return SIZES[_title(env)]
+    return SIZES[env.name]
 
 
 def draw(canvas: Canvas, env: Environment, state: Any) -> None:
     seen = np.asarray(env.observe(state), np.float64)
-    {"mountaincar": _mountain_car, "cartpole": _cart_pole, "acrobot": _acrobot}[_title(env)](canvas, seen)
-
-
-def _title(env: Environment) -> str:
-    return env.name.split("/")[1]
+    {"classic/mountaincar": _mountain_car, "classic/cartpole": _cart_pole, "classic/acrobot": _acrobot}[env.name](
+        canvas, seen
+    )
 
 
 def _mountain_car(canvas: Canvas, seen: np.ndarray) -> None:

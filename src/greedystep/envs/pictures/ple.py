@@ -23,19 +23,16 @@ from greedystep.envs.pictures.canvas import (
 )
 from greedystep.envs.ple import catcher, pixelcopter, pong
 
-SIZES = {"catcher": (64, 64), "pixelcopter": (48, 48), "pong": (64, 48)}
+SIZES = {"ple/catcher": (64, 64), "ple/pixelcopter": (48, 48), "ple/pong": (64, 48)}
 
 
 def size(env: Environment) -> tuple[float, float]:
-    return SIZES[_title(env)]
+    return SIZES[env.name]
 
 
 def draw(canvas: Canvas, env: Environment, state: Any) -> None:
-    {"catcher": _catcher, "pixelcopter": _pixelcopter, "pong": _pong}[_title(env)](canvas, env, state)
-
-
-def _title(env: Environment) -> str:
-    return env.name.split("/")[1]
+    drawings = {"ple/catcher": _catcher, "ple/pixelcopter": _pixelcopter, "ple/pong": _pong}
+    drawings[env.name](canvas, env, state)
 
 
 def _catcher(canvas: Canvas, env: Environment, state: catcher.State) -> None:

@@ -8,6 +8,7 @@ game parts from the original only where two numbers happen to lie closer togethe
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import jax
@@ -30,9 +31,9 @@ class PLEGame(Environment):
     bounds: ClassVar[tuple[tuple[float, float], ...]]
     """Smallest and largest value of each number of the observation."""
 
+    @abstractmethod
     def play(self, draws: Draws, state: State, action: jax.Array) -> tuple[State, jax.Array]:
         """One step of the rules, in a game that is not over -> state, reward (a whole number)."""
-        raise NotImplementedError
 
     @property
     def name(self) -> str:
