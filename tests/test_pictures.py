@@ -86,6 +86,11 @@ class Shown(Environment):
     def observe(self, state):
         return state
 
+    def _no_game(self, *_):
+        raise AssertionError("only its observation is looked at")
+
+    start = advance = draw = draw_start = _no_game
+
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 4), (3, 4, 9), (0,)])
 def test_what_is_unknown_is_drawn_by_its_observation(shape):
