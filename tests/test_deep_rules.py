@@ -4,41 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_evidence import against, made, verdicts
 
-from greedystep.experiments.deep import behaviour, performance, rules
-from greedystep.experiments.deep.evidence import Evidence, gather
-from greedystep.experiments.deep.methods import BASELINES, GREEDY, METHODS
+from greedystep.experiments.deep import behaviour, performance, rules, samples
+from greedystep.experiments.deep.evidence import gather
+from greedystep.experiments.deep.methods import GREEDY, METHODS
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.stats import Interval
-
-SPREAD = np.array([-0.1, -0.05, 0.0, 0.05, 0.1])[:, None]
-
-
-def made(final, *, reached=0.5, steps=2_000_000, q=1.0, n=1.0, over=0.0, spread=1.0, speed=100.0, first=0.0):
-    """Five seeds whose return rises in a straight line to `final` within a share of the steps."""
-    grid = np.linspace(steps / 100, steps, 100).astype(int)
-    rise = np.minimum(grid / (reached * steps), 1.0)
-    noise = SPREAD * spread
-    return Evidence(
-        steps=grid,
-        returns=first + rise * (final - first) + noise,
-        q=np.full((5, 100), q) + noise,
-        n=np.broadcast_to(n, (5, 100)) + noise,
-        overestimation=np.full((5, 100), over) + noise,
-        speed=speed,
-        about={"setting": {"ensemble": 6}},
-    )
-
-
-def against(task, ours, *theirs):
-    """Greedy-Step and the four baselines on one task; the last of `theirs` stands for all that follow."""
-    rivals = [*theirs, *[theirs[-1]] * (len(BASELINES) - len(theirs))]
-    return {(task, GREEDY): ours} | {(task, name): rival for name, rival in zip(BASELINES, rivals, strict=True)}
-
-
-def verdicts(claims):
-    return {claim.id: claim.verdict for claim in claims}
-
 
 # -- intervals --------------------------------------------------------------------------------------------------------
 
@@ -105,17 +77,17 @@ def test_nothing_is_judged_without_all_baselines_or_before_its_length():
     ],
 )
 def test_half_the_samples(ours, theirs, expected):
-    assert performance.half_the_samples(against("pong", ours, theirs), "pong").verdict == expected
+    assert samples.half_the_samples(against("pong", ours, theirs), "pong").verdict == expected
 
 
 def test_one_fast_baseline_refutes_half_the_samples():
     found = against("pong", made(50, reached=0.1), made(50, reached=0.9), made(50, reached=0.11), made(50))
-    assert performance.half_the_samples(found, "pong").verdict == "refuted"
+    assert samples.half_the_samples(found, "pong").verdict == "refuted"
 
 
 def test_negative_returns_converge_too():
     ours, theirs = made(-100, first=-1000, reached=0.1), made(-100, first=-1000, reached=0.9)
-    claim = performance.half_the_samples(against("mountaincar", ours, theirs), "mountaincar")
+    claim = samples.half_the_samples(against("mountaincar", ours, theirs), "mountaincar")
     assert claim.verdict == "confirmed"
 
 
@@ -144,10 +116,10 @@ def test_a_higher_curve_that_ends_lower_is_no_win():
 
 def test_sooner_than_dqn_is_judged_at_any_length():
     found = {("catcher", GREEDY): made(10, reached=0.1, steps=1000), ("catcher", "dqn"): made(10, steps=1000)}
-    assert performance.sooner_at_first(found).verdict == "confirmed"
+    assert samples.sooner_at_first(found).verdict == "confirmed"
     worse = {("pong", GREEDY): made(5), ("pong", "dqn"): made(10)}
-    assert performance.sooner_at_first(found | worse).verdict == "partly"
-    assert "Catcher over 1,000 steps" in performance.sooner_at_first(found).measured
+    assert samples.sooner_at_first(found | worse).verdict == "partly"
+    assert "over 1,000 steps" in samples.sooner_at_first(found).measured
 
 
 @pytest.mark.parametrize(("speeds", "expected"), [((90, 85), "confirmed"), ((90, 50), "partly"), ((50, 40), "refuted")])
@@ -155,7 +127,7 @@ def test_equal_time(speeds, expected):
     found = {}
     for task, speed in zip(("pong", "catcher"), speeds, strict=True):
         found |= {(task, GREEDY): made(1, speed=speed), (task, "dqn"): made(1, speed=100)}
-    claim = performance.equal_time(found)
+    claim = samples.equal_time(found)
     assert claim.verdict == expected
     assert "6 networks" in claim.measured
 
@@ -163,7 +135,7 @@ def test_equal_time(speeds, expected):
 def test_times_of_trainings_that_shared_a_processor_judge_nothing():
     beside = {"setting": {"ensemble": 6}, "side_by_side": 2}
     found = {("pong", method): replace(made(1), about=beside) for method in (GREEDY, "dqn")}
-    claim = performance.equal_time(found)
+    claim = samples.equal_time(found)
     assert claim.verdict == "untested"
     assert "not timed" in claim.measured
 
@@ -210,7 +182,7 @@ def test_the_chosen_step(begin, end, expected):
 
 
 def test_a_rise_after_the_first_points_is_no_fall():
-    n = np.concatenate([[9.0], np.linspace(2, 8, 99)])
+    n = np.concatenate([np.full(5, 9.0), np.linspace(2, 8, 95)])
     got = verdicts(behaviour.claims_step({("breakout", GREEDY): made(10, n=n)}, GREEDY))
     assert got == {"fig5-larger-at-first": "confirmed", "fig5-getting-smaller": "refuted"}
 

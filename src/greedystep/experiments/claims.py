@@ -8,6 +8,10 @@ from typing import Any, Literal, get_args
 Verdict = Literal["confirmed", "partly", "refuted", "untested"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
+FAILED: tuple[Verdict, ...] = ("partly", "refuted")
+NOT_KNOWN = "not known"
+"""The reason of a failure that nothing we measured explains."""
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -25,6 +29,8 @@ class Claim:
     """Ours."""
     verdict: Verdict
     """Given by a rule that was written before the run."""
+    reason: str = ""
+    """Why the claim fails, most likely, and which experiment or test shows it; only where it is refuted or partly."""
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
@@ -33,6 +39,8 @@ class Claim:
             text = getattr(self, name)
             if not isinstance(text, str) or not text.strip():
                 raise ValueError(f"{name}: expected some text, got {text!r}")
+        if not isinstance(self.reason, str) or (self.reason and self.verdict not in FAILED):
+            raise ValueError(f"reason: only a claim that is partly right or refuted has one, got {self.reason!r}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,196 @@
+"""The paper's claims about the samples and the time that Greedy-Step DQN needs, and the rules that judge them.
+
+Written before any run, and changed after the first quick runs, none of which was long enough to be judged by what
+changed: where nobody has learned, steps to a level mean nothing and are untested; `same_level` is new.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from greedystep.curves import times_faster
+from greedystep.experiments.claims import Claim, Verdict
+from greedystep.experiments.deep import reasons
+from greedystep.experiments.deep.evidence import Evidence
+from greedystep.experiments.deep.methods import BASELINES, GREEDY, METHODS
+from greedystep.experiments.deep.rules import (
+    Found,
+    Judged,
+    above,
+    best_baseline,
+    first_level,
+    lead,
+    learned,
+    on_each_task,
+    where_trained,
+    words,
+    worst,
+)
+from greedystep.experiments.deep.tasks import TASKS
+from greedystep.stats import Interval, interval
+
+TASKS_NAMED = ("pong", "mountaincar", "freeway")
+WHERE = "Section 6.1, Figure 3"
+
+HALF_THE_SAMPLES = 2.0
+LEARNED = 0.9
+"""A method has converged when it has made this share of the way from the first returns to the final level."""
+SEVERAL = 2
+ALMOST_EQUAL = 1.25
+
+
+def claims(found: Found) -> list[Claim]:
+    return [
+        *(same_level(found, task) for task in TASKS_NAMED),
+        *(half_the_samples(found, task) for task in TASKS_NAMED),
+        sooner_at_first(found),
+        equal_time(found),
+    ]
+
+
+# -- samples ----------------------------------------------------------------------------------------------------------
+
+
+def same_level(found: Found, task: str) -> Claim:
+    """Confirmed: two baselines or more converge to Greedy-Step's level for certain; partly: two may; refuted: fewer.
+
+    Refuted too where Greedy-Step itself has not learned: then there is no level to speak of.
+    """
+
+    def judge() -> Judged:
+        ours, finals = (
+            found[task, GREEDY],
+            {method: interval(found[task, method].final, "mean") for method in BASELINES},
+        )
+        level = _converged(ours)
+        reached = [above(final, level) for final in finals.values()]
+        said = f"to a return of {level:.3g}: " + ", ".join(
+            f"{METHODS[method].label} {words(final, '.3g')}" for method, final in finals.items()
+        )
+        if "untested" in reached:
+            return Judged("untested", said)
+        if not learned(ours):
+            return Judged("refuted", said, "Greedy-Step DQN itself has not learned here")
+        if reached.count("confirmed") >= SEVERAL:
+            return Judged("confirmed", said)
+        if len(reached) - reached.count("refuted") >= SEVERAL:
+            return Judged("partly", said)
+        return Judged("refuted", said, "most of them end lower")
+
+    judged = where_trained(found, task, judge)
+    return judged.claim(
+        f"fig3-same-level-{task}",
+        f"On {TASKS[task].title} several of the compared methods converge to the level of Greedy-Step DQN.",
+        WHERE,
+        "several",
+    )
+
+
+def half_the_samples(found: Found, task: str) -> Claim:
+    """Confirmed: every baseline needs more than twice the steps to converge to Greedy-Step's level, for certain.
+
+    Refuted: one needs less than twice for certain, or ends above Greedy-Step for certain. A baseline that never gets
+    there counts with the steps it had (`curves.times_faster`). Untested where nobody has learned.
+    """
+
+    def judge() -> Judged:
+        nobody = reasons.nobody_learned(found, task, (GREEDY, *BASELINES))
+        if nobody:
+            return Judged("untested", nobody)
+        ours = found[task, GREEDY]
+        level, best = _converged(ours), best_baseline(found, task)
+        times = {method: sooner(ours, found[task, method], level) for method in BASELINES}
+        ends_above = above(lead(found[task, best].final, ours.final), 0) == "confirmed"
+        fastest = best if ends_above else min(times, key=lambda method: float(times[method].estimate))
+        return Judged(
+            "refuted" if ends_above else worst(above(one, HALF_THE_SAMPLES) for one in times.values()),
+            f"steps to a return of {level:.3g}: {_steps(ours, level)}; "
+            + ", ".join(f"{METHODS[method].label} {words(one, '.2g')} times as many" for method, one in times.items()),
+            reasons.behind(found, task, fastest),
+        )
+
+    judged = where_trained(found, task, judge)
+    return judged.claim(
+        f"fig3-half-the-samples-{task}",
+        f"On {TASKS[task].title} the compared methods need more than twice the samples of Greedy-Step DQN to converge "
+        "to its level.",
+        WHERE,
+        "more than 2 times",
+    )
+
+
+def sooner(ours: Evidence, theirs: Evidence, level: float) -> Interval:
+    """How many times the steps of Greedy-Step the other needs; at least, where it never gets there."""
+    times = times_faster(ours.steps, ours.returns, theirs.steps, theirs.returns, level, "mean", resamples=2_000)
+    return Interval(*map(np.asarray, (times.at_least, times.low, times.high)))
+
+
+def _converged(ours: Evidence) -> float:
+    first = first_level(ours).mean()
+    return float(first + LEARNED * (ours.final.mean() - first))
+
+
+def _steps(ours: Evidence, level: float) -> str:
+    reached = ours.steps[ours.returns.mean(axis=0) >= level]
+    return f"{reached[0]:,}" if len(reached) else "never"
+
+
+def sooner_at_first(found: Found) -> Claim:
+    """On every task there is, however short: the mean height of the whole curve against DQN's, its interval above 0."""
+
+    def judge(task: str) -> Judged:
+        gap = lead(found[task, GREEDY].height(), found[task, "dqn"].height())
+        said = f"{words(gap)} over {found[task, GREEDY].steps[-1]:,} steps"
+        return Judged(above(gap, 0), said, reasons.behind(found, task, "dqn"))
+
+    judged = on_each_task(found, (GREEDY, "dqn"), judge)
+    return judged.claim(
+        "fig3-sooner-than-dqn",
+        "Greedy-Step DQN learns from fewer samples than DQN (measured: how much higher its mean return is over the "
+        "steps of the training).",
+        WHERE,
+        "more than 0",
+    )
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def equal_time(found: Found) -> Claim:
+    """Confirmed: at most 1.25 times DQN's time on every task; refuted: more on every task.
+
+    Trainings that shared a processor with others are told, but judge nothing: their times are chance.
+    """
+
+    def judge(task: str) -> Judged:
+        ours, number = found[task, GREEDY], _networks(found[task, GREEDY])
+        if not _timed(ours, found[task, "dqn"]):
+            return Judged("untested", "trained beside others, so not timed")
+        times = found[task, "dqn"].speed / ours.speed
+        verdict: Verdict = "confirmed" if times <= ALMOST_EQUAL else "refuted"
+        return Judged(verdict, f"{times:.2f} times with {number} networks", _because_of_networks(found, task))
+
+    judged = on_each_task(found, (GREEDY, "dqn"), judge)
+    return judged.claim(
+        "fig3-equal-time",
+        "Greedy-Step DQN needs almost the same training time as DQN.",
+        "Section 4.1, computation complexity",
+        "almost 1 times",
+    )
+
+
+def _timed(*trainings: Evidence) -> bool:
+    return max(one.about.get("side_by_side", 1) for one in trainings) == 1
+
+
+def _networks(ours: Evidence) -> int:
+    return ours.about.get("setting", {}).get("ensemble", 1)
+
+
+def _because_of_networks(found: Found, task: str) -> str:
+    """Maxmin DQN with as many networks takes longer than DQN too."""
+    maxmin, number = found.get((task, "maxmin")), _networks(found[task, GREEDY])
+    if number == 1 or maxmin is None or _networks(maxmin) != number or not _timed(maxmin):
+        return ""
+    times = found[task, "dqn"].speed / maxmin.speed
+    return f"{number} networks: Maxmin DQN takes {times:.2f} times as well (fig3)" if times > ALMOST_EQUAL else ""

@@ -1,0 +1,215 @@
+"""Rules for Figures 3 to 5 that came after the first quick runs, and the reasons of failures, on made-up trainings."""
+
+import numpy as np
+import pytest
+from made_evidence import against, made, verdicts
+
+from greedystep.experiments.claims import FAILED, NOT_KNOWN, Claim
+from greedystep.experiments.deep import behaviour, performance, reasons, rules, samples, standing
+from greedystep.experiments.deep.methods import GREEDY, METHODS
+from greedystep.experiments.deep.tasks import TASKS
+
+
+def everyone(task, ours, theirs):
+    """Greedy-Step and all nine others on one task."""
+    return {(task, GREEDY): ours} | {(task, method): theirs for method in METHODS if method != GREEDY}
+
+
+# -- what must be there -----------------------------------------------------------------------------------------------
+
+
+def test_a_reason_belongs_to_a_failure():
+    Claim("a", "b", "c", 1, 2, "refuted", "because")
+    with pytest.raises(ValueError, match="reason: only a claim that is partly right or refuted"):
+        Claim("a", "b", "c", 1, 2, "confirmed", "because")
+
+
+def test_a_single_seed_judges_nothing():
+    one = made(20)
+    one = type(one)(one.steps, *(curve[:1] for curve in (one.returns, one.q, one.n, one.overestimation)))
+    found = against("breakout", one, made(10))
+    assert performance.twice(found, "breakout").verdict == "untested"
+    assert "a single seed: Greedy-Step DQN" in performance.twice(found, "breakout").measured
+
+
+def test_times_of_chance_are_not_judged():
+    idle = made(0.4, first=0.4)
+    assert performance.twice(against("seaquest", idle, made(0.1, first=0.1)), "seaquest").verdict == "untested"
+    claim = performance.twice(against("seaquest", made(20), made(0.1, first=0.1)), "seaquest")
+    assert claim.verdict == "confirmed"
+    assert performance.twice(against("seaquest", idle, made(20)), "seaquest").verdict == "refuted"
+    nobody = samples.half_the_samples(against("pong", idle, idle), "pong")
+    assert (nobody.verdict, nobody.measured) == ("untested", "no method has learned here")
+
+
+# -- Figure 3 ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "expected"),
+    [
+        ((50, 50, 10, 10), "confirmed"),
+        ((50, 45.6, 10, 10), "partly"),  # the level is 90 % of the way from 5.9 at the first point
+        ((50, 10, 10, 10), "refuted"),
+    ],
+)
+def test_several_converge_to_the_same_level(theirs, expected):
+    found = against("pong", made(50, first=5), *map(made, theirs))
+    claim = samples.same_level(found, "pong")
+    assert claim.verdict == expected
+    assert claim.reason == {"confirmed": "", "partly": rules.UNDECIDED, "refuted": "most of them end lower"}[expected]
+
+
+def test_there_is_no_level_where_greedy_step_has_not_learned():
+    found = against("mountaincar", made(-1000, first=-1000), made(-100, first=-1000))
+    claim = samples.same_level(found, "mountaincar")
+    assert (claim.verdict, claim.reason) == ("refuted", "Greedy-Step DQN itself has not learned here")
+    assert samples.same_level({}, "mountaincar").verdict == "untested"
+
+
+def falls_back(seeds):
+    """So many of five seeds end below their beginning."""
+    one = made(10, first=1)
+    one.returns[:seeds, -1] = 0.0
+    return one
+
+
+@pytest.mark.parametrize(("bad", "expected"), [(0, "confirmed"), (1, "partly"), (2, "refuted")])
+def test_reliable_counts_seeds_that_learn(bad, expected):
+    claim = standing.reliable({("pong", GREEDY): falls_back(bad)})
+    assert claim.verdict == expected
+    assert f"{5 - bad} of 5 seeds" in claim.measured
+    assert claim.reason == (NOT_KNOWN if bad else "")
+
+
+def test_reliable_counts_seeds_that_diverge():
+    claim = standing.reliable({("pong", GREEDY): made(10, first=1, seeds=[3, 4, 5, 6, 7], diverged=[4, 6])})
+    assert claim.verdict == "refuted"
+    assert "the loss of 2 of its 5 seeds was not finite" in claim.reason
+    assert standing.reliable({("pong", GREEDY): made(10, steps=1000)}).verdict == "untested"
+
+
+@pytest.mark.parametrize(("ours", "expected"), [(20, "confirmed"), (10, "partly"), (5, "refuted")])
+def test_state_of_the_art_is_judged_against_all_others(ours, expected):
+    found = everyone("breakout", made(ours), made(8)) | {("breakout", "peng"): made(10)}
+    claim = standing.state_of_the_art(found)
+    assert claim.verdict == expected
+    assert "Peng" in claim.measured
+    del found["breakout", "twin"]
+    assert standing.state_of_the_art(found).verdict == "untested"
+
+
+def test_state_of_the_art_compares_after_the_same_steps():
+    found = everyone("breakout", made(20, reached=1.0, steps=4_000_000), made(12, reached=0.1))
+    claim = standing.state_of_the_art(found)  # 20 at the end, 10 after the two million that all have
+    assert claim.verdict == "refuted"
+    assert "after 2,000,000 steps" in claim.measured
+
+
+@pytest.mark.parametrize(("varying", "expected"), [(4, "confirmed"), (1, "partly"), (0, "refuted")])
+def test_priors_are_tuned_case_by_case(varying, expected):
+    found = {}
+    for place, (method, option) in enumerate(standing.PRIORS.items()):
+        for number, task in enumerate(("pong", "breakout", "freeway")):
+            value = number if place < varying else 3
+            found[task, method] = made(1, setting={option: value})
+    claim = standing.case_by_case(found)
+    assert claim.verdict == expected
+    assert ("fig3-settings" in claim.reason) == (expected in FAILED)
+    del found["pong", "peng"]
+    assert standing.case_by_case(found).verdict == "untested"
+
+
+# -- Figures 4 and 5 --------------------------------------------------------------------------------------------------
+
+
+def by_networks(*finals, **many):
+    numbers = [behaviour.networks(n) for n in behaviour.NETWORKS]
+    found = {("breakout", name): made(final) for name, final in zip(numbers, finals, strict=True)}
+    return found | {("breakout", behaviour.MANY): made(finals[-1], **many)}
+
+
+@pytest.mark.parametrize(
+    ("finals", "expected"), [((5, 9, 9, 9), "confirmed"), ((9, 9, 9, 9), "partly"), ((9, 12, 9, 9), "refuted")]
+)
+def test_six_is_good_only_if_something_is_worse(finals, expected):
+    assert verdicts(behaviour.claims_networks(by_networks(*finals)))["fig4-six"] == expected
+
+
+def test_the_phases_are_the_first_and_the_last_hundred_thousand_steps():
+    n = np.concatenate([np.full(5, 9.0), np.full(90, 100.0), np.full(5, 2.0)])
+    first, last = behaviour.phases(made(10, n=n, spread=0))
+    np.testing.assert_allclose(first, 9)
+    np.testing.assert_allclose(last, 2)
+    first, last = behaviour.phases(made(10, n=n, spread=0, steps=1000))  # a fifth of a short training
+    np.testing.assert_allclose(first, (5 * 9 + 15 * 100) / 20)
+    nothing = made(10, n=np.nan)
+    assert verdicts(behaviour.claims_step({("pong", GREEDY): nothing}, GREEDY)) == {
+        "fig5-larger-at-first": "untested",
+        "fig5-getting-smaller": "untested",
+    }
+
+
+# -- reasons ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_that_nothing_explains_says_so():
+    claim = performance.twice(against("breakout", made(10), made(10)), "breakout")
+    assert (claim.verdict, claim.reason) == ("refuted", NOT_KNOWN)
+    claim = performance.twice(against("breakout", made(15), made(10)), "breakout")
+    assert (claim.verdict, claim.reason) == ("partly", rules.UNDECIDED)
+
+
+def test_over_estimation_is_a_reason_where_it_is_larger_than_the_rivals():
+    found = against("breakout", made(10, over=5.0), made(10, over=1.0))
+    assert "horizon-overestimation" in performance.twice(found, "breakout").reason
+    assert reasons.too_high(made(1, over=1.0), made(1, over=5.0), "dqn") == []
+    assert reasons.too_high(made(1, over=-1.0), made(1, over=-5.0), "dqn") == []
+
+
+def test_pessimism_is_a_reason_with_several_networks_only():
+    assert "too pessimistic" in reasons.too_low(made(1, over=-5.0))[0]
+    assert reasons.too_low(made(1, over=5.0)) == reasons.too_low(made(1, over=-5.0, setting={"ensemble": 1})) == []
+    claims = {c.id: c for c in behaviour.claims_networks(by_networks(11, 9, 7, 5, over=-3.0))}
+    assert "Breakout: too pessimistic" in claims["fig4-better"].reason
+    assert "too pessimistic" in claims["fig4-six"].reason
+    step = behaviour.claims_step({("pong", GREEDY): made(1, over=-3.0, n=np.linspace(2, 9, 100))}, GREEDY)
+    assert all("long returns still win" in claim.reason for claim in step)
+
+
+def test_a_rival_that_looks_ahead_too_is_a_reason():
+    found = against("breakout", made(10), made(3), made(3), made(10), made(3))
+    assert "not of the choice" in performance.twice(found, "breakout").reason
+    as_good = against("breakout", made(10), made(10), made(3), made(10), made(3))
+    assert reasons.any_steps(as_good, "breakout", "multi-step") == []
+
+
+def test_larger_q_with_larger_returns_is_explained():
+    found = by_networks(5, 5, 5, 11, q=9.0, over=-2.0)
+    claim = next(c for c in behaviour.claims_networks(found) if c.id == "fig4-smaller-q")
+    assert claim.verdict == "refuted"
+    assert "grows with the reward" in claim.reason
+
+
+def test_networks_explain_the_time_if_maxmin_takes_it_too():
+    found = {("pong", GREEDY): made(1, speed=50), ("pong", "dqn"): made(1), ("pong", "maxmin"): made(1, speed=55)}
+    assert "6 networks: Maxmin DQN takes 1.82 times" in samples.equal_time(found).reason
+    fast = found | {("pong", "maxmin"): made(1)}
+    assert samples.equal_time(fast).reason == f"Pong: {NOT_KNOWN}"
+
+
+def test_double_that_still_over_estimates_is_a_reason():
+    found = {("pong", behaviour.LONG): made(9, over=3.0), ("pong", behaviour.CURED_BY_DOUBLE): made(5, over=3.5)}
+    claim = next(c for c in behaviour.claims_horizon(found) if c.id == "horizon-double")
+    assert claim.verdict == "refuted"
+    assert "over-estimation is 0.50" in claim.reason
+
+
+def test_every_failure_has_a_reason_and_nothing_else_has():
+    found, setting = {}, {"ensemble": 6, "n": 3, "lambda_": 0.7}
+    for task in TASKS:
+        found |= everyone(task, made(5), made(10, setting=setting))
+    claims = performance.claims(found)
+    assert {claim.verdict for claim in claims} >= {"refuted", "confirmed"}
+    assert all(bool(claim.reason) == (claim.verdict in FAILED) for claim in claims)
+    assert len({claim.id for claim in claims}) == len(claims)
