@@ -15,7 +15,7 @@ class MadeUp:
         self.trained = []
         self.fail_at = None
 
-    def __call__(self, lanes, length, on_chunk=lambda steps, speed: None):
+    def __call__(self, lanes, length, on_chunk=lambda steps, speed: None, half_way=None):
         assert len({lane.program for lane in lanes}) == 1
         self.trained += [(lane.task, dict(lane.setting), lane.seed, length.steps) for lane in lanes]
         if self.fail_at is not None and len(self.trained) > self.fail_at:

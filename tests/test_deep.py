@@ -14,7 +14,16 @@ from oracles_replay import ListColumn
 from greedystep.deep import optimisers
 from greedystep.deep.config import DIRECT, DQNConfig
 from greedystep.deep.dqn import Knowledge, Learner
-from greedystep.deep.networks import ConvNet, default_network, ensemble_of, q_values
+from greedystep.deep.networks import (
+    FILTERS,
+    ConvNet,
+    Dense,
+    by_patches,
+    by_rows,
+    default_network,
+    ensemble_of,
+    q_values,
+)
 from greedystep.deep.presets import FAMILIES, PRESETS, make_config, preset
 from greedystep.deep.targets import Numbers
 from greedystep.envs.core import ObservationSpec
@@ -45,6 +54,19 @@ def test_ensembles_answer_as_their_networks_written_out(observation):
     found = q_values(networks, jnp.asarray(seen.astype(observation.dtype)))
     expected = [[oracles_deep.q_of(layers(networks, m), x) for x in seen] for m in range(3)]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_convolutions_by_rows_and_by_patches_are_the_same():
+    """One is for GPUs and one for CPUs; forward and backward."""
+    picture = jax.random.normal(jax.random.key(0), (6, 5, 3))
+    filters = Dense(jax.random.key(1), 27, FILTERS)
+    filters = eqx.tree_at(lambda layer: layer.bias, filters, jnp.arange(16.0))
+
+    def answer(filters, convolve):
+        return (convolve(filters, picture).reshape(-1) ** 2).sum()
+
+    found = [jax.value_and_grad(answer)(filters, convolve) for convolve in (by_rows, by_patches)]
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-4), *found)
 
 
 def test_networks_begin_with_kaiming_weights_and_no_bias_and_differ():

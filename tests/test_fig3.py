@@ -16,8 +16,9 @@ from greedystep.experiments.deep.evidence import gather
 from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS
-from greedystep.experiments.deep.training import Lane, Length
+from greedystep.experiments.deep.training import Lane, Length, StoppedError
 
+TIMES = ("seconds", "steps_per_second")
 EXPERIMENTS = (fig3, fig4, fig5, horizon)
 
 
@@ -243,6 +244,56 @@ def test_lanes_with_their_own_numbers_are_trained_together():
     qs = [one["curve"]["mean_q"][-1] for one in together]
     assert len(set(qs)) == 4
     assert all(one["evaluation"] is not None for one in together)
+
+
+def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, monkeypatch):
+    """Stopped after its second chunk, then killed within its fifth: the record is that of one that went through."""
+    lanes = [Lane("catcher", "paper", SETTINGS | {"returns": "greedy-step"}, seed) for seed in (0, 1)]
+    length = Length(600, points=6, episodes=2)
+    told = []
+
+    def stop_at_second(steps, speed):
+        told.append(steps)
+        if len(told) == 2:
+            raise StoppedError
+
+    def killed_in_fifth(trainer, tally):
+        if trainer.state.step == 500:
+            raise SystemExit
+
+    with pytest.raises(StoppedError):
+        training.train(lanes, length, stop_at_second, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("greedystep.experiments.deep.underway.EVERY", 0.0)
+        patched.setattr(training.PatientTrainer, "_check", killed_in_fifth)
+        with pytest.raises(SystemExit):
+            training.train(lanes, length, lambda steps, speed: told.append(steps), tmp_path)
+    resumed = training.train(lanes, length, lambda steps, speed: told.append(steps), tmp_path)
+    assert told == [200, 200, 600, 200, 1000, 200]  # what was done before is told at once
+    straight = training.train(lanes, length)
+    for one, other in zip(resumed, straight, strict=True):
+        assert {k: v for k, v in one.items() if k not in TIMES} == {k: v for k, v in other.items() if k not in TIMES}
+
+
+def test_half_way_states_are_kept_on_interrupt_and_go_when_finished(tmp_path):
+    leg = sweep.Leg("catcher", "paper", Length(600, points=6, episodes=0), changes=SETTINGS | {"returns": "one-step"})
+    store = Store(tmp_path)
+
+    def interrupted(share, what):
+        if share > 0.5:
+            raise KeyboardInterrupt
+
+    def train(progress):
+        runner = session.Session(store, progress, 600)
+        runner.all([lambda: sweep.train_setting(runner, leg, "DQN", {}, 1)])
+
+    with pytest.raises(KeyboardInterrupt):
+        train(interrupted)
+    assert len(list(tmp_path.glob("half-way/*/*.ckpt"))) == 1
+    assert not list(tmp_path.glob("*.json"))
+    train(silent)
+    assert len(list(tmp_path.glob("*.json"))) == 1
+    assert not list(tmp_path.glob("half-way/*"))
 
 
 def test_a_few_steps_more_than_asked_for_are_still_the_whole_training():

@@ -13,6 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from greedystep.envs.core import ObservationSpec
 
@@ -69,8 +70,10 @@ class NumberedMLP(eqx.Module):
 class ConvNet(eqx.Module):
     """MinAtar's network (Young & Tian 2019): 16 filters of 3 x 3 (no padding), then an MLP.
 
-    The convolution is one matrix product of all 3 x 3 patches with the filters. XLA's own convolution is several times
-    slower on a CPU, and on a GPU too once there are many networks side by side.
+    The convolution is one matrix product, since XLA's own is several times slower on a CPU, and on a GPU too once
+    there are many networks side by side. A CPU multiplies each patch of 3 x 3 with the filters. A GPU likes wider
+    products better, though most of what they multiply with is zero: three rows of the picture at once give a row of
+    the answer, which makes whole trainings a quarter faster on Breakout and 40 % on Seaquest (25 lanes on an H200).
     """
 
     filters: Dense
@@ -84,14 +87,28 @@ class ConvNet(eqx.Module):
         self.head = MLP(of_head, (height - SIDE + 1) * (width - SIDE + 1) * FILTERS, hidden, outputs)
 
     def __call__(self, observation: jax.Array) -> jax.Array:
-        return self.head(jax.nn.relu(self.filters(patches(observation.astype(jnp.float32)))))
+        convolve = by_patches if jax.default_backend() == "cpu" else by_rows
+        return self.head(jax.nn.relu(convolve(self.filters, observation.astype(jnp.float32))))
 
 
-def patches(picture: jax.Array) -> jax.Array:
-    """[H, W, C] -> [H - 2, W - 2, 9 C]: what each filter of 3 x 3 sees."""
+def by_patches(filters: Dense, picture: jax.Array) -> jax.Array:
+    """[H, W, C] -> [H - 2, W - 2, 16]: each patch of 3 x 3 times the filters."""
     height, width, _ = picture.shape
     shifted = [picture[i : height - SIDE + 1 + i, j : width - SIDE + 1 + j] for i in range(SIDE) for j in range(SIDE)]
-    return jnp.concatenate(shifted, axis=-1)
+    return filters(jnp.concatenate(shifted, axis=-1))
+
+
+def by_rows(filters: Dense, picture: jax.Array) -> jax.Array:
+    """[H, W, C] -> [H - 2, (W - 2) 16], the same numbers: three rows at once times the filters at all their places."""
+    height, width, channels = picture.shape
+    across = width - SIDE + 1
+    rows = picture.reshape(height, -1)
+    rows = jnp.concatenate([rows[i : height - SIDE + 1 + i] for i in range(SIDE)], axis=-1)
+    # [3, W - 2, W]: whether column j of the filter at place o lies on column x of the picture.
+    places = np.stack([np.eye(across, width, k=j, dtype=np.float32) for j in range(SIDE)])
+    weight = filters.weight.reshape(SIDE, SIDE, channels, FILTERS)
+    everywhere = jnp.einsum("ijcf,jox->ixcof", weight, places).reshape(SIDE * width * channels, across * FILTERS)
+    return rows @ everywhere + jnp.tile(filters.bias, across)
 
 
 def default_network(hidden: Sequence[int]) -> MakeNetwork:

@@ -79,7 +79,7 @@ class Trainer:
         self.loop = Loop(self.learner, env)
         self.numbers = _numbers(config, numbers or {}, len(self.seeds))
         self.state, self.seconds = State(np.array(0), self._begin()), 0.0
-        self._chunk = jax.jit(self._run_lanes, donate_argnums=1)
+        self._chunk: jax.stages.Wrapped | jax.stages.Compiled = jax.jit(self._run_lanes, donate_argnums=1)
 
     def _begin(self) -> Lane:
         return jax.jit(partial(lax.map, self.loop.begin))(jnp.asarray(self.seeds, jnp.uint32))
@@ -105,6 +105,12 @@ class Trainer:
         end = int(self.state.step) + -(-steps // envs) * envs
         while (step := int(self.state.step)) < end:
             yield self._run_chunk(min(end, (step // every + 1) * every) - step)
+
+    def compile(self) -> None:
+        """Compile now what the first chunk would compile otherwise."""
+        if not isinstance(self._chunk, jax.stages.Compiled):
+            step, lanes = self.state
+            self._chunk = self._chunk.lower(jnp.int32(step), lanes, self.numbers, jnp.int32(1)).compile()
 
     def run(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
         """`chunks` to the end: all rows, each chunk's given to `on_chunk` as soon as it is there."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
+from functools import partial
 from threading import Event, Lock
 
 import jax
 
 from greedystep.experiments import Progress
 from greedystep.experiments.deep.store import Store
-from greedystep.experiments.deep.training import Lane, Length, train
+from greedystep.experiments.deep.training import Lane, Length, StoppedError, train
 
-
-class StoppedError(Exception):
-    """Somebody else failed or was interrupted."""
+COMPILING = 2
+"""Programs that are compiled ahead while a GPU computes: compiling one takes tens of seconds."""
 
 
 class Session:
@@ -30,7 +31,11 @@ class Session:
         self.store = store
         self._progress, self._total, self._done = progress, max(total, 1), 0
         self._stop, self._lock = Event(), Lock()
-        self._workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+        self._is_cpu = jax.default_backend() == "cpu"
+
+    @property
+    def _workers(self) -> int:
+        return (os.cpu_count() or 1) if self._is_cpu else COMPILING + 1
 
     def ensure(self, lanes: Sequence[Lane], length: Length, what: str) -> None:
         """Train those that are missing, in as few programs as possible."""
@@ -40,14 +45,18 @@ class Session:
         for lane in missing:
             programs.setdefault(lane.program, []).append(lane)
         for group in programs.values():
-            found = train(group, length, lambda steps, speed, group=group: self._heard(steps, speed, what, len(group)))
+            half_way = self.store.half_way([lane.name for lane in group], length.steps)
+            on_chunk = partial(self._heard, what=what, lanes=len(group))
+            found = train(group, length, on_chunk, half_way)
             for lane in found:
-                lane["side_by_side"] = self._workers
+                lane["side_by_side"] = self._workers if self._is_cpu else 1
             self.store.keep(found, asdict(group[0].config))
+            if half_way is not None:
+                shutil.rmtree(half_way, ignore_errors=True)
 
     def all(self, jobs: Iterable[Callable[[], object]]) -> None:
-        """Do jobs in their order: one by one on a GPU, which a program fills; on a CPU as many as there are cores,
-        since the programs of small networks use one."""
+        """Do jobs in their order: on a CPU as many at a time as there are cores, since the programs of small networks
+        use one; on a GPU, which a program fills, some compile while one computes."""
         with ThreadPoolExecutor(self._workers) as pool:
             try:
                 for done in as_completed([pool.submit(job) for job in jobs]):

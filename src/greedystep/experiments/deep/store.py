@@ -41,10 +41,14 @@ class Store:
         found = self._found.get(lane.name)
         return found if found is not None and found["steps"] >= steps else None
 
+    def half_way(self, names: Iterable[str], steps: int) -> Path | None:
+        """The folder of a group of trainings while it is not finished."""
+        return None if self.folder is None else self.folder / "half-way" / _group(names, steps)
+
     def keep(self, lanes: list[dict[str, Any]], settings: Mapping[str, Any]) -> None:
         """Trainings of one group; `settings` is what the group has in common."""
-        names = {"lanes": sorted(lane["name"] for lane in lanes), "steps": lanes[0]["steps"]}
-        file = f"{lanes[0]['task']}-{settings['returns']}-{settings['ensemble']}-{config_hash(names)[:8]}.json"
+        group = _group((lane["name"] for lane in lanes), lanes[0]["steps"])
+        file = f"{lanes[0]['task']}-{settings['returns']}-{settings['ensemble']}-{group}.json"
         if self.folder is not None:
             write_json(self.folder / file, {"lanes": lanes, "provenance": provenance(settings)})
         self._add(lanes, file)
@@ -55,6 +59,11 @@ class Store:
                 known = self._found.get(lane["name"])
                 if known is None or known["steps"] < lane["steps"]:
                     self._found[lane["name"]] = {**lane, "part": file}
+
+
+def _group(names: Iterable[str], steps: int) -> str:
+    """Equal for equal trainings of equal length."""
+    return config_hash({"lanes": sorted(names), "steps": steps})[:8]
 
 
 def _lanes(path: Path) -> list[Record]:

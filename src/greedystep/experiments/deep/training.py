@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import jax
@@ -21,6 +24,7 @@ from greedystep.deep.train import Row, Trainer
 from greedystep.experiments.deep.evidence import PHASE
 from greedystep.experiments.deep.methods import Setting
 from greedystep.experiments.deep.tasks import TASKS
+from greedystep.experiments.deep.underway import Underway
 
 CURVES = ("episode_return", "episodes", "mean_q", "mean_n", "overestimation")
 """Columns of metrics that are kept."""
@@ -74,8 +78,12 @@ class Length:
     """Episodes of greedy play after training; 0 for none."""
 
 
+class StoppedError(Exception):
+    """Somebody else failed or was interrupted, and this training shall stop."""
+
+
 class PatientTrainer(Trainer):
-    """A lane that diverges is a result here, and must not end the others."""
+    """A lane that diverges is a result here, and must not end the others. On a GPU it waits for its turn."""
 
     diverged: dict[int, int]
     """By lane: the step at which its loss was first not finite."""
@@ -86,14 +94,28 @@ class PatientTrainer(Trainer):
             if step != NEVER:
                 self.diverged.setdefault(lane, int(step))
 
+    def _run_chunk(self, steps: int) -> list[Row]:
+        self.compile()  # while others compute
+        with nullcontext() if jax.default_backend() == "cpu" else GPU:
+            return super()._run_chunk(steps)
+
+
+GPU = Lock()
+"""A program fills it. So one chunk runs at a time, and speeds are those of programs that run alone."""
+
 
 def train(
-    lanes: Sequence[Lane], length: Length, on_chunk: Callable[[int, float], None] = lambda steps, speed: None
+    lanes: Sequence[Lane],
+    length: Length,
+    on_chunk: Callable[[int, float], None] = lambda steps, speed: None,
+    half_way: Path | None = None,
 ) -> list[dict[str, Any]]:
     """Train lanes of one program; one record each.
 
     Args:
-        on_chunk: told how many steps all lanes together have made since it was last told, and how many a second.
+        on_chunk: told how many steps all lanes together have made since it was last told, and how many a second. If it
+            raises, the training stops, to go on later.
+        half_way: where this training is kept while it is not finished, and found again.
     """
     first, config = lanes[0], lanes[0].config
     every = -(-length.steps // (length.points * config.num_envs)) * config.num_envs
@@ -104,16 +126,32 @@ def train(
         [lane.seed for lane in lanes],
         numbers={name: [getattr(lane.config, name) for lane in lanes] for name in own},
     )
-    rows: list[Row] = []
-    for chunk in trainer.chunks(length.steps):
-        on_chunk((chunk[0]["step"] - (rows[-1]["step"] if rows else 0)) * len(lanes), chunk[0]["steps_per_second"])
-        rows += chunk
+    rows = _run(trainer, length.steps, on_chunk, Underway(half_way, trainer))
     played = _play(trainer, length.episodes)
     return [
         _record(lane, [row for row in rows if row["lane"] == i], length)
         | {"evaluation": played[i], "diverged": trainer.diverged.get(i), "seconds": trainer.seconds}
         for i, lane in enumerate(lanes)
     ]
+
+
+def _run(trainer: PatientTrainer, steps: int, on_chunk: Callable[[int, float], None], underway: Underway) -> list[Row]:
+    """To the end, from wherever it stopped."""
+    before = underway.restore()
+    rows: list[Row] = before.get("rows", [])
+    trainer.diverged = {int(lane): step for lane, step in before.get("diverged", {}).items()}
+    done, lanes = 0, len(trainer.seeds)
+    while (step := int(trainer.state.step)) < steps:
+        chunk = next(trainer.chunks(steps - step))
+        rows += chunk
+        try:
+            on_chunk((chunk[0]["step"] - done) * lanes, chunk[0]["steps_per_second"])
+        except BaseException:
+            underway.save(rows, diverged=trainer.diverged)
+            raise
+        underway.save_now_and_then(rows, diverged=trainer.diverged)
+        done = chunk[0]["step"]
+    return rows
 
 
 def _play(trainer: Trainer, episodes: int) -> list[float | None]:

@@ -1,0 +1,48 @@
+"""A training that was stopped half-way, and goes on where it was.
+
+Its state is a checkpoint in a folder of its own, written once a minute and whenever it is asked to stop. `Session`
+removes the folder when the finished training is safely in the store.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from greedystep import checkpoint
+from greedystep.deep.train import Row, Trainer
+
+EVERY = 60.0
+"""Seconds between two checkpoints."""
+
+
+class Underway:
+    """The half-way state of one training.
+
+    Args:
+        folder: this training's own, and nobody else's; None to keep nothing.
+    """
+
+    def __init__(self, folder: Path | None, trainer: Trainer):
+        self._folder, self._trainer, self._saved = folder, trainer, time.monotonic()
+
+    def restore(self) -> dict[str, Any]:
+        """Bring the trainer to where it was; what was given to `save`, nothing if it is at its beginning."""
+        found = None if self._folder is None else checkpoint.latest(self._folder)
+        if found is None:
+            return {}
+        self._trainer.restore(found)
+        return checkpoint.read_about(found)["so_far"]
+
+    def save_now_and_then(self, rows: list[Row], **more: Any) -> None:
+        """Call it after each chunk."""
+        if time.monotonic() - self._saved > EVERY:
+            self.save(rows, **more)
+
+    def save(self, rows: list[Row], **more: Any) -> None:
+        """Keep the state and what has been told so far."""
+        if self._folder is not None:
+            self._trainer.save(self._folder, so_far={"rows": rows, **more})
+            checkpoint.prune(self._folder, keep=1)
+        self._saved = time.monotonic()
