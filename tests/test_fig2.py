@@ -8,7 +8,7 @@ import pytest
 from greedystep import envs, record
 from greedystep.experiments import fig2
 from greedystep.experiments.claims import VERDICTS
-from greedystep.experiments.fig2 import contestants, delayed, growth, offline, verdicts, workers
+from greedystep.experiments.fig2 import contestants, delayed, growth, noise, offline, verdicts
 from greedystep.tabular import collect, episodes_to_solve, replay, rudder_episodes_to_solve
 
 TINY = {
@@ -25,18 +25,19 @@ TINY = {
 }
 
 
-def run_tiny():
-    shares = []
+def run_tiny(**more):
+    shares, words = [], []
 
     def progress(share, what):
-        assert what
         shares.append(share)
+        words.append(what)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(fig2.SCALES, "quick", TINY)
-        result = fig2.run("quick", progress)
+        result = fig2.run("quick", progress, **more)
     assert shares == sorted(shares)
-    assert 0 <= shares[0] < 0.1 < 0.9 < shares[-1] <= 1
+    assert 0 <= shares[0] <= shares[-1] == pytest.approx(1.0)
+    assert words[-1].startswith("0 of ") or "already" in words[-1]
     return result
 
 
@@ -83,6 +84,23 @@ def test_every_trial_is_there_and_those_given_up_are_marked(tiny):
 
 
 # -- what it measures -------------------------------------------------------------------------------------------------
+
+
+def test_a_row_is_its_trials_one_by_one(tiny):
+    for row in (*tiny["numbers"]["trace-back"][::4], *tiny["numbers"]["exploration"]):
+        task, seeds = delayed.make("trace-back", row["delay"]), range(len(row["solved"]["trials"]))
+        found = [delayed.trial(task, row["method"], seed=s, limit=600, epsilon=row["epsilon"]) for s in seeds]
+        assert row["solved"]["trials"] == [one.solved for one in found]
+        assert row["seen"]["trials"] == [one.seen for one in found]
+
+
+def test_with_noise_the_share_of_right_choices_is_counted(tiny):
+    assert [(row["noise"], row["method"]) for row in tiny["numbers"]["noise"]] == [
+        (level, method) for level in TINY["noise"] for method in noise.METHODS
+    ]
+    model = [row["right"] for row in tiny["numbers"]["noise"] if row["method"] == "model"]
+    assert model[0] == 1.0
+    assert all(row["right"] * row["trials"] == int(row["right"] * row["trials"]) for row in tiny["numbers"]["noise"])
 
 
 @pytest.mark.parametrize("method", contestants.CONTESTANTS)
@@ -150,13 +168,6 @@ def test_passes_are_counted_until_the_policy_is_good():
     assert after(passes) >= offline.GOOD > after(offline.PASSES[offline.PASSES.index(passes) - 1])
     # From 0, actions that the log does not show stay the best: no number of passes helps.
     assert offline.lesson(task, collect(task, episodes=1, seed=1), offline.PUPILS["forward-zero"])[1] is None
-
-
-def test_workers_keep_the_order_and_pass_on_what_goes_wrong():
-    with workers.Workers(lambda share, what: None, 2) as pool:
-        assert pool.map(lambda x: x * x, range(50), "squares") == [x * x for x in range(50)]
-        with pytest.raises(ZeroDivisionError):
-            pool.map(lambda x: 1 // x, [1, 0], "inverses")
 
 
 # -- growth -----------------------------------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ def until_solved(
 def solved_by_greedy(task: ToyTask) -> Callable[[np.ndarray], bool]:
     """Whether `greedy_policy(q)` solves the task, as a function of q that may be asked often.
 
-    Where states are numbered in the order of time, one backward pass gives the values of a policy. Else, or where the
-    horizon may cut an episode short, `ToyTask.solved_by` does it.
+    Where states are numbered in the order of time, one forward pass over the states that a policy reaches gives its
+    return. Else, or where the horizon may cut an episode short, `ToyTask.solved_by` does it.
     """
     first, cumulative, successor, reward, _ = task.outcomes
     state = np.repeat(np.arange(len(first) - 1), np.diff(first)) // task.num_actions
@@ -85,8 +85,7 @@ def solved_by_greedy(task: ToyTask) -> Callable[[np.ndarray], bool]:
     enough = task.solved_return - 1e-9 * max(1.0, float(np.abs(reward).max()))
 
     def solves(q: np.ndarray) -> bool:
-        values = _greedy_values(q, first, probability, successor, reward, task.mdp.discount)
-        return bool(task.start @ values >= enough)
+        return _greedy_return(q, task.start, first, probability, successor, reward, task.mdp.discount) >= enough
 
     return solves
 
@@ -103,17 +102,24 @@ def _longest(first, successor, A):
 
 
 @njit(cache=True, nogil=True)
-def _greedy_values(q, first, probability, successor, reward, gamma):
-    """v(s) = mean over the greedy a of Σ_k p_k (r_k + γ v(s_k)), last state first."""
+def _greedy_return(q, start, first, probability, successor, reward, gamma):
+    """Σ_s d(s) r^π(s), where d(s) is the discounted probability that the greedy policy π, ties shared, comes to s.
+
+    First state first: d begins as `start`, and each state hands its own on to its successors. Few states are reached.
+    """
     S, A = q.shape
-    values = np.zeros(S)
-    for s in range(S - 1, -1, -1):
-        top, ties, total = q[s].max(), 0, 0.0
+    reached, total = start.copy(), 0.0
+    for s in range(S):
+        if reached[s] == 0.0:
+            continue
+        top, ties = q[s].max(), 0
+        for a in range(A):
+            ties += q[s, a] == top
         for a in range(A):
             if q[s, a] == top:
-                ties += 1
                 for k in range(first[s * A + a], first[s * A + a + 1]):
-                    after = 0.0 if successor[k] == END else gamma * values[successor[k]]
-                    total += probability[k] * (reward[k] + after)
-        values[s] = total / ties
-    return values
+                    share = reached[s] * probability[k] / ties
+                    total += share * reward[k]
+                    if successor[k] != END:
+                        reached[successor[k]] += gamma * share
+    return total

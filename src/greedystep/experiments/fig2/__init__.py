@@ -2,8 +2,11 @@
 
     contestants   the methods, one rule of exploration, and the published numbers
     delayed       Choice and Trace Back: episodes to solve against the delay, beside the episodes that exploration alone
-                  needs; Greedy-Step with other shares of random actions; Choice with noise
+                  needs; Greedy-Step with other shares of random actions
+    noise         Choice with noise: who still chooses right
     offline       Grid World: what is learned from logged random walks, against the size
+    pieces        trials that are kept, so that an interrupted run goes on where it was
+    workers       one queue of all trials for all cores
     verdicts      the paper's claims, judged by these numbers
     output        tables and figures
 
@@ -13,19 +16,26 @@ were given up stay in the numbers as None and count as longer than all others.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from greedystep.experiments import Progress
-from greedystep.experiments.fig2 import delayed, offline, verdicts
-from greedystep.experiments.fig2.contestants import CONTESTANTS, EPSILON, PUBLISHED, STEP, TRACE
+from greedystep.experiments.fig2 import delayed, noise, offline, verdicts
+from greedystep.experiments.fig2.contestants import EPSILON, PUBLISHED, STEP, TRACE
 from greedystep.experiments.fig2.output import draw, tables
-from greedystep.experiments.fig2.workers import Workers
+from greedystep.experiments.fig2.pieces import Batch, Kept
+from greedystep.experiments.fig2.workers import carry_out
 
-__all__ = ["NAME", "TITLE", "draw", "run", "tables"]
+__all__ = ["IN_PARTS", "NAME", "TASKS", "TITLE", "draw", "run", "tables"]
 
-NAME = "fig2"
+NAME, IN_PARTS = "fig2", True
 TITLE = "Toy tasks with delayed rewards: episodes to solve, exploration, and the order of updates"
+
+Plan = Callable[[dict[str, Any]], list[Batch]]
+Rows = Callable[[list[Batch], list[list[Any]]], list[dict[str, Any]]]
 
 SCALES: dict[str, dict[str, Any]] = {
     "quick": {
@@ -59,24 +69,34 @@ in a log, and trials there.
 """
 
 
-def run(scale: str, progress: Progress) -> dict[str, Any]:
-    settings = SCALES[scale]
-    delays = settings["delays"]
-    batches = (
-        sum(map(len, delays.values())) * len(CONTESTANTS)
-        + len(delays["trace-back"]) * len(settings["epsilons"])
-        + len(settings["noise"]) * len(delayed.NOISY)
-        + len(settings["sizes"])
-    )
-    with Workers(progress, batches) as workers:
-        numbers = {
-            "choice": delayed.run("choice", delays["choice"], settings, workers),
-            "offline": offline.run(settings, workers),
-            "noise": delayed.with_noise(settings, workers),
-            "exploration": delayed.explore(delays["trace-back"], settings["epsilons"], settings, workers),
-            "trace-back": delayed.run("trace-back", delays["trace-back"], settings, workers),
-            "published": PUBLISHED,
-        }
+PARTS: dict[str, tuple[str, Plan, Rows]] = {
+    "choice": ("choice", partial(delayed.plan, "choice"), delayed.rows),
+    "noise": ("choice", noise.plan, noise.rows),
+    "trace-back": ("trace-back", partial(delayed.plan, "trace-back"), delayed.rows),
+    "exploration": ("trace-back", delayed.plan_exploration, delayed.rows),
+    "offline": ("grid-world", offline.plan, offline.rows),
+}
+"""What the numbers consist of: the task it belongs to, what is run for it, and what is made of what was found."""
+
+TASKS = tuple(dict.fromkeys(task for task, _, _ in PARTS.values()))
+
+
+def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+    settings, kept = SCALES[scale], Kept(parts and parts / NAME)
+    plans = {part: plan(settings) for part, (_, plan, _) in PARTS.items()}
+    chosen = [part for part, (task, _, _) in PARTS.items() if not only or task in only]
+    carry_out([batch for part in chosen for batch in plans[part]], kept, progress)
+    numbers: dict[str, Any] = {"published": PUBLISHED, "missing": []}
+    for part, (task, _, rows) in PARTS.items():
+        found = [kept.of(batch) for batch in plans[part]]
+        there = [trials for trials in found if trials is not None]
+        numbers[part] = rows(plans[part], there) if len(there) == len(found) else []
+        if not numbers[part]:
+            numbers["missing"].append(
+                f"{part}: {len(found) - len(there)} of {len(found)} batches of trials are missing; "
+                f"they come with --only {task}, or without --only"
+            )
+    numbers["problems"] = kept.problems
     fixed = {"epsilon": EPSILON, "alpha": STEP, "lambda": TRACE, "choice": delayed.CHOICE, "band": delayed.BAND}
     return {
         "title": TITLE,

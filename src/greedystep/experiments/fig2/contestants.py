@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+NAMES = {"trace-back": "Trace Back", "choice": "Choice"}
+
 EPSILON = 0.2
 """One rule of exploration for all: this share of actions is random, the others are greedy, ties broken at random."""
 

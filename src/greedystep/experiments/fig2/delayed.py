@@ -7,15 +7,16 @@ equal, exploration alone explains the figure, and no update could have done bett
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from greedystep import envs
 from greedystep.envs import ToyTask
-from greedystep.experiments.fig2.contestants import CONTESTANTS, EPSILON
-from greedystep.experiments.fig2.workers import Workers
-from greedystep.tabular import Rudder, greedy_policy, learn, until_solved
+from greedystep.experiments.fig2.contestants import CONTESTANTS, EPSILON, NAMES
+from greedystep.experiments.fig2.pieces import Batch
+from greedystep.tabular import METHODS, Rudder, learn, until_solved
 
 CHOICE = {"best": 1.0, "other": 0.5}
 """Both choices pay, or a learner could not be caught by the wrong one."""
@@ -23,7 +24,8 @@ CHOICE = {"best": 1.0, "other": 0.5}
 BAND = (0.4, 0.6)
 """The quantiles between which a figure shades, RUDDER's and the paper's."""
 
-NOISY = ("greedy-step", "backward", "model", "monte-carlo", "watkins", "rudder")
+TOGETHER = 20
+"""Trials a piece of the methods that take longest: about a minute of one core at the paper's largest delays."""
 
 
 class Trial(NamedTuple):
@@ -33,8 +35,9 @@ class Trial(NamedTuple):
     """Episodes until one of them earned a return that a solution earns."""
 
 
+@cache
 def make(task: str, delay: int, **options: Any) -> ToyTask:
-    """Choice or Trace Back, its optimum worked out (it is asked for by several threads)."""
+    """Choice or Trace Back, its optimum worked out: the trials of all methods share it, in several threads."""
     made = envs.make(f"toy/{task}", delay=delay, **(CHOICE if task == "choice" else {}), **options)
     assert made.optimal_return > 0
     return made
@@ -54,8 +57,12 @@ def trial(task: ToyTask, method: str, *, seed: int, limit: int, epsilon: float =
         done += episodes
         return table
 
-    resolution = 0.02 if CONTESTANTS[method].pace == "slow" else 0.001
-    return Trial(until_solved(task, go_on, limit=limit, resolution=resolution), seen)
+    return Trial(until_solved(task, go_on, limit=limit, resolution=resolution_of(method)), seen)
+
+
+def resolution_of(method: str) -> float:
+    """How late, as a share of the episodes, a solution may be noticed."""
+    return 0.02 if CONTESTANTS[method].pace == "slow" else 0.001
 
 
 def learner(task: ToyTask, method: str, *, seed: int, epsilon: float) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:
@@ -80,6 +87,100 @@ def learner(task: ToyTask, method: str, *, seed: int, epsilon: float) -> Callabl
         return table, learned.returns
 
     return go_on
+
+
+# -- what is run ------------------------------------------------------------------------------------------------------
+
+
+def plan(task: str, scale: dict[str, Any]) -> list[Batch]:
+    """All methods at all delays."""
+    batches = []
+    for delay in scale["delays"][task]:
+        for method, contestant in CONTESTANTS.items():
+            trials = trials_of(scale, task, method)
+            label = f"{NAMES[task]}, delay {delay}: {contestant.label}"
+            batches.append(_batch(task, delay, method, EPSILON, scale["limit"], trials, label))
+    return batches
+
+
+def plan_exploration(scale: dict[str, Any]) -> list[Batch]:
+    """Greedy-Step on Trace Back with other shares of random actions."""
+    batches = []
+    for delay in scale["delays"]["trace-back"]:
+        for epsilon in scale["epsilons"]:
+            label = f"{NAMES['trace-back']}, delay {delay}: ε = {epsilon:g}"
+            trials = scale["trials"]["fast"]
+            batches.append(_batch("trace-back", delay, "greedy-step", epsilon, scale["limit"], trials, label))
+    return batches
+
+
+def trials_of(scale: dict[str, Any], task: str, method: str) -> int:
+    return scale["trials"][pace_of(task, method)]
+
+
+def together(trials: int, task: str, method: str) -> int:
+    """Trials a piece."""
+    return trials if pace_of(task, method) == "fast" else TOGETHER
+
+
+def pace_of(task: str, method: str) -> str:
+    """In Choice every method is fast but RUDDER, whose network takes its time everywhere."""
+    return "fast" if task == "choice" and method != "rudder" else CONTESTANTS[method].pace
+
+
+def _batch(task: str, delay: int, method: str, epsilon: float, limit: int, trials: int, label: str) -> Batch:
+    settings = {"task": task, "delay": delay, **about(task, method), "epsilon": epsilon, "limit": limit}
+    return Batch(
+        name="-".join([task, str(delay), method, *([f"epsilon-{epsilon:g}"] if epsilon != EPSILON else [])]),
+        label=label,
+        settings=settings | {"resolution": resolution_of(method)},
+        trials=trials,
+        together=together(trials, task, method),
+        cost=_steps(task, delay, method, limit),
+        prepare=lambda: partial(_seeded, make(task, delay), method, limit, epsilon),
+        is_whole=_is_trial,
+    )
+
+
+def about(task: str, method: str) -> dict[str, Any]:
+    """What decides a learner's numbers besides the delay, its exploration and its seed."""
+    contestant = CONTESTANTS[method]
+    pays = CHOICE if task == "choice" else {}
+    if contestant.method is None:
+        return {"method": method, **pays}
+    _, defaults = METHODS[contestant.method]
+    return {"method": method, **pays, "update": contestant.method, **defaults, **contestant.options}
+
+
+def _seeded(task: ToyTask, method: str, limit: int, epsilon: float, seed: int) -> Trial:
+    return trial(task, method, seed=seed, limit=limit, epsilon=epsilon)
+
+
+def _steps(task: str, delay: int, method: str, limit: int) -> float:
+    """What a trial costs, in steps of a tabular learner, rounded from measured ones."""
+    if method == "rudder":
+        return 1e5 * delay  # a thousand episodes, and its network costs a hundred times as much as a table
+    slow = 1e3 * delay**2 if task == "trace-back" else 1e2 * delay
+    return delay * min({"fast": 1e2, "medium": 1e3, "slow": slow}[CONTESTANTS[method].pace], limit)
+
+
+def _is_trial(found: Any) -> bool:
+    """Two numbers of episodes or None."""
+    if not (isinstance(found, list) and len(found) == len(Trial._fields)):
+        return False
+    return all(one is None or (type(one) is int and one >= 1) for one in found)
+
+
+# -- what was found ---------------------------------------------------------------------------------------------------
+
+
+def rows(batches: Sequence[Batch], found: Sequence[list[Any]]) -> list[dict[str, Any]]:
+    """One row a batch of `plan` or `plan_exploration`."""
+    made = []
+    for batch, trials in zip(batches, found, strict=True):
+        what = {key: batch.settings[key] for key in ("task", "delay", "method", "epsilon", "limit")}
+        made.append(row(**what, trials=[Trial(*one) for one in trials]))
+    return made
 
 
 def row(task: str, delay: int, method: str, epsilon: float, limit: int, trials: Sequence[Trial]) -> dict[str, Any]:
@@ -108,57 +209,3 @@ def _quantile(ordered: list[int | None], share: float) -> float | None:
     place = share * len(ordered)
     below, above = ordered[max(int(np.ceil(place - 1e-9)) - 1, 0)], ordered[int(place + 1e-9)]
     return None if below is None or above is None else (below + above) / 2
-
-
-def trials_of(scale: dict[str, Any], task: str, method: str) -> int:
-    """How many trials; in Choice every method is fast but RUDDER, whose network takes its time everywhere."""
-    return scale["trials"]["fast" if task == "choice" and method != "rudder" else CONTESTANTS[method].pace]
-
-
-def run(task: str, delays: list[int], scale: dict[str, Any], workers: Workers) -> list[dict[str, Any]]:
-    """All methods at all delays."""
-    rows = []
-    for delay in delays:
-        made = make(task, delay)
-        for method, contestant in CONTESTANTS.items():
-            count, limit = trials_of(scale, task, method), scale["limit"]
-
-            def one(seed: int, made: ToyTask = made, method: str = method, limit: int = limit) -> Trial:
-                return trial(made, method, seed=seed, limit=limit)
-
-            found = workers.map(one, range(count), f"{task}, delay {delay}: {contestant.label}")
-            rows.append(row(task, delay, method, EPSILON, limit, found))
-    return rows
-
-
-def explore(delays: list[int], epsilons: list[float], scale: dict[str, Any], workers: Workers) -> list[dict[str, Any]]:
-    """Greedy-Step on Trace Back with other shares of random actions."""
-    rows = []
-    for delay in delays:
-        made = make("trace-back", delay)
-        for epsilon in epsilons:
-
-            def one(seed: int, made: ToyTask = made, epsilon: float = epsilon) -> Trial:
-                return trial(made, "greedy-step", seed=seed, limit=scale["limit"], epsilon=epsilon)
-
-            found = workers.map(one, range(scale["trials"]["fast"]), f"trace-back, delay {delay}: ε = {epsilon:g}")
-            rows.append(row("trace-back", delay, "greedy-step", epsilon, scale["limit"], found))
-    return rows
-
-
-def with_noise(scale: dict[str, Any], workers: Workers) -> list[dict[str, Any]]:
-    """Choice with noise on the irrelevant steps: the share of trials whose greedy policy is right at the end."""
-    rows = []
-    for noise in scale["noise"]:
-        made = make("choice", scale["noisy_delay"], noise=noise)
-        for method in NOISY:
-
-            def right(seed: int, made: ToyTask = made, method: str = method) -> bool:
-                table, _ = learner(made, method, seed=seed, epsilon=EPSILON)(scale["noisy_episodes"])
-                return made.solved_by(greedy_policy(table))
-
-            what = f"choice, noise {noise:g}: {CONTESTANTS[method].label}"
-            found = workers.map(right, range(trials_of(scale, "choice", method)), what)
-            share = {"delay": scale["noisy_delay"], "episodes": scale["noisy_episodes"], "right": float(np.mean(found))}
-            rows.append({"noise": noise, "method": method, "trials": len(found), **share})
-    return rows

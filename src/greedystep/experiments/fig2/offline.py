@@ -8,7 +8,9 @@ policy and J_low the return of never arriving: 1 is optimal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from greedystep import envs
 from greedystep.envs import ToyTask
 from greedystep.experiments.fig2.delayed import summary
-from greedystep.experiments.fig2.workers import Workers
+from greedystep.experiments.fig2.pieces import Batch
 from greedystep.tabular import Episodes, collect, greedy_policy, replay
 
 GOOD = 0.9
@@ -68,28 +70,61 @@ def lesson(task: ToyTask, log: Episodes, pupil: Pupil) -> tuple[float, int | Non
     return first, None
 
 
-def run(scale: dict[str, Any], workers: Workers) -> list[dict[str, Any]]:
+def plan(scale: dict[str, Any]) -> list[Batch]:
+    """One batch a size; in a trial all methods learn from the same log."""
+    pupils = {name: asdict(pupil) for name, pupil in PUPILS.items()}
+    return [
+        Batch(
+            name=f"grid-world-{size}",
+            label=f"Grid World, size {size}",
+            settings={"task": "grid-world", "size": size, "logged": scale["logged"], "pupils": pupils}
+            | {"good": GOOD, "passes": PASSES},
+            trials=scale["offline_trials"],
+            together=scale["offline_trials"],
+            cost=5e3 * size**2,
+            prepare=partial(_prepare, size, scale["logged"]),
+            is_whole=_is_trial,
+        )
+        for size in scale["sizes"]
+    ]
+
+
+def _prepare(size: int, logged: int) -> Callable[[int], dict[str, tuple[float, int | None]]]:
+    task = envs.make("toy/grid-world", size=size)
+    assert task.optimal_return < 0  # worked out here, before several threads ask for it
+
+    def one(seed: int) -> dict[str, tuple[float, int | None]]:
+        log = collect(task, episodes=logged, seed=seed)
+        return {name: lesson(task, log, pupil) for name, pupil in PUPILS.items()}
+
+    return one
+
+
+def _is_trial(found: Any) -> bool:
+    """For every method a quality and passes or None."""
+    return isinstance(found, dict) and set(found) == set(PUPILS) and all(map(_is_lesson, found.values()))
+
+
+def _is_lesson(found: Any) -> bool:
+    if not (isinstance(found, list) and len(found) == 2):
+        return False
+    return isinstance(found[0], float) and (found[1] is None or found[1] in PASSES)
+
+
+def rows(batches: Sequence[Batch], found: Sequence[list[Any]]) -> list[dict[str, Any]]:
     """One row a size and method: the quality of every trial after one pass, and the passes until it is good."""
-    rows = []
-    for size in scale["sizes"]:
-        task = envs.make("toy/grid-world", size=size)
-        assert task.optimal_return < 0
-
-        def one(seed: int, task: ToyTask = task) -> dict[str, tuple[float, int | None]]:
-            log = collect(task, episodes=scale["logged"], seed=seed)
-            return {name: lesson(task, log, pupil) for name, pupil in PUPILS.items()}
-
-        found = workers.map(one, range(scale["offline_trials"]), f"grid-world, size {size}")
+    made = []
+    for batch, trials in zip(batches, found, strict=True):
         for name in PUPILS:
-            qualities = [trial[name][0] for trial in found]
-            rows.append(
+            qualities = [trial[name][0] for trial in trials]
+            made.append(
                 {
-                    "size": size,
+                    "size": batch.settings["size"],
                     "method": name,
                     "quality": qualities,
                     "mean_quality": float(np.mean(qualities)),
                     "limit": PASSES[-1],
-                    "passes": summary([trial[name][1] for trial in found]),
+                    "passes": summary([trial[name][1] for trial in trials]),
                 }
             )
-    return rows
+    return made

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from greedystep import figures
-from greedystep.experiments.fig2.contestants import CONTESTANTS, published
+from greedystep.experiments.deep.output import draw_missing
+from greedystep.experiments.fig2.contestants import CONTESTANTS, NAMES, published
 from greedystep.experiments.fig2.offline import PUPILS
-from greedystep.experiments.fig2.tabulate import NAMES, tables
+from greedystep.experiments.fig2.tabulate import tables
 from greedystep.experiments.fig2.verdicts import rows_of
 
 __all__ = ["draw", "tables"]
@@ -53,10 +55,10 @@ def _main(result: dict[str, Any]) -> Figure:
     figure, axes = figures.panels(1, 3)
     figure.set_size_inches(13.5, 4.9)
     for axis, task in zip(axes, ("choice", "trace-back"), strict=False):
-        _episodes(axis, task, result)
+        _draw_if(result["numbers"][task], _episodes, axis, result, task)
     axes[0].set_ylabel("episodes to solve")
-    _qualities(axes[2], result)
-    methods, _ = axes[0].get_legend_handles_labels()
+    _draw_if(result["numbers"]["offline"], _qualities, axes[2], result)
+    methods = max((axis.get_legend_handles_labels()[0] for axis in axes[:2]), key=len)
     pupils, _ = axes[2].get_legend_handles_labels()
     hollow = Line2D([], [], linestyle="none", marker="o", markerfacecolor="white", color=GREY, label="published")
     figure.legend(handles=[*methods, hollow], loc="outside lower left", ncols=3, fontsize="small")
@@ -64,7 +66,15 @@ def _main(result: dict[str, Any]) -> Figure:
     return figure
 
 
-def _episodes(axis: Any, task: str, result: dict[str, Any]) -> None:
+def _draw_if(rows: list[Any], panel: Callable[..., None], axis: Any, result: dict[str, Any], *more: Any) -> None:
+    """The panel, or that its rows are missing."""
+    if rows:
+        panel(axis, result, *more)
+    else:
+        draw_missing(axis, "not run")
+
+
+def _episodes(axis: Any, result: dict[str, Any], task: str) -> None:
     numbers, limit = result["numbers"], result["settings"]["limit"]
     for place, (method, (colour, dash, marker)) in enumerate(CURVES.items()):
         rows = rows_of(numbers, task, method)
@@ -115,37 +125,45 @@ def _qualities(axis: Any, result: dict[str, Any]) -> None:
 @figures.style()
 def _order(result: dict[str, Any]) -> Figure:
     numbers = result["numbers"]
-    delay = result["settings"]["delays"]["trace-back"][-1]
-    size = result["settings"]["sizes"][-1]
     figure, axes = figures.panels(1, 2, width_ratios=[1.15, 1])
     figure.set_size_inches(12.5, 5.0)
-    rows = [row for row in numbers["trace-back"] if row["delay"] == delay]
+    _draw_if(numbers["trace-back"], _all_methods, axes[0], result)
+    _draw_if(numbers["offline"], _all_pupils, axes[1], result)
+    for axis in axes:
+        axis.grid(axis="y", visible=False)
+    return figure
+
+
+def _all_methods(axis: Any, result: dict[str, Any]) -> None:
+    delay = result["settings"]["delays"]["trace-back"][-1]
+    rows = [row for row in result["numbers"]["trace-back"] if row["delay"] == delay]
     rows.sort(key=lambda row: _or_limit(row["solved"]["median"], row["limit"]), reverse=True)
     seen = next(row for row in rows if row["method"] == "greedy-step")["seen"]["median"]
-    axes[0].axvline(seen, color=GREY, linewidth=1.2, linestyle=figures.DASHES[1], zorder=1)
-    axes[0].annotate(
+    axis.axvline(seen, color=GREY, linewidth=1.2, linestyle=figures.DASHES[1], zorder=1)
+    axis.annotate(
         "best return first seen", (seen, len(rows) - 0.4), (4, 0), textcoords="offset points", color=GREY, va="center"
     )
     labels = []
     for place, row in enumerate(rows):
         contestant = CONTESTANTS[row["method"]]
         labels.append(f"{contestant.label}\n{contestant.target}; {contestant.order}")
-        _dot(axes[0], place, row["solved"], row["limit"], row["method"])
-    axes[0].set(xscale="log", xlabel="episodes to solve", title=f"Trace Back, delay {delay}", ylim=(-0.7, len(rows)))
-    lessons = [row for row in numbers["offline"] if row["size"] == size]
-    lessons.sort(key=lambda row: _or_limit(row["passes"]["median"], row["limit"]), reverse=True)
-    for place, row in enumerate(lessons):
-        _dot(axes[1], place, row["passes"], row["limit"], row["method"])
-    axes[1].set(xscale="log", xlabel="passes over the log until quality 0.9", title=f"Grid World, size {size}, offline")
-    axes[1].set_xticks([1, 2, 4, 8, 16, 32, 64])
-    axes[1].set_xticks([], minor=True)
-    axes[1].set_ylim(-0.7, len(lessons))
-    axes[1].xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes[0].set_yticks(range(len(rows)), labels, fontsize=7.5)
-    axes[1].set_yticks(range(len(lessons)), [PUPILS[row["method"]].label for row in lessons], fontsize=9)
-    for axis in axes:
-        axis.grid(axis="y", visible=False)
-    return figure
+        _dot(axis, place, row["solved"], row["limit"], row["method"])
+    axis.set(xscale="log", xlabel="episodes to solve", title=f"Trace Back, delay {delay}", ylim=(-0.7, len(rows)))
+    axis.set_yticks(range(len(rows)), labels, fontsize=7.5)
+
+
+def _all_pupils(axis: Any, result: dict[str, Any]) -> None:
+    size = result["settings"]["sizes"][-1]
+    rows = [row for row in result["numbers"]["offline"] if row["size"] == size]
+    rows.sort(key=lambda row: _or_limit(row["passes"]["median"], row["limit"]), reverse=True)
+    for place, row in enumerate(rows):
+        _dot(axis, place, row["passes"], row["limit"], row["method"])
+    axis.set(xscale="log", xlabel="passes over the log until quality 0.9", title=f"Grid World, size {size}, offline")
+    axis.set_xticks([1, 2, 4, 8, 16, 32, 64])
+    axis.set_xticks([], minor=True)
+    axis.set_ylim(-0.7, len(rows))
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_yticks(range(len(rows)), [PUPILS[row["method"]].label for row in rows], fontsize=9)
 
 
 def _dot(axis: Any, place: int, found: dict[str, Any], limit: int, method: str) -> None:
@@ -174,13 +192,21 @@ def _limits(result: dict[str, Any]) -> Figure:
     figure, axes = figures.panels(1, 2)
     figure.set_size_inches(11.5, 4.0)
     numbers = result["numbers"]
+    _draw_if(numbers["exploration"] and numbers["trace-back"], _exploration, axes[0], result)
+    _draw_if(numbers["noise"], _noise, axes[1], result)
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside right center", fontsize="small")
+    return figure
+
+
+def _exploration(axis: Any, result: dict[str, Any]) -> None:
+    numbers = result["numbers"]
     rows = [*numbers["exploration"], *rows_of(numbers, "trace-back", "greedy-step")]
     epsilons = sorted({row["epsilon"] for row in rows}, reverse=True)
     for epsilon, colour, dash in zip(epsilons, (GREEN, ORANGE, BLUE, RED), figures.DASHES, strict=False):
         mine = sorted((row for row in rows if row["epsilon"] == epsilon), key=lambda row: row["delay"])
         delays = [row["delay"] for row in mine]
-        axes[0].plot(delays, [row["solved"]["median"] for row in mine], color=colour, linestyle=dash, marker="o")
-        axes[0].fill_between(
+        axis.plot(delays, [row["solved"]["median"] for row in mine], color=colour, linestyle=dash, marker="o")
+        axis.fill_between(
             delays,
             [row["solved"]["low"] for row in mine],
             [row["solved"]["high"] for row in mine],
@@ -188,7 +214,7 @@ def _limits(result: dict[str, Any]) -> Figure:
             alpha=0.15,
             linewidth=0,
         )
-        axes[0].annotate(
+        axis.annotate(
             f"ε = {epsilon:g}",
             (delays[-1], mine[-1]["solved"]["median"]),
             (8, 0),
@@ -196,28 +222,30 @@ def _limits(result: dict[str, Any]) -> Figure:
             color=colour,
             va="center",
         )
-    axes[0].axhline(20, color=GREY, linewidth=1.2, linestyle=figures.DASHES[1], zorder=1)
-    axes[0].set(
+    axis.axhline(20, color=GREY, linewidth=1.2, linestyle=figures.DASHES[1], zorder=1)
+    axis.set(
         title="Greedy-Step on Trace Back (dashed: the paper's 20)",
         xlabel="delay",
         ylabel="episodes to solve",
         yscale="log",
     )
-    axes[0].margins(x=0.15)
-    axes[0].set_yticks([5, 10, 20, 50, 100, 200])
-    axes[0].set_yticks([], minor=True)
-    axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.margins(x=0.15)
+    axis.set_yticks([5, 10, 20, 50, 100, 200])
+    axis.set_yticks([], minor=True)
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def _noise(axis: Any, result: dict[str, Any]) -> None:
+    numbers = result["numbers"]
     for method in dict.fromkeys(row["method"] for row in numbers["noise"]):
         colour, dash, marker = (CURVES | COINCIDING)[method]
         mine = [row for row in numbers["noise"] if row["method"] == method]
         noise, right = [row["noise"] for row in mine], [row["right"] for row in mine]
         style = {"color": colour, "linestyle": dash, "marker": marker, "label": CONTESTANTS[method].label}
-        axes[1].plot(noise, right, **style)
+        axis.plot(noise, right, **style)
     episodes = numbers["noise"][0]["episodes"]
-    axes[1].set(
+    axis.set(
         title=f"Choice with noise, after {episodes:,} episodes",
         xlabel="standard deviation of the noise on every step",
         ylabel="share of trials that choose right",
     )
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside right center", fontsize="small")
-    return figure

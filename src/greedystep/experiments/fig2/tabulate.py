@@ -5,23 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from greedystep.experiments.claims import Table
-from greedystep.experiments.fig2.contestants import CONTESTANTS, published
+from greedystep.experiments.fig2.contestants import CONTESTANTS, NAMES, published
 from greedystep.experiments.fig2.offline import PUPILS
 from greedystep.experiments.fig2.verdicts import by_exploration_alone, rows_of
 
-NAMES = {"trace-back": "Trace Back", "choice": "Choice"}
-
 
 def tables(result: dict[str, Any]) -> list[Table]:
+    """Of everything whose numbers are there."""
     numbers, settings = result["numbers"], result["settings"]
-    return [
-        _by_delay("fig2", "trace-back", result),
-        _by_delay("choice", "choice", result),
-        _order(numbers, settings["delays"]["trace-back"][-1]),
-        _exploration(numbers),
-        _noise(numbers["noise"]),
-        _offline(numbers["offline"], settings["logged"]),
-    ]
+    made = []
+    if numbers["trace-back"]:
+        made.append(_by_delay("fig2", "trace-back", result))
+    if numbers["choice"]:
+        made.append(_by_delay("choice", "choice", result))
+    if numbers["trace-back"]:
+        made.append(_order(numbers, settings["delays"]["trace-back"][-1]))
+    if numbers["exploration"] and numbers["trace-back"]:
+        made.append(_exploration(numbers))
+    if numbers["noise"]:
+        made.append(_noise(numbers["noise"]))
+    if numbers["offline"]:
+        made.append(_offline(numbers["offline"], settings["logged"]))
+    return made
 
 
 def _by_delay(name: str, task: str, result: dict[str, Any]) -> Table:

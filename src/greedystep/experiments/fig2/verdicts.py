@@ -27,16 +27,18 @@ MONOTONE, WIDER = 0.8, 0.1
 
 
 def claims(numbers: dict[str, Any]) -> list[Claim]:
-    return [
-        about_twenty(numbers),
-        no_growth(numbers),
-        steep_growth(numbers),
-        more_than_thousand(numbers),
-        outperforms(numbers),
-        looking_ahead(numbers),
-        wider_gap(numbers),
-        like_published(numbers),
-    ]
+    """Of all rules whose numbers are there."""
+    rules = {
+        about_twenty: ("trace-back", "exploration"),
+        no_growth: TASKS,
+        steep_growth: ("trace-back",),
+        more_than_thousand: ("trace-back",),
+        outperforms: TASKS,
+        looking_ahead: TASKS,
+        wider_gap: ("offline",),
+        like_published: ("trace-back",),
+    }
+    return [rule(numbers) for rule, needed in rules.items() if all(numbers[part] for part in needed)]
 
 
 def rows_of(numbers: dict[str, Any], task: str, method: str) -> list[dict[str, Any]]:
