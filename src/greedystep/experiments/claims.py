@@ -43,6 +43,11 @@ class Claim:
             raise ValueError(f"reason: only a claim that is partly right or refuted has one, got {self.reason!r}")
 
 
+def because(verdict: Verdict, why: str = NOT_KNOWN) -> str:
+    """The reason of a claim: `why` where it fails, nothing elsewhere."""
+    return why if verdict in FAILED else ""
+
+
 @dataclass(frozen=True)
 class Table:
     """A table: a header and rows of the same width; cells are text, numbers, booleans or None."""

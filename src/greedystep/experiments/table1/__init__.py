@@ -3,8 +3,9 @@
     properties   every operator on random and structured models: its limit against Q* and Q^π, its rate (the largest
                  ‖Oq - Oq'‖ / ‖q - q'‖ over many pairs), and whether the limit moves with the behaviour policies
     theorems     the paper's inequalities on many small random models: how often each is violated
+    variance     how much importance sampling makes multi-step returns vary
     cost         time and memory of one application as |S| and N grow, against the paper's precomputed matrices
-    verdicts     the paper's claims, judged by these numbers
+    verdicts     the paper's claims, judged by these numbers; with statements (theorems) and formulas (as printed, cost)
     output       tables and figures
 
 Why some theorems fail is told in docs/theory.md. No verdict depends on a time.
@@ -16,7 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from greedystep.experiments import Progress
-from greedystep.experiments.table1 import cost, properties, theorems, verdicts
+from greedystep.experiments.table1 import cost, formulas, properties, theorems, variance, verdicts
 from greedystep.experiments.table1.output import draw, tables
 
 __all__ = ["NAME", "TITLE", "draw", "run", "tables"]
@@ -53,7 +54,8 @@ def run(scale: str, progress: Progress) -> dict[str, Any]:
         "properties": properties.properties(cases, settings["pairs"]),
         "convergence": properties.convergence(cases[1]),
         "theorems": theorems.theorems(settings["trials"], lambda share: progress(0.2 + 0.5 * share, "theorems")),
-        "formulas": verdicts.printed_formulas(),
+        "formulas": formulas.printed_formulas(),
+        "variance": variance.variance(cases),
     }
     progress(0.7, "time and memory")
     numbers["cost"] = cost.cost(settings["states"], settings["steps"])

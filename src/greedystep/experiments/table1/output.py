@@ -59,6 +59,16 @@ def tables(result: dict[str, Any]) -> list[Table]:
             ],
         ),
         Table(
+            "variance",
+            "Standard deviation of n-step returns with and without importance-sampling ratios, exactly",
+            ["model", "returns", *(f"n = {n}" for n in numbers["variance"][0]["steps"])],
+            [
+                [row["case"], kind, *(round(deviation, 3) for deviation in row[kind])]
+                for row in numbers["variance"]
+                for kind in ("corrected", "uncorrected")
+            ],
+        ),
+        Table(
             "cost",
             "One application of Greedy-Step: milliseconds and megabytes",
             ["states", "N", *(f"{FORM_NAMES[form]}, {unit}" for unit in ("ms", "MB") for form in FORMS)],

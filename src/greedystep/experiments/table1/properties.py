@@ -145,6 +145,7 @@ TABLE_1 = [name for name in OPERATORS if name not in ("λ-operator", "weighted r
 """The rows that the paper's table has; the others are operators of its text."""
 
 GREEDY = ("Greedy-Step (definition)", "Greedy-Step (proofs)")
+KNOWING = "Greedy-Step with π* in Π"
 
 
 # -- measurements ------------------------------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ def properties(cases: list[Case], pairs: int) -> dict[str, dict[str, Any]]:
     random = np.random.default_rng(1)
     measured: dict[str, list[dict[str, Any]]] = {name: [] for name in OPERATORS}
     for case in cases:
-        optimum, of_policy = optimal_q(case.mdp), _policy_q(case.mdp, case.target)
+        optimum, of_policy = optimal_q(case.mdp), policy_q(case.mdp, case.target)
         other = replace(case, data=random_policies(case.mdp, random))
         for name, operator in OPERATORS.items():
             limit = operator.limit_on(case)
@@ -209,14 +210,14 @@ def optimal_q(mdp: MDP) -> np.ndarray:
     """Q* by policy iteration with exact evaluation: the truth, found without any of the operators."""
     policy, here = np.zeros(mdp.num_states, int), np.arange(mdp.num_states)
     while True:
-        q = _policy_q(mdp, policy)
+        q = policy_q(mdp, policy)
         better = q.max(axis=1) > q[here, policy] + 1e-10
         if not better.any():
             return q
         policy = np.where(better, q.argmax(axis=1), policy)
 
 
-def _policy_q(mdp: MDP, policy: np.ndarray) -> np.ndarray:
+def policy_q(mdp: MDP, policy: np.ndarray) -> np.ndarray:
     """Q^π from its linear system."""
     chain, reward = mdp.under(policy)
     return mdp.backup(np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * sp.csr_array(chain).toarray(), reward))
@@ -253,7 +254,7 @@ def convergence(case: Case, iterations: int = 120) -> dict[str, Any]:
     optimum = optimal_q(case.mdp)
     knowing = replace(case, data=[*case.data[1:], optimum.argmax(axis=1)])
     shown = {name: (name, case) for name in (*list(OPERATORS)[:3], *GREEDY)}
-    shown["Greedy-Step with π* in Π"] = (GREEDY[0], knowing)
+    shown[KNOWING] = (GREEDY[0], knowing)
     curves = {}
     for label, (name, where) in shown.items():
         q, errors = _lowest(case.mdp), []

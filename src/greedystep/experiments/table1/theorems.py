@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -92,14 +92,29 @@ def _statements(form: Literal["inside", "outside"]) -> dict[str, Callable[[Trial
         ),
         "Theorem 4: |Gq-Q*| <= |Bq-Q*|": lambda t: (t.error(image(t, t.q)), t.error(bellman(t.mdp, t.q))),
         "Theorem 4 with q <= Q*": lambda t: (t.error(image(t, below(t))), t.error(bellman(t.mdp, below(t)))),
+        "q <= Q* stays below": lambda t: (float((image(t, below(t)) - t.optimum).max()), 0.0),
         "Theorem 5 with N = n+1": lambda t: fast(t, below(t), t.depth + 1),
+        "Theorem 5 with n = 1, N = 2": lambda t: fast(replace(t, depth=1), below(t), 2),
         "Theorem 5 with N = n": lambda t: fast(t, below(t), t.depth),
         "Theorem 5 with q >= Q*": lambda t: fast(t, t.optimum + t.gap, t.depth + 1),
     }
 
 
+def _forms_agree(t: Trial) -> tuple[float, float]:
+    inside, outside = (greedy_step(t.mdp, t.policies, t.q, N, form) for form in ("inside", "outside"))
+    return distance(t.mdp, inside, outside), 0.0
+
+
+def _knowing_is_bellman(t: Trial) -> tuple[float, float]:
+    """A step in the proof of Theorem 5, from below: max_π (B^π)^n B q = B^(n+1) q."""
+    q = many = t.optimum - t.gap
+    for _ in range(t.depth + 1):
+        many = bellman(t.mdp, many)
+    return distance(t.mdp, multi_step_optimality(t.mdp, t.knowing(t.depth), q, t.depth + 1), many), 0.0
+
+
 STATEMENTS: dict[str, dict[str, Callable[[Trial], tuple[float, float]]]] = {
-    GREEDY[0]: _statements("inside"),
+    GREEDY[0]: {**_statements("inside"), "is the form of the proofs": _forms_agree},
     GREEDY[1]: _statements("outside"),
     "multi-step optimality": {
         "Lemma 2: |Oq-Oq'| <= γ^N |q-q'|": lambda t: (
@@ -116,6 +131,13 @@ STATEMENTS: dict[str, dict[str, Callable[[Trial], tuple[float, float]]]] = {
             t.error(t.limit([*t.policies, t.optimum.argmax(axis=1)])),
             0.0,
         ),
+    },
+    "proofs": {
+        "(B^π)^n Q* <= Q*": lambda t: (
+            float((multi_step_optimality(t.mdp, t.policies, t.optimum, t.depth + 1) - t.optimum).max()),
+            0.0,
+        ),
+        "Theorem 5: max_π (B^π)^n B q = B^(n+1) q": _knowing_is_bellman,
     },
     "sampled Greedy-Step": {
         "contraction to Q*": lambda t: (
