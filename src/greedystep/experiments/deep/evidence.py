@@ -77,7 +77,7 @@ def gather(lanes: Sequence[Mapping[str, Any]], steps: int) -> Evidence:
         n_first=np.array([lane["n_first"] for lane in lanes], float),
         n_last=np.array([lane["n_last"] for lane in lanes], float) if whole else np.zeros((0, 0)),
         evaluation=np.array([lane["evaluation"] for lane in lanes], float) if whole else None,
-        speed=float(np.median([lane["steps_per_second"] for lane in lanes])),
+        speed=float(np.median(np.array([lane["steps_per_second"] for lane in lanes], float))),
         about={
             "setting": lanes[0]["setting"],
             "seeds": [lane["seed"] for lane in lanes],
