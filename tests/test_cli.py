@@ -15,13 +15,13 @@ import pytest
 
 import greedystep as gs
 from greedystep import experiments
-from greedystep.cli import bench, envs, main, plan, reproduce, watch, words
+from greedystep.cli import bench, envs, main, plan, report, reproduce, watch, words
 from greedystep.experiments.claims import Claim, Table
 
 COMMANDS = {
     "plan": plan.Plan,
     "reproduce": reproduce.Reproduce,
-    "report": reproduce.Report,
+    "report": report.Report,
     "bench": bench.Bench,
     "envs": envs.Envs,
     "watch": watch.Watch,
@@ -397,13 +397,16 @@ def names(folder):
     return {path.name for path in folder.iterdir()}
 
 
+ALL = {"report.html", "claims.md", "claims.tex"}
+
+
 def files_of(name):
     return {f"{name}.json", f"{name}.png", f"{name}.svg", f"{name}-runs.md", f"{name}-runs.tex"}
 
 
 def test_reproduce_writes_everything(stands, elsewhere, capsys):
     assert main(["reproduce", "fig1"]) == 0
-    assert names(elsewhere / "results" / "quick") == files_of("fig1") | {"report.html"}
+    assert names(elsewhere / "results" / "quick") == files_of("fig1") | ALL
     said = capsys.readouterr()
     assert "Two iterations" in said.out
     assert "confirmed" in said.out
@@ -416,7 +419,7 @@ def test_reproduce_writes_everything(stands, elsewhere, capsys):
 
 def test_reproduce_all_and_again(stands, elsewhere, capsys):
     assert main(["reproduce", "all", "--scale", "paper", "--out", "here"]) == 0
-    assert names(elsewhere / "here") == set().union(*map(files_of, stands)) | {"report.html"}
+    assert names(elsewhere / "here") == set().union(*map(files_of, stands)) | ALL
     assert main(["reproduce", "all", "fig1", "--scale", "paper", "--out", "here", "--resume"]) == 0
     assert "already in here" in capsys.readouterr().err
     assert all(stand.runs == 1 for stand in stands.values())

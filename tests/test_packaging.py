@@ -32,7 +32,8 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path):
     run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT)
     (wheel,) = tmp_path.glob("greedystep-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"greedystep/py.typed", "greedystep/report/page.html"} <= set(names)
+    page = {f"greedystep/report/{name}" for name in ("page.html", "page.css", "page.js", "curves.js")}
+    assert {"greedystep/py.typed", *page} <= set(names)
     assert not [name for name in names if name.startswith(("tests/", "examples/"))]
 
     venv.create(tmp_path / "empty", with_pip=True)

@@ -1,24 +1,21 @@
-"""Reports: tables, figures, and the page as a browser shows it."""
+"""Reports: claims, tables, figures, folders with and without gaps, the page. In a browser: test_report_browser.py."""
 
-import base64
-import fcntl
+import ast
 import io
-import json
-import os
 import re
-import shutil
-import subprocess
 import sys
 from dataclasses import asdict
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from greedystep import experiments, figures
 from greedystep.experiments.claims import VERDICTS, Claim, Table
+from greedystep.experiments.table1 import theorems
 from greedystep.record import provenance, write_json
-from greedystep.report import page, results, tables
+from greedystep.report import elements, errata, gaps, page, results, tables
 
 NASTY = 'a <b>"bold"</b> & $summary | γ ≤ 1_000 % \\ {x}'
 
@@ -132,8 +129,11 @@ def test_everything_is_drawn_from_json_alone(tmp_path, result):
     written = results.write(results.collect([tmp_path / "in"]), tmp_path / "out")
     assert written == tmp_path / "out" / "report.html"
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        *("fig1.png", "fig1.svg", "fig1-work.png", "fig1-work.svg", "fig1.md", "fig1.tex", "report.html"),
+        *("fig1.png", "fig1.svg", "fig1-work.png", "fig1-work.svg", "fig1.md", "fig1.tex"),
+        *("claims.md", "claims.tex", "report.html"),
     }
+    claims = (tmp_path / "out" / "claims.md").read_text()
+    assert "| Greedy-Step needs two iterations | Figure 1 | 2 | 2 | confirmed | Figure 1 |" in claims
 
 
 def test_what_is_no_result_is_refused(tmp_path, result):
@@ -153,7 +153,107 @@ def test_a_name_may_not_occur_twice(tmp_path, result):
         write_json(tmp_path / folder / "fig1.json", result)
     with pytest.raises(ValueError, match="fig1 was given twice"):
         results.collect([tmp_path / "a", tmp_path / "b"])
-    assert len(results.collect([tmp_path / "a", tmp_path / "a" / "fig1.json"])) == 1
+    assert len(results.collect([tmp_path / "a", tmp_path / "a" / "fig1.json"]).results) == 1
+
+
+# -- what is missing --------------------------------------------------------------------------------------------------
+
+
+def written_page(folder):
+    return results.write(results.collect([folder]), folder.parent / "out").read_text()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path, result: path.write_text("{"),
+        lambda path, result: path.write_bytes(b"\xff\xfe\x00"),
+        lambda path, result: write_json(path, ["foreign"]),
+        lambda path, result: write_json(path, {**result, "name": "fig9"}),
+        lambda path, result: write_json(path, {**result, "claims": [{"id": "x"}]}),
+        lambda path, result: write_json(path, {**result, "provenance": {}}),
+        lambda path, result: write_json(path, {**result, "numbers": None}),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_drawn(tmp_path, result, damage):
+    write_json(tmp_path / "in" / "fig1.json", result)
+    damage(tmp_path / "in" / "table1.json", result)
+    found = results.collect([tmp_path / "in"])
+    assert [one["name"] for one in found.results] == ["fig1"]
+    assert len(found.problems) == 1
+    html = written_page(tmp_path / "in")
+    assert elements.text(found.problems[0]) in html
+    assert "table1.json" in found.problems[0]
+    assert Rows(html).claims == [(claim.id, claim.verdict) for claim in CLAIMS]
+    assert html.count("<img") == 2
+    (tmp_path / "in" / "fig1.json").unlink()
+    with pytest.raises(ValueError, match=r"table1\.json"):  # nothing is left to draw
+        results.collect([tmp_path / "in"])
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("table1", {}),
+        ("table1", {"theorems": [{"operator": 1}], "properties": {"sampled Greedy-Step": {"cases": [{}]}}}),
+        ("fig2", {"choice": []}),
+        ("fig3", {"tasks": {"breakout": {"methods": {"dqn": {}}}}}),
+        ("fig4", {"tasks": {"breakout": 3}, "missing": None}),
+        ("fig5", {"tasks": []}),
+        ("horizon", {"tasks": {"breakout": {"title": "Breakout", "methods": {"new": {"curves": {}}}}}}),
+    ],
+)
+def test_numbers_of_another_make_spoil_only_their_own_section(tmp_path, result, name, numbers):
+    write_json(tmp_path / "in" / "fig1.json", result)
+    claim = asdict(Claim("other", "Something else", "Section 1", 1, 1, "confirmed"))
+    write_json(tmp_path / "in" / f"{name}.json", {**result, "name": name, "numbers": numbers, "claims": [claim]})
+    html = written_page(tmp_path / "in")
+    assert "no figures: its numbers are not those of this version" in html
+    assert "no tables: its numbers are not those of this version" in html
+    assert html.count("<img") == 2
+    assert len(Rows(html).claims) == len(CLAIMS) + 1
+
+
+def test_experiments_that_were_not_run_are_listed_with_their_command(result):
+    html = render(result)
+    for name in experiments.NAMES:
+        assert (f"greedystep reproduce {name}</li>" in html) == (name != "fig1")
+    assert f"1 of {len(experiments.NAMES)} experiments" in html
+
+
+def test_missing_and_short_trainings_are_listed(result):
+    one = {"label": "DQN", "steps": [50_000, 100_000]}
+    task = {"title": "Breakout", "full_steps": 5_000_000, "methods": {"dqn": one}}
+    whole = {"title": "Pong", "full_steps": 100_000, "methods": {"dqn": one, "sarsa": one}}
+    longer = {**task, "methods": {"dqn": one, "sarsa": {"label": "SARSA", "steps": [4_990_000]}}}
+    numbers = {"tasks": {"a": task, "b": whole, "c": longer}, "missing": ["Freeway, DQN: not trained"]}
+    assert gaps.of_result({**result, "settings": {"scale": "paper"}, "numbers": numbers}) == [
+        "Freeway, DQN: not trained",
+        "Breakout: 100,000 of 5,000,000 steps",
+        "Breakout: 100,000 of 5,000,000 steps (DQN)",
+    ]
+    assert "scale quick" in gaps.of_result(result)[0]
+
+
+# -- errata -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_erratum_is_shown_by_a_test_and_counted_by_a_statement_that_exist():
+    source = (Path(__file__).parents[1] / errata.TESTS).read_text()
+    tests = {node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
+    for erratum in errata.ERRATA:
+        assert erratum.test in tests
+        for operator, statement in erratum.counted:
+            assert statement in theorems.STATEMENTS[operator]
+
+
+def test_errata_show_how_often_random_models_violate_a_statement(result):
+    counted = next(one for one in errata.ERRATA if len(one.counted) == 1)
+    (operator, statement), kinds = counted.counted[0], {"deterministic": 0, "stochastic": 7}
+    row = {"operator": operator, "statement": statement, "trials": 100, "violations": kinds}
+    table1 = {**result, "name": "table1", "numbers": {"theorems": [row]}}
+    assert "0 of 100 random deterministic models and 7 of 100 stochastic ones" in errata.counts(counted, [table1])
+    assert errata.counts(counted, [result]) == ""
 
 
 def test_every_registered_experiment_is_complete():
@@ -170,11 +270,11 @@ def test_every_registered_experiment_is_complete():
 
 
 class Rows(HTMLParser):
-    """The attributes of the rows of the claims table, and every address the page mentions."""
+    """The attributes of the rows of the claims table, and every address that the page loads or links to."""
 
     def __init__(self, html):
         super().__init__()
-        self.claims, self.addresses, self.inside = [], [], False
+        self.claims, self.loaded, self.links, self.inside = [], [], [], False
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
@@ -182,7 +282,10 @@ class Rows(HTMLParser):
         self.inside |= tag == "table" and attributes.get("id") == "claims"
         if self.inside and "data-claim" in attributes:
             self.claims.append((attributes["data-claim"], attributes["data-verdict"]))
-        self.addresses += [attributes[key] for key in ("src", "href") if key in attributes]
+        if tag == "a":
+            self.links.append(attributes["href"])
+        else:
+            self.loaded += [attributes[key] for key in ("src", "href") if key in attributes]
 
     def handle_endtag(self, tag):
         self.inside &= tag != "table"
@@ -206,138 +309,42 @@ def test_claims_come_first_one_row_each(result):
     assert set(page.VERDICT_MARKS) == set(VERDICTS)
 
 
+def test_a_claim_tells_where_it_stands_why_it_failed_and_where_the_evidence_is(result):
+    result["claims"][1]["reason"] = "the <proof> has a gap"
+    html = render(result)
+    row = re.search(r'<tr id="claim-rate".*?</tr>', html)
+    assert row is not None
+    assert 'data-label="Where">Theorem 3<' in row[0]
+    assert "Why: the &lt;proof&gt; has a gap" in row[0]
+    assert '<a href="#fig1">Figure 1</a>' in row[0]
+
+
 def test_the_page_needs_nothing_outside_itself_and_is_escaped(result):
     html = render(result)
-    assert all(address.startswith(("data:", "#")) for address in Rows(html).addresses)
-    assert "<script" not in html
-    assert "http" not in re.sub(r"base64,[\w+/=]+", "", html).replace("http-equiv", "")
+    found = Rows(html)
+    assert all(address.startswith("data:") for address in found.loaded)
+    inner = {link[1:] for link in found.links if link.startswith("#")}
+    assert inner <= set(re.findall(r' id="([^"]+)"', html))
+    assert {link for link in found.links if not link.startswith("#")} == {page.PAPER}
+    assert "http" not in re.sub(r'src="data:[^"]*"', "", html).replace("http-equiv", "").replace(page.PAPER, "")
     assert "<b>" not in html
     assert "&lt;b&gt;&quot;bold&quot;&lt;/b&gt; &amp; $summary" in html
 
 
-# -- in a browser -----------------------------------------------------------------------------------------------------
-
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--remote-debugging-pipe"),
-]
+def test_a_long_table_is_folded_and_a_short_one_is_not():
+    rows = [[number] for number in range(elements.LONG + 1)]
+    assert "<details open><summary>Many (25 rows)</summary>" in elements.table(Table("t", "Many", ["n"], rows))
+    assert "<details" not in elements.table(Table("t", "Few", ["n"], rows[1:]))
 
 
-class Browser:
-    """Chromium over its debugging pipe: JSON messages, each ended by a zero byte."""
-
-    def __init__(self, profile):
-        binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-        if binary is None:
-            complaint = "Chromium is not installed; .ci/run installs it"
-            pytest.fail(complaint) if os.environ.get("CI") else pytest.skip(complaint)
-        (their_in, our_out), (our_in, their_out) = os.pipe(), os.pipe()
-        # Chromium reads descriptor 3 and writes 4; high numbers cannot clash with these while the shell moves them.
-        theirs = [fcntl.fcntl(end, fcntl.F_DUPFD, 20) for end in (their_in, their_out)]
-        launch = ["bash", "-c", f'exec "$@" 3<&{theirs[0]} 4>&{theirs[1]}', "bash", binary, *FLAGS]
-        self.process = subprocess.Popen(
-            [*launch, f"--user-data-dir={profile}", "about:blank"], pass_fds=theirs, stderr=subprocess.DEVNULL
-        )
-        for end in (their_in, their_out, *theirs):
-            os.close(end)
-        self.output, self.input = os.fdopen(our_out, "wb"), os.fdopen(our_in, "rb")
-        self.pending, self.number, self.events, self.session = b"", 0, [], None
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.session = None
-        self.call("Browser.close")
-        self.output.close()
-        self.input.close()
-        self.process.wait(30)
-
-    def call(self, method, **params):
-        self.number += 1
-        message = {"id": self.number, "method": method, "params": params}
-        if self.session:
-            message["sessionId"] = self.session
-        self.output.write(json.dumps(message).encode() + b"\0")
-        self.output.flush()
-        answer = self.until(lambda message: message.get("id") == self.number)
-        assert "error" not in answer, answer
-        return answer["result"]
-
-    def until(self, found):
-        while True:
-            while b"\0" not in self.pending:
-                chunk = os.read(self.input.fileno(), 1 << 16)
-                assert chunk, "Chromium ended early"
-                self.pending += chunk
-            line, self.pending = self.pending.split(b"\0", 1)
-            message = json.loads(line)
-            self.events.append(message)
-            if found(message):
-                return message
-
-    def open(self, address):
-        self.call("Page.navigate", url=address)
-        self.until(lambda message: message.get("method") == "Page.loadEventFired")
-
-    def evaluate(self, expression):
-        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        return answer["result"]["value"]
-
-    def complaints(self):
-        """Console messages, exceptions, and requests that left the page."""
-        kinds = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded", "Network.loadingFailed")
-        return [event for event in self.events if event.get("method") in kinds]
-
-    def requests(self):
-        sent = [event["params"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
-        return [params["request"]["url"] for params in sent]
+def test_settings_within_settings_are_lists_within_lists():
+    assert elements.pairs({"a": {"b": 1}}) == "<dl><dt>a</dt><dd>b: 1</dd></dl>"
+    nested = elements.pairs({"tasks": {"pong": {"steps": 5}}})
+    assert nested == "<dl><dt>tasks</dt><dd><dl><dt>pong</dt><dd>steps: 5</dd></dl></dd></dl>"
 
 
-@pytest.fixture
-def browser(tmp_path):
-    with Browser(tmp_path / "profile") as opened:
-        yield opened
-
-
-def test_chromium_shows_the_page(tmp_path, result, browser):
-    html = tmp_path / "report.html"
-    html.write_text(render(result))
-    browser.open(html.as_uri())
-    images = "Promise.all([...document.images].map(i => i.decode().then(() => i.naturalWidth)))"
-    assert [width > 100 for width in browser.evaluate(images)] == [True, True]
-    assert browser.evaluate("document.querySelectorAll('#claims tr[data-claim]').length") == len(CLAIMS)
-    unique = "(ids => ids.length === new Set(ids).size)([...document.querySelectorAll('[id]')].map(e => e.id))"
-    assert browser.evaluate(unique)
-    outside = [url for url in browser.requests() if not url.startswith(("data:", "file:", "about:"))]
-    assert outside == []
-    assert browser.complaints() == []
-
-    for width in (320, 390, 1200):
-        browser.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=True)
-        assert browser.evaluate("document.documentElement.scrollWidth") <= width
-
-    def background(scheme):
-        browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        return browser.evaluate("getComputedStyle(document.body).backgroundColor")
-
-    assert background("light") == "rgb(255, 255, 255)"
-    assert background("dark") == "rgb(13, 17, 23)"
-
-    printed = base64.b64decode(browser.call("Page.printToPDF")["data"])
-    assert printed.startswith(b"%PDF-")
-    assert len(printed) > 10_000
-
-
-def test_the_browser_test_can_fail(tmp_path, browser):
-    """A page with an error, a broken picture and a missing file is seen as such."""
-    html = tmp_path / "broken.html"
-    html.write_text('<img src="data:image/svg+xml;base64,AAAA"><img src="missing.png"><script>oops()</script>')
-    browser.open(html.as_uri())
-    decoded = "Promise.all([...document.images].map(i => i.decode())).then(() => 'all', () => 'not all')"
-    assert browser.evaluate(decoded) == "not all"
-    assert {event["method"] for event in browser.complaints()} >= {"Runtime.exceptionThrown", "Network.loadingFailed"}
+def test_pictures_lose_decimals_and_nothing_else():
+    line = b'<path d="M 10.123456 20.987654 \nL 1.5 -2.25 \nL 3.14159 4 \nz" style="stroke-width: 1.80005"/>'
+    assert elements.shorter(line) == b'<path d="M 10.1 20.9 1.5 -2.2 3.1 4 z" style="stroke-width: 1.80005"/>'
+    letter = b'<path d="M 10.123456 20.987654 \nQ 1.5 2.25 3.14159 4 \nL 1 2"/>'
+    assert elements.shorter(letter) == letter

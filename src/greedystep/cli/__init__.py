@@ -21,7 +21,8 @@ from greedystep.cli.envs import Envs
 from greedystep.cli.eval import Eval
 from greedystep.cli.interrupt import TerminatedError
 from greedystep.cli.plan import Plan
-from greedystep.cli.reproduce import Report, Reproduce
+from greedystep.cli.report import Report
+from greedystep.cli.reproduce import Reproduce
 from greedystep.cli.train import Train
 from greedystep.cli.watch import Watch
 from greedystep.cli.words import BadInputError, note

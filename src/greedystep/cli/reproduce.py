@@ -1,4 +1,4 @@
-"""`greedystep reproduce` runs experiments of the paper; `greedystep report` draws them again."""
+"""`greedystep reproduce` runs experiments of the paper."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from greedystep import __version__, experiments
+from greedystep.cli.report import conclude
 from greedystep.cli.words import NAMES, BadInputError, MaybePath, answering_bad_input, check_place, note
 from greedystep.record import config_hash, provenance, write_json
 
@@ -44,7 +45,7 @@ class Reproduce:
         out = self.out or Path("results", self.scale)
         with answering_bad_input():
             check_place(out)
-            present = {result["name"]: result for result in results.collect([out])} if _has_results(out) else {}
+            present = _present(out)
         try:
             for name in names:
                 settings = {"experiment": name, "scale": self.scale}
@@ -89,48 +90,16 @@ class Reproduce:
         write_json(out / f"{name}.json", {"name": name, **result, "provenance": provenance(settings)})
 
 
-@dataclass(frozen=True)
-class Report:
-    """Compare training runs, or draw the results of `reproduce` again, without running anything."""
+def _present(folder: Path) -> dict[str, dict[str, Any]]:
+    """Results that the folder has already; ValueError where one cannot be read, before anything runs."""
+    from greedystep.report import results
 
-    # Folders that `greedystep train` wrote, to compare their learning curves; or folders that `greedystep reproduce`
-    # wrote, or single JSON files of them, to draw figures, tables and the page again.
-    paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="PATH [PATH ...]", help_behavior_hint="(required)")]
-
-    # Folder to write to; the JSON of results is copied there too.
-    out: Path
-
-    def run(self) -> int:
-        from greedystep.report import results, runs
-
-        if not self.paths:
-            raise BadInputError("paths: give at least one results folder, JSON file or run")
-        if any(map(runs.is_run, self.paths)):
-            return self._compare_runs()
-        with answering_bad_input():
-            check_place(self.out)
-            found = results.collect(self.paths)
-        for result in found:
-            write_json(self.out / f"{result['name']}.json", result)
-        return conclude(found, self.out)
-
-    def _compare_runs(self) -> int:
-        from rich.console import Console
-
-        from greedystep.report import run_curves, runs
-        from greedystep.report.terminal import say
-
-        with answering_bad_input():
-            check_place(self.out)
-            methods = runs.gather(map(runs.read, dict.fromkeys(self.paths)))
-        page = run_curves.write(methods, self.out)
-        say(Console(), (self.out / "runs.md").read_text(encoding="utf-8"))
-        say(Console(), f"Written: {page}")
-        return 0
-
-
-def _has_results(folder: Path) -> bool:
-    return any((folder / f"{name}.json").exists() for name in experiments.NAMES)
+    if not any((folder / f"{name}.json").exists() for name in experiments.NAMES):
+        return {}
+    found = results.collect([folder])
+    if found.problems:
+        raise ValueError(found.problems[0])
+    return {result["name"]: result for result in found.results}
 
 
 def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
@@ -138,16 +107,3 @@ def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
     made = result["provenance"]
     is_same = made["config_hash"] == config_hash(settings) and made["versions"]["greedystep"] == __version__
     return is_same and not result["numbers"].get("missing")
-
-
-def conclude(found: list[dict[str, Any]], out: Path) -> int:
-    from rich.console import Console
-
-    from greedystep.report import results
-    from greedystep.report.terminal import print_claims, say
-
-    page = results.write(found, out)
-    console = Console()
-    print_claims(console, found)
-    say(console, f"Written: {page}")
-    return 0

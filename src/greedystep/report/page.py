@@ -1,21 +1,42 @@
-"""One self-contained page of results: no scripts, no network, every picture inside."""
+"""The page of claims and results: one file, no network, every picture and curve inside."""
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from html import escape
-from importlib.resources import files
-from string import Template
 from typing import Any
 
+from greedystep import experiments
 from greedystep.experiments.claims import VERDICTS, Table
-from greedystep.report.tables import cell, numeric_columns
+from greedystep.report import elements, gaps
+from greedystep.report.elements import heading, text
+from greedystep.report.errata import ERRATA, TESTS, counts
 
-CLAIM_COLUMNS = {"claim": "The paper says", "claimed": "Claimed", "measured": "Measured"}
+CLAIM_COLUMNS = {
+    "claim": "The paper says",
+    "where": "Where",
+    "claimed": "Claimed",
+    "measured": "Measured",
+    "verdict": "Verdict",
+    "evidence": "Evidence",
+}
 VERDICT_MARKS = {"confirmed": "✓", "partly": "~", "refuted": "✗", "untested": "?"}
 """Beside the colour, so that nobody depends on it."""
+
+PAPER = "https://arxiv.org/abs/2102.11717"
+
+LUCK = Table(
+    "luck",
+    "Slippery FrozenLake from 5000 random episodes; the true value of the start is 0.542 "
+    "(python examples/tabular_from_logs.py)",
+    ["form of Greedy-Step", "believes", "reaches the goal, of 1000 episodes"],
+    [
+        ["average over what was seen, then the maximum (expected)", 0.534, "73 %"],
+        ["best return ever seen (running)", 0.951, "9 %"],
+    ],
+)
 
 
 @dataclass(frozen=True)
@@ -26,102 +47,193 @@ class Section:
     pictures: dict[str, bytes]
     """SVG files by name."""
     tables: list[Table]
+    curves: dict[str, Any] | None = None
+    """What the page's script draws (`report.curves`)."""
+    problems: list[str] = field(default_factory=list)
+    """What could not be drawn."""
 
 
-def render(sections: list[Section]) -> str:
-    """The page of claims and results, as HTML."""
-    claims = [_claim(section.result, claim) for section in sections for claim in section.result["claims"]]
+def render(sections: Sequence[Section], problems: Sequence[str] = ()) -> str:
+    """The page, as HTML; `problems` are sentences on files that could not be used."""
+    results = [section.result for section in sections]
+    missing = [*problems, *(p for section in sections for p in section.problems), *gaps.sentences(results)]
     body = [
-        "<h1>What the paper claims, and what we measured</h1>",
-        "<p>Wang, Wu, He and Tan, <cite>Greedy-Step Off-Policy Reinforcement Learning</cite>, arXiv 2102.11717 (2021)."
-        "</p>",
-        f"<p>{_summary(sections)}</p>",
+        _summary(results, problems),
+        _contents(results),
+        *_claims(results),
+        *map(_section, sections),
+        _errata(results),
+        _caveat(results),
+        _making(results),
+        elements.section(
+            "missing",
+            "What is missing, or shorter than asked",
+            elements.bullets(missing) if missing else "<p>Nothing: every experiment was run in full.</p>",
+        ),
+    ]
+    return elements.whole("claims and measurements", "Greedy-Step: what the paper claims, and what we measured", body)
+
+
+def check(result: dict[str, Any]) -> None:
+    """Raises what would go wrong outside the experiment's own section, if its numbers are not those it makes."""
+    gaps.of_result(result)
+    for part in (_errata, _caveat, _making):
+        part([result])
+
+
+# -- the top ----------------------------------------------------------------------------------------------------------
+
+
+def _summary(results: list[dict[str, Any]], problems: Sequence[str]) -> str:
+    tally = Counter(claim["verdict"] for result in results for claim in result["claims"])
+    parts = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
+    total = f"{sum(tally.values())} claims: {parts}." if tally else "No claims."
+    whole = f"{len(results)} of {len(experiments.NAMES)} experiments are on this page"
+    scales = sorted({str(result["settings"].get("scale")) for result in results})
+    unread = f", {len(problems)} could not be read" if problems else ""
+    return (
+        f'<p>Wang, Wu, He and Tan, <cite>Greedy-Step Off-Policy Reinforcement Learning</cite>, <a href="{PAPER}">arXiv '
+        f"2102.11717</a> (2021). <strong>{text(total)}</strong> Each verdict follows from a rule that was written "
+        f"before the run it judges. {whole} (scale: {text(', '.join(scales))}){unread}; "
+        f'<a href="#missing">what is missing or shorter than asked</a> is listed at the end.</p>'
+    )
+
+
+def _contents(results: list[dict[str, Any]]) -> str:
+    links = {result["name"]: heading(result["name"]) for result in results}
+    links |= {
+        "errata": "Errata",
+        "chance": "The trap: chance",
+        "making": "How it was made",
+        "missing": "What is missing",
+    }
+    return " ".join(["<nav>", *(f'<a href="#{escape(to)}">{text(name)}</a>' for to, name in links.items()), "</nav>"])
+
+
+def _claims(results: list[dict[str, Any]]) -> list[str]:
+    tally = Counter(claim["verdict"] for result in results for claim in result["claims"])
+    buttons = [
+        f'<button type="button" aria-pressed="true" data-show="{verdict}" class="verdict" data-verdict="{verdict}">'
+        f"{VERDICT_MARKS[verdict]} {verdict} ({tally[verdict]})</button>"
+        for verdict in VERDICTS
+        if tally[verdict]
+    ]
+    return [
+        f'<div class="choices control" role="group" aria-label="Show claims that are">{"".join(buttons)}</div>',
         '<table id="claims">',
-        "<thead><tr><th>The paper says</th><th>Claimed</th><th>Measured</th><th>Verdict</th></tr></thead>",
+        f"<thead><tr>{''.join(f'<th>{column}</th>' for column in CLAIM_COLUMNS.values())}</tr></thead>",
         "<tbody>",
-        *claims,
+        *(_claim(result["name"], claim) for result in results for claim in result["claims"]),
         "</tbody>",
         "</table>",
-        *map(_section, sections),
     ]
-    return whole("claims and measurements", body)
 
 
-def whole(title: str, body: list[str]) -> str:
-    """Parts of a page, in the style of all our pages."""
-    template = Template(files("greedystep.report").joinpath("page.html").read_text(encoding="utf-8"))
-    return template.substitute(title=text(title), body="\n".join(body))
-
-
-def _summary(sections: list[Section]) -> str:
-    counts = Counter(claim["verdict"] for section in sections for claim in section.result["claims"])
-    parts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-    return f"{sum(counts.values())} claims: {parts}." if counts else "No claims."
-
-
-def _claim(result: dict[str, Any], claim: dict[str, Any]) -> str:
-    name, verdict = escape(result["name"]), claim["verdict"]
-    first = f'{text(claim["claim"])} <small>{text(claim["where"])} · <a href="#{name}">{name}</a></small>'
-    cells = {"claim": first, "claimed": text(claim["claimed"]), "measured": text(claim["measured"])}
+def _claim(name: str, claim: dict[str, Any]) -> str:
+    reason = f" <small>Why: {text(claim['reason'])}</small>" if claim.get("reason") else ""
+    cells = {
+        "claim": text(claim["claim"]),
+        "where": text(claim["where"]),
+        "claimed": text(claim["claimed"]),
+        "measured": f"{text(claim['measured'])}{reason}",
+        "verdict": _badge(claim["verdict"]),
+        "evidence": f'<a href="#{escape(name)}">{text(heading(name))}</a>',
+    }
     columns = "".join(f'<td data-label="{CLAIM_COLUMNS[key]}">{inner}</td>' for key, inner in cells.items())
-    badge = f'<span class="verdict">{VERDICT_MARKS[verdict]} {verdict}</span>'
-    return (
-        f'<tr data-claim="{escape(claim["id"])}" data-verdict="{verdict}">{columns}'
-        f'<td data-label="Verdict">{badge}</td></tr>'
-    )
+    id = escape(claim["id"])
+    return f'<tr id="claim-{id}" data-claim="{id}" data-verdict="{claim["verdict"]}">{columns}</tr>'
+
+
+def _badge(verdict: str) -> str:
+    return f'<span class="verdict" data-verdict="{verdict}">{VERDICT_MARKS[verdict]} {verdict}</span>'
+
+
+# -- the experiments --------------------------------------------------------------------------------------------------
 
 
 def _section(section: Section) -> str:
     result = section.result
-    parts = [
-        f'<section id="{escape(result["name"])}">',
-        f"<h2>{text(result['title'])}</h2>",
-        *(picture(name, svg, result["title"]) for name, svg in section.pictures.items()),
-        *map(table, section.tables),
-        "<h3>Settings</h3>",
-        pairs(result["settings"]),
-        *origin(result["provenance"]),
-        "</section>",
+    lacking = [*section.problems, *gaps.of_result(result)]
+    pictures = [elements.picture(name, svg, result["title"]) for name, svg in section.pictures.items()]
+    drawn = pictures if section.curves is None else [elements.curves(result["name"], section.curves, pictures)]
+    return elements.section(
+        result["name"],
+        result["title"],
+        _judged(result["claims"]),
+        f'<div class="missing">{elements.bullets(lacking)}</div>' if section.problems else "",
+        *drawn,
+        *map(elements.table, section.tables),
+        elements.folded("Settings", elements.pairs(result["settings"])),
+        elements.folded("Where it comes from", *elements.origin(result["provenance"])),
+        above=heading(result["name"]),
+    )
+
+
+def _judged(claims: list[dict[str, Any]]) -> str:
+    """The way back to the table."""
+    items = [
+        f'<li>{_badge(claim["verdict"])}<a href="#claim-{escape(claim["id"])}">{text(claim["claim"])}</a></li>'
+        for claim in claims
     ]
-    return "\n".join(parts)
+    return f'<ul class="judged">{"".join(items)}</ul>' if items else ""
 
 
-def origin(provenance: dict[str, Any]) -> list[str]:
-    """Where a result comes from: the command, and what it was made with."""
-    made_with = {key: value for key, value in provenance.items() if key != "command"}
-    return ["<h3>Where it comes from</h3>", f"<pre>{text(provenance['command'])}</pre>", pairs(made_with)]
-
-
-def picture(name: str, svg: bytes, title: str) -> str:
-    """An image of its own rather than inline SVG: the ids inside two drawings cannot clash."""
-    source = base64.b64encode(svg).decode()
-    return (
-        f'<figure><img alt="{text(f"{title} ({name})")}" src="data:image/svg+xml;base64,{source}">'
-        f"<figcaption><code>{text(name)}</code></figcaption></figure>"
+def _making(results: list[dict[str, Any]]) -> str:
+    rows = []
+    for result in results:
+        made = result["provenance"]
+        tasks = result["numbers"].get("tasks", {}).values()
+        trained = sorted({d for task in tasks for one in task["methods"].values() for d in one.get("devices", ())})
+        commit = str(made.get("commit") or "")[:10]
+        about = [made.get("command"), result["settings"].get("scale"), made.get("date")]
+        machine = [", ".join(trained) or made.get("device"), made.get("cpu"), commit or None]
+        rows.append([heading(result["name"]), *about, *machine])
+    header = ["experiment", "command", "scale", "date", "device", "processor", "commit"]
+    return elements.section(
+        "making",
+        "How it was made",
+        elements.table(Table("making", "Commands and machines; versions stand with each experiment", header, rows)),
     )
 
 
-def table(table: Table) -> str:
-    """Numbers flush right; a wide one scrolls by itself."""
-    sides = [' class="number"' if numeric else "" for numeric in numeric_columns(table)]
+# -- what a reader should know ----------------------------------------------------------------------------------------
 
-    def row(tag: str, cells: list[Any]) -> str:
-        inner = "".join(f"<{tag}{side}>{text(value)}</{tag}>" for side, value in zip(sides, cells, strict=True))
-        return f"<tr>{inner}</tr>"
 
-    body = "".join(row("td", values) for values in table.rows)
-    return (
-        f'<div class="wide"><table><caption>{text(table.title)}</caption>'
-        f"<thead>{row('th', table.header)}</thead><tbody>{body}</tbody></table></div>"
+def _errata(results: list[dict[str, Any]]) -> str:
+    items = []
+    for one in ERRATA:
+        counted = counts(one, results)
+        items.append(
+            f"<li><strong>{text(one.where)}.</strong> {text(one.printed)} <br>{text(one.example)} "
+            f"<em>Instead:</em> {text(one.instead)} <small>{text(counted + '. ') if counted else ''}"
+            f"<code>{text(one.test)}</code></small></li>"
+        )
+    return elements.section(
+        "errata",
+        "Errata of the paper",
+        "<p>What its text says and cannot mean, with the smallest example of each. The numbers are computed by the "
+        f"tests named beside them, in <code>{TESTS}</code>.</p>",
+        f"<ol>{''.join(items)}</ol>",
     )
 
 
-def pairs(mapping: dict[str, Any]) -> str:
-    """Names and values in two columns."""
-    items = "".join(f"<dt>{text(key)}</dt><dd>{text(value)}</dd>" for key, value in mapping.items())
-    return f"<dl>{items}</dl>"
-
-
-def text(value: Any) -> str:
-    """As in a table's cell, safe within HTML."""
-    return escape(cell(value))
+def _caveat(results: list[dict[str, Any]]) -> str:
+    too_high = [
+        case.get("above_optimum", 0.0)
+        for result in results
+        if result["name"] == "table1"
+        for case in result["numbers"].get("properties", {}).get("sampled Greedy-Step", {}).get("cases", ())
+        if not case["deterministic"]
+    ]
+    measured = f" In Table 1 they exceed Q* by up to {max(too_high):.3g}." if too_high else ""
+    return elements.section(
+        "chance",
+        "The trap: chance",
+        "<p>The sampled operator, the one that every learning agent of the paper uses, keeps the best return that was "
+        "ever seen. Where the same action can do two different things, that return was luck, and the agent takes it "
+        f"for skill: its values converge to something above Q*.{measured} More data makes it worse, since more luck is "
+        "seen: of a step that is worth 1 or 0 by a coin, it believes 1 with probability 1 - 1/2^D after D episodes. "
+        "The theorem behind it is for deterministic worlds only; an average over what was seen, with the maximum "
+        "inside, is right everywhere.</p>",
+        elements.table(LUCK),
+    )

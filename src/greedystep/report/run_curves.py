@@ -20,7 +20,7 @@ from greedystep import figures
 from greedystep.curves import last_episodes
 from greedystep.experiments.claims import Table
 from greedystep.record import provenance, write_json, write_text
-from greedystep.report import page, tables
+from greedystep.report import elements, tables
 from greedystep.report.runs import Lane, Method
 from greedystep.stats import Interval, interval
 
@@ -50,21 +50,20 @@ def write(methods: Sequence[Method], folder: Path) -> Path:
     _, svg = figures.save(drawing, folder / "runs")
     write_text(folder / "runs.md", tables.markdown(made))
     body = [
-        "<h1>Training runs</h1>",
-        f"<p>{page.text(_caption(numbers))}</p>",
-        page.picture("runs", svg.read_bytes(), "Learning curves"),
-        page.table(made),
+        f"<p>{elements.text(_caption(numbers))}</p>",
+        elements.picture("runs", svg.read_bytes(), "Learning curves"),
+        elements.table(made),
         *(part for method in methods for part in _section(method)),
     ]
-    write_text(folder / "runs.html", page.whole("training runs", body))
+    write_text(folder / "runs.html", elements.whole("training runs", "Training runs", body))
     return folder / "runs.html"
 
 
 def _section(method: Method) -> list[str]:
-    parts = [f"<section><h2>{page.text(f'{method.env}: {method.label}')}</h2>"]
-    parts += ["<h3>Settings</h3>", page.pairs(method.runs[0].settings)]
+    parts = [f"<section><h2>{elements.text(f'{method.env}: {method.label}')}</h2>"]
+    parts += ["<h3>Settings</h3>", elements.pairs(method.runs[0].settings)]
     for run in method.runs:
-        parts += [f"<h3>{page.text(run.folder)}</h3>", *page.origin(run.provenance)[1:]]
+        parts += [f"<h3>{elements.text(run.folder)}</h3>", *elements.origin(run.provenance)]
     return [*parts, "</section>"]
 
 

@@ -1,0 +1,72 @@
+"""`greedystep report` compares training runs, or draws the results of `reproduce` again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from greedystep.cli.words import BadInputError, answering_bad_input, check_place, note
+from greedystep.record import write_json
+
+if TYPE_CHECKING:
+    from greedystep.report.results import Found
+
+
+@dataclass(frozen=True)
+class Report:
+    """Compare training runs, or draw the results of `reproduce` again, without running anything."""
+
+    # Folders that `greedystep train` wrote, to compare their learning curves; or folders that `greedystep reproduce`
+    # wrote, or single JSON files of them, to draw figures, tables and the page again. A result in a folder that cannot
+    # be read is named on the page, and the others are drawn.
+    paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="PATH [PATH ...]", help_behavior_hint="(required)")]
+
+    # Folder to write to; the JSON of results is copied there too.
+    out: Path
+
+    def run(self) -> int:
+        from greedystep.report import results, runs
+
+        if not self.paths:
+            raise BadInputError("paths: give at least one results folder, JSON file or run")
+        if any(map(runs.is_run, self.paths)):
+            return self._compare_runs()
+        with answering_bad_input():
+            check_place(self.out)
+            found = results.collect(self.paths)
+        for result in found.results:
+            write_json(self.out / f"{result['name']}.json", result)
+        return conclude(found, self.out)
+
+    def _compare_runs(self) -> int:
+        from rich.console import Console
+
+        from greedystep.report import run_curves, runs
+        from greedystep.report.terminal import say
+
+        with answering_bad_input():
+            check_place(self.out)
+            methods = runs.gather(map(runs.read, dict.fromkeys(self.paths)))
+        page = run_curves.write(methods, self.out)
+        say(Console(), (self.out / "runs.md").read_text(encoding="utf-8"))
+        say(Console(), f"Written: {page}")
+        return 0
+
+
+def conclude(found: Found, out: Path) -> int:
+    """Draw everything, and print the claims and where the page is."""
+    from rich.console import Console
+
+    from greedystep.report import results
+    from greedystep.report.terminal import print_claims, say
+
+    page = results.write(found, out)
+    for problem in found.problems:
+        note(problem)
+    console = Console()
+    print_claims(console, found.results)
+    say(console, f"Written: {page}")
+    return 0

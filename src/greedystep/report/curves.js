@@ -1,0 +1,313 @@
+"use strict";
+// Draws the learning curves of every `div.curves` from the JSON inside it. What the JSON holds: curves.py.
+{
+  const WIDTH = 360, HEIGHT = 220;
+  const LEFT = 46, RIGHT = 8, TOP = 8, BOTTOM = 34;
+  const MIDDLE = (LEFT + WIDTH - RIGHT) / 2;
+
+  const clean = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+  const pair = (of) => `light-dark(${of.light}, ${of.dark})`;
+  const dashes = (method, width) => method.dash.map((part) => part * width).join(" ");
+  const isPressed = (button) => button.getAttribute("aria-pressed") === "true";
+
+  /** Round numbers, about so many, from low to high; and their distance. */
+  function ticks(low, high, about) {
+    const raw = (high - low) / about;
+    const power = 10 ** Math.floor(Math.log10(raw));
+    const step = [1, 2, 5, 10].map((by) => by * power).find((by) => by >= raw * 0.999);
+    const values = [];
+    for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at++) values.push(at * step);
+    return { values, step };
+  }
+
+  /** A number in few signs, enough to tell it from the next tick: 1.5M, 20k, 0.05. */
+  function short(value, step) {
+    const size = Math.abs(value);
+    const [unit, name] = size > 999999 ? [1e6, "M"] : size > 999 ? [1e3, "k"] : [1, ""];
+    const digits = Math.max(0, -Math.floor(Math.log10(step / unit) + 1e-9));
+    return `${Number((value / unit).toFixed(Math.min(digits, 9)))}${name}`.replace("-", "−");
+  }
+
+  /** The index of the number nearest to `value` in a rising list. */
+  function nearest(list, value) {
+    let low = 0, high = list.length - 1;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (list[middle] < value) low = middle; else high = middle;
+    }
+    return value - list[low] < list[high] - value ? low : high;
+  }
+
+  /** One drawing: its box, its vertical axis, and how it is read with a pointer or the arrow keys. */
+  class Panel {
+    constructor(figure, quantity, spec) {
+      this.figure = figure;
+      this.spec = spec;
+      this.box = document.createElement("figure");
+      this.box.className = "panel";
+      this.box.innerHTML = `<figcaption>${clean(spec.title)}</figcaption>
+        <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" tabindex="0"
+          aria-label="${clean(`${spec.title}: ${quantity.label}`)}"></svg>
+        <div class="readout" role="status" hidden></div>`;
+      this.svg = this.box.querySelector("svg");
+      this.readout = this.box.querySelector(".readout");
+      this.stops = [];
+      for (const kind of ["pointermove", "pointerdown"]) {
+        this.svg.addEventListener(kind, (event) => this.point(event));
+      }
+      for (const kind of ["pointerleave", "blur"]) this.svg.addEventListener(kind, () => this.forget());
+      this.svg.addEventListener("keydown", (event) => this.walk(event));
+    }
+
+    /** Parts of a drawing, or the reason why there is none. */
+    show(parts, why) {
+      this.forget();
+      this.svg.innerHTML = why
+        ? `<text x="${WIDTH / 2}" y="${HEIGHT / 2}" text-anchor="middle">${why}</text>`
+        : `${parts.join("")}<g class="cursor"></g>`;
+    }
+
+    up(value) {
+      return HEIGHT - BOTTOM - ((value - this.y[0]) / (this.y[1] - this.y[0])) * (HEIGHT - TOP - BOTTOM);
+    }
+
+    * vertical() {
+      const { values, step } = ticks(...this.y, 5);
+      for (const value of values) {
+        const y = this.up(value).toFixed(1);
+        yield `<line class="grid" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y}" y2="${y}"/>`;
+        yield `<text x="${LEFT - 5}" y="${y}" dy=".35em" text-anchor="end">${short(value, step)}</text>`;
+      }
+    }
+
+    * below(name, labels) {
+      for (const [x, label, anchor] of labels) {
+        yield `<text x="${x}" y="${HEIGHT - BOTTOM + 14}" text-anchor="${anchor}">${clean(label)}</text>`;
+      }
+      yield `<text x="${MIDDLE}" y="${HEIGHT - 5}" text-anchor="middle">${name}</text>`;
+    }
+
+    point(event) {
+      const frame = this.svg.getBoundingClientRect();
+      this.go(((event.clientX - frame.left) / frame.width) * WIDTH);
+    }
+
+    walk(event) {
+      const last = this.stops.length - 1;
+      const to = { ArrowRight: this.stop + 1, ArrowLeft: this.stop - 1, Home: 0, End: last }[event.key];
+      if (event.key === "Escape") this.forget();
+      if (to === undefined || last < 0) return;
+      event.preventDefault();
+      this.go(this.stops[Math.max(0, Math.min(last, to))]);
+    }
+
+    /** Show what stands at a place of the drawing: `read` gives words, rows of cells, and the marks to draw. */
+    go(place) {
+      if (!this.stops.length) return;
+      this.stop = nearest(this.stops, place);
+      const { words, rows, marks } = this.read(this.stop);
+      const cells = ([first, ...rest]) =>
+        `<td style="color: ${pair(first)}">${clean(first.label)}</td>${rest.map((cell) => `<td>${cell}</td>`).join("")}`;
+      this.svg.querySelector(".cursor").innerHTML = marks;
+      this.readout.innerHTML = `${clean(words)}<table>${rows.map((row) => `<tr>${cells(row)}</tr>`).join("")}</table>`;
+      const isRight = this.stops[this.stop] > MIDDLE;
+      this.readout.style.left = isRight ? "0" : "auto";
+      this.readout.style.right = isRight ? "auto" : "0";
+      this.readout.hidden = false;
+    }
+
+    forget() {
+      this.stop = -1;
+      this.readout.hidden = true;
+      const cursor = this.svg.querySelector(".cursor");
+      if (cursor) cursor.innerHTML = "";
+    }
+  }
+
+  /** Lines over environment steps, with their intervals. */
+  class Curves extends Panel {
+    draw() {
+      const { methods, grids } = this.figure.data;
+      this.shown = this.spec.curves
+        .filter((one) => isPressed(this.figure.methods[one.method]) && one.y.some((value) => value !== null))
+        .map((one) => ({ ...one, x: grids[one.grid], of: methods[one.method] }));
+      this.stops = [];
+      if (!this.shown.length) {
+        this.show([], this.spec.curves.length ? "nothing chosen" : "not trained");
+        return;
+      }
+      const values = this.shown.flatMap((one) => [...one.y, ...(one.low || []), ...(one.high || [])]);
+      const known = values.filter((value) => value !== null);
+      const low = Math.min(...known), high = Math.max(...known);
+      const margin = (high - low) * 0.04 || Math.abs(high) * 0.1 || 1;
+      this.y = [low - margin, high + margin];
+      this.steps = [...new Set(this.shown.flatMap((one) => one.x))].sort((a, b) => a - b);
+      this.end = this.steps[this.steps.length - 1];
+      this.stops = this.steps.map((step) => this.right(step));
+      const bands = this.shown.filter((one) => one.low).map((one) => this.band(one));
+      this.show([...this.vertical(), ...this.horizontal(), ...bands, ...this.shown.map((one) => this.line(one))]);
+    }
+
+    right(step) {
+      return LEFT + (step / this.end) * (WIDTH - LEFT - RIGHT);
+    }
+
+    * horizontal() {
+      const { values, step } = ticks(0, this.end, 5);
+      const at = (value) => this.right(value).toFixed(1);
+      for (const x of values.map(at)) {
+        yield `<line class="grid" x1="${x}" x2="${x}" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>`;
+      }
+      const anchor = (value) => (value >= this.end * 0.99 ? "end" : "middle");
+      yield* this.below("environment steps", values.map((value) => [at(value), short(value, step), anchor(value)]));
+    }
+
+    /** Stretches of known values, each a list of points. */
+    stretches(one, part) {
+      const found = [[]];
+      one[part].forEach((value, i) => {
+        if (value === null) found.push([]);
+        else found[found.length - 1].push(`${this.right(one.x[i]).toFixed(1)},${this.up(value).toFixed(1)}`);
+      });
+      return found.filter((points) => points.length);
+    }
+
+    line(one) {
+      const d = this.stretches(one, "y").map((points) => `M${points.join("L")}${points.length > 1 ? "" : "h1"}`);
+      return `<path data-method="${one.method}" d="${d.join("")}" style="stroke: ${pair(one.of)}"
+        stroke-dasharray="${dashes(one.of, 1.8)}"/>`;
+    }
+
+    band(one) {
+      const lower = this.stretches(one, "low");
+      const d = this.stretches(one, "high").map((points, i) => `M${points.join("L")}L${lower[i].reverse().join("L")}Z`);
+      return `<path class="band" data-method="${one.method}" d="${d.join("")}" style="fill: ${pair(one.of)}"/>`;
+    }
+
+    read(stop) {
+      const step = this.steps[stop], x = this.right(step).toFixed(1);
+      // Methods may have points at different steps; one that ends long before has nothing to tell here.
+      const points = this.shown.map((one) => ({ one, i: nearest(one.x, step) }))
+        .filter(({ one, i }) => one.y[i] !== null && Math.abs(one.x[i] - step) <= 0.02 * this.end)
+        .sort((a, b) => b.one.y[b.i] - a.one.y[a.i]);
+      const dots = points.map(({ one, i }) =>
+        `<circle class="dot" r="3" cx="${x}" cy="${this.up(one.y[i]).toFixed(1)}" style="fill: ${pair(one.of)}"/>`);
+      const between = ({ low, high }, i) => (low && low[i] !== null ? `${low[i]} to ${high[i]}` : "");
+      return {
+        words: `step ${step.toLocaleString("en")}`,
+        rows: points.map(({ one, i }) => [one.of, one.y[i], between(one, i)]),
+        marks: `<line class="rule" x1="${x}" x2="${x}" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>${dots.join("")}`,
+      };
+    }
+  }
+
+  /** Some groups of bars over the same bins. */
+  class Bars extends Panel {
+    draw() {
+      const { bins, bars } = this.spec;
+      if (!bars.length) {
+        this.show([], "not trained");
+        return;
+      }
+      this.y = [0, Math.max(...bars.flatMap((one) => one.values)) * 1.15];
+      this.each = (WIDTH - LEFT - RIGHT) / bins.length;
+      this.stops = bins.map((_, bin) => LEFT + this.each * (bin + 0.5));
+      this.show([...this.vertical(), ...this.horizontal(), ...bars.map((one, place) => this.group(one, place))]);
+    }
+
+    * horizontal() {
+      const widest = 8 + 6 * Math.max(...this.spec.bins.map((name) => name.length));
+      const every = Math.ceil(widest / this.each);
+      const labels = this.spec.bins.map((name, bin) => [this.stops[bin].toFixed(1), name, "middle"]);
+      yield* this.below("chosen n", labels.filter((_, bin) => bin % every === 0));
+    }
+
+    group(one, place) {
+      const wide = (this.each * 0.8) / this.spec.bars.length, base = this.up(0).toFixed(1);
+      const d = one.values.map((value, bin) => {
+        const x = LEFT + this.each * (bin + 0.1) + wide * place;
+        return `M${x.toFixed(1)},${base}V${this.up(value).toFixed(1)}h${wide.toFixed(1)}V${base}Z`;
+      });
+      const x = LEFT + 8 + place * 150;
+      return `<path d="${d.join("")}" style="fill: ${pair(one)}"/>
+        <rect x="${x}" y="${TOP}" width="9" height="9" style="fill: ${pair(one)}"/>
+        <text x="${x + 13}" y="${TOP + 8}">${clean(one.label)}</text>`;
+    }
+
+    read(bin) {
+      const { bins, bars } = this.spec;
+      return { words: `n = ${bins[bin]}`, rows: bars.map((one) => [one, one.values[bin]]), marks: "" };
+    }
+  }
+
+  /** A figure: one legend for all its panels. */
+  class Figure {
+    constructor(box) {
+      this.data = JSON.parse(box.querySelector("script").textContent);
+      this.methods = this.data.methods.map((method) => this.button(method.label, method.shown, this.swatch(method)));
+      const groups = this.data.quantities.map((quantity) => this.group(quantity));
+      this.panels = groups.flatMap((one) => one.panels);
+      if (this.methods.length > 1) box.append(this.legend());
+      if (groups.length > 1) box.append(this.choices("Quantities", groups.map((one) => one.button)));
+      box.append(...groups.map((one) => one.element));
+      this.draw();
+    }
+
+    draw() {
+      for (const panel of this.panels) panel.draw();
+    }
+
+    /** A button that is pressed or not, or, without that, one that is only pushed. */
+    button(label, pressed, before = "") {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.innerHTML = `${before}${clean(label)}`;
+      if (pressed !== undefined) button.setAttribute("aria-pressed", pressed);
+      return button;
+    }
+
+    choices(label, buttons) {
+      const box = document.createElement("div");
+      box.className = "choices";
+      box.setAttribute("role", "group");
+      box.setAttribute("aria-label", label);
+      box.append(...buttons);
+      return box;
+    }
+
+    swatch(method) {
+      return `<svg viewBox="0 0 28 10" aria-hidden="true"><line x1="0" x2="28" y1="5" y2="5" stroke-width="3"
+        stroke-dasharray="${dashes(method, 2)}" style="stroke: ${pair(method)}"/></svg>`;
+    }
+
+    legend() {
+      const press = (buttons, on) => {
+        for (const button of buttons) button.setAttribute("aria-pressed", on);
+        this.draw();
+      };
+      for (const one of this.methods) one.addEventListener("click", () => press([one], !isPressed(one)));
+      const all = this.button("all"), none = this.button("none");
+      all.addEventListener("click", () => press(this.methods, true));
+      none.addEventListener("click", () => press(this.methods, false));
+      const box = this.choices("Methods", [...this.methods, all, none]);
+      box.classList.add("legend");
+      return box;
+    }
+
+    group(quantity) {
+      const element = document.createElement("div");
+      element.innerHTML = `<h3>${clean(quantity.label)}</h3><div class="panels"></div>`;
+      element.hidden = !quantity.shown;
+      const panels = quantity.panels.map((spec) => new (spec.bins ? Bars : Curves)(this, quantity, spec));
+      element.lastElementChild.append(...panels.map((panel) => panel.box));
+      const button = this.button(quantity.label, quantity.shown);
+      button.addEventListener("click", () => {
+        element.hidden = !element.hidden;
+        button.setAttribute("aria-pressed", !element.hidden);
+      });
+      return { element, panels, button };
+    }
+  }
+
+  for (const box of document.querySelectorAll("div.curves")) new Figure(box);
+}

@@ -1,0 +1,158 @@
+"""Learning curves of a result as the page's script wants them: short numbers, and colours for a light and a dark page.
+
+methods      label, colour on white and on black, dashes, whether it is shown at first
+grids        lists of environment steps, shared by the curves that refer to them
+quantities   what is on the axis, whether it is shown at first, and a panel for each task: curves [{method, grid,
+             y, low, high}], or bars [{label, light, dark, values}] over bins
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from greedystep import figures
+from greedystep.experiments.deep.methods import GREEDY, PAPER
+from greedystep.experiments.deep.output import AXES, GREEN, ORANGE, SOLID, title
+
+FIRST_SHOWN = {"fig3": ("returns",), "fig4": ("returns", "q", "overestimation"), "fig5": ("n", "histogram")}
+"""Quantities; for other results those of Figure 4."""
+
+ALONE = {GREEDY: (ORANGE, SOLID)}
+"""As in Figure 5, which has no other method."""
+
+WHITE, BLACK = "#ffffff", "#0d1117"
+"""The two papers of page.css."""
+CONTRAST = 3.0
+"""What WCAG 2.1 asks of lines in a chart."""
+
+
+def has_curves(result: Mapping[str, Any]) -> bool:
+    """Whether anything of it can be drawn by the script."""
+    tasks = result["numbers"].get("tasks")
+    return isinstance(tasks, dict) and any(task["methods"] for task in tasks.values())
+
+
+def figure(result: Mapping[str, Any], styles: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """Everything that is drawn of a result; `styles` are its experiment's colours and dashes."""
+    tasks = result["numbers"]["tasks"]
+    labels = {name: one["label"] for task in tasks.values() for name, one in task["methods"].items()}
+    paper = [name for name in labels if name in PAPER]
+    place = {name: number for number, name in enumerate(labels)}
+    grids: dict[tuple[float, ...], int] = {}
+    quantities = [
+        {"key": key, "label": label, "panels": [_panel(task, key, place, grids) for task in tasks.values()]}
+        for key, label in AXES.items()
+        if any(one["curves"][key] for task in tasks.values() for one in task["methods"].values())
+    ]
+    if "bins" in result["numbers"]:
+        panels = [_bars(task, result["numbers"]["bins"]) for task in tasks.values()]
+        quantities.append({"key": "histogram", "label": "share of samples by chosen n", "panels": panels})
+    shown = FIRST_SHOWN.get(result["name"], FIRST_SHOWN["fig4"])
+    return {
+        "methods": [
+            {"label": label, "shown": not paper or name in paper} | _line((ALONE | dict(styles)).get(name), place[name])
+            for name, label in labels.items()
+        ],
+        "grids": [list(grid) for grid in grids],
+        "quantities": [quantity | {"shown": quantity["key"] in shown} for quantity in quantities],
+    }
+
+
+def _panel(
+    task: Mapping[str, Any], key: str, place: Mapping[str, int], grids: dict[tuple[float, ...], int]
+) -> dict[str, Any]:
+    known = {name: one for name, one in task["methods"].items() if one["curves"][key]}
+    digits = _digits([value for one in known.values() for part in one["curves"][key].values() for value in part])
+    return {
+        "title": title(task) if task["methods"] else task["title"],
+        "curves": [
+            {
+                "method": place[name],
+                "grid": grids.setdefault(tuple(one["steps"]), len(grids)),
+                "y": _short(one["curves"][key]["estimate"], digits),
+            }
+            # One seed has no interval.
+            | (
+                {part: _short(one["curves"][key][part], digits) for part in ("low", "high")}
+                if len(one["seeds"]) > 1
+                else {}
+            )
+            for name, one in known.items()
+        ],
+    }
+
+
+def _bars(task: Mapping[str, Any], bins: Sequence[str]) -> dict[str, Any]:
+    """The share of each bin in the first and the last steps, of the one method that has them."""
+    heading = title(task) if task["methods"] else task["title"]
+    one = next((one for one in task["methods"].values() if any(one.get("first", ()))), None)
+    if one is None:
+        return {"title": heading, "bins": [], "bars": []}
+    used = max(i for part in ("first", "last") for i, share in enumerate(one[part]) if share > 0) + 1
+    bars = [
+        {"label": f"{part} {one['phase']:,} steps", "values": _short(one[part][:used], 4)} | _pair(colour)
+        for part, colour in (("first", GREEN), ("last", ORANGE))
+        if any(one[part])
+    ]
+    return {"title": heading, "bins": list(bins[:used]), "bars": bars}
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _digits(values: Sequence[float]) -> int:
+    """Decimals that tell a thousandth of the panel's height."""
+    known = [value for value in values if math.isfinite(value)]
+    span = max(known, default=0.0) - min(known, default=0.0) or max(map(abs, known), default=1.0) or 1.0
+    return 3 - math.floor(math.log10(span))
+
+
+def _short(values: Sequence[float], digits: int) -> list[float | int | None]:
+    """Rounded; None where there is nothing to draw."""
+    found = [round(value, digits) if math.isfinite(value) else None for value in values]
+    return [int(value) if value is not None and value == int(value) else value for value in found]
+
+
+# -- colours ----------------------------------------------------------------------------------------------------------
+
+
+def _line(style: tuple[str, Any] | None, number: int) -> dict[str, Any]:
+    colour, dash = style or (figures.COLOURS[number % len(figures.COLOURS)], figures.DASHES[number % 7])
+    return _pair(colour) | {"dash": [] if dash == "-" else list(dash[1])}
+
+
+def _pair(colour: str) -> dict[str, str]:
+    return {"light": readable(colour, WHITE), "dark": readable(colour, BLACK)}
+
+
+def readable(colour: str, paper: str) -> str:
+    """The colour, moved towards black or white as little as it takes to be seen on the paper.
+
+    Black on white is white on black, and so are greys.
+    """
+    given, is_dark = _rgb(colour), _luminance(_rgb(paper)) < 0.5
+    if is_dark and len(set(given)) == 1:
+        given = [255 - part for part in given]
+    ink = 255 if is_dark else 0
+    for step in range(101):
+        mixed = [round(own + (ink - own) * step / 100) for own in given]
+        if contrast(mixed, _rgb(paper)) >= CONTRAST:
+            return "#{:02x}{:02x}{:02x}".format(*mixed)
+    raise AssertionError("black and white are always seen")
+
+
+def contrast(one: Sequence[int], other: Sequence[int]) -> float:
+    """WCAG's ratio of luminances, 1 to 21."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(rgb: Sequence[int]) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in rgb)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _rgb(colour: str) -> list[int]:
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]

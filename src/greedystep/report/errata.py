@@ -1,0 +1,118 @@
+"""Where the paper's text cannot be taken literally: the smallest example of each, and the test that computes it.
+
+The long version is docs/theory.md. Counts of violations on random models come from table1's result, where it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+TESTS = "tests/test_theory.py"
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One place of the paper."""
+
+    where: str
+    printed: str
+    """What stands there, in our words."""
+    example: str
+    """Where that fails, with the numbers."""
+    instead: str
+    """What is right."""
+    test: str
+    """A test of `TESTS`."""
+    counted: tuple[tuple[str, str], ...] = ()
+    """Operators and statements of table1 that count how often it fails on random models."""
+
+
+DEFINITION, PROOFS, MULTI_STEP = "Greedy-Step (definition)", "Greedy-Step (proofs)", "multi-step optimality"
+
+ERRATA = (
+    Erratum(
+        "Equation 4 and the proofs",
+        "The operator that is defined is the operator that the proofs are about.",
+        "The definition chooses policy and n for each next state, the proofs choose once for all of them. From a state "
+        "that leads to one of two others by chance, each with its own right policy, errors of 1 shrink to 0.81 with "
+        "the definition and to 0.9 with the other.",
+        "They are one operator where transitions are deterministic; elsewhere the definition is never below the other. "
+        "Each breaks a theorem that the other keeps.",
+        "test_counterexample_2_the_form_of_the_proofs_breaks_theorem_5",
+    ),
+    Erratum(
+        "Lemma 1 (first inequality) and Theorem 4",
+        "The operator is never slower than one Bellman step, from any values.",
+        "Two states, one action that leads to either by a coin and pays nothing, γ = 0.9, N = 2, q = (1, -1): one "
+        "Bellman step is exact, the defined operator errs by 0.45.",
+        "Theorem 4 holds for the definition from below, q <= Q*, and for the proofs' form from anywhere. The first "
+        "inequality of Lemma 1 holds for the proofs' form only.",
+        "test_counterexample_1_the_definition_breaks_theorem_4_and_lemma_1",
+        ((DEFINITION, "Theorem 4: |Gq-Q*| <= |Bq-Q*|"), (DEFINITION, "Lemma 1: |Gq-Gq'| <= |Bq-Bq'|")),
+    ),
+    Erratum(
+        "Theorem 5",
+        "From below, if in every state some policy knows the next n steps, errors shrink by γ^(n+1).",
+        "The fork above, n = 1, γ = 0.9: the proofs' form shrinks errors to 0.9, and γ² is 0.81.",
+        "It holds for the definition; for the proofs' form where transitions are deterministic, or if one policy is "
+        "optimal everywhere.",
+        "test_counterexample_2_the_form_of_the_proofs_breaks_theorem_5",
+        ((PROOFS, "Theorem 5 with N = n+1"),),
+    ),
+    Erratum(
+        "Section 3.1",
+        "The results hold for every N >= 1.",
+        "With N = 1 the operator is value iteration: 0.9 on the fork, where Theorem 5 promises 0.81.",
+        "Theorem 5 needs N >= n + 1.",
+        "test_counterexample_3_theorem_5_needs_a_horizon_beyond_the_depth",
+        ((DEFINITION, "Theorem 5 with N = n"),),
+    ),
+    Erratum(
+        "Section 5, fixed point of the multi-step optimality operator",
+        "If from every state some policy is optimal for N steps, the fixed point is Q*.",
+        "An action that pays 10 and ends, beside one that leads to one of two states by chance, each of which pays 1 "
+        "under one of the two policies: the fixed point of the second action is 0.45, and Q* is 0.9.",
+        "The greedy values are right; Q is right where transitions are deterministic.",
+        "test_counterexample_4_a_policy_that_knows_the_way_from_each_state_is_not_enough_in_stochastic_models",
+        ((MULTI_STEP, "limit = Q* if a policy knows the way"),),
+    ),
+    Erratum(
+        "Section 5",
+        "That operator reaches the optimum only if all behaviour policies are optimal.",
+        "One optimal policy among random ones is enough, which the theorem before it says too.",
+        "One policy that is optimal everywhere suffices, whatever the others do.",
+        "test_one_optimal_policy_among_others_is_enough_for_its_fixed_point_to_be_optimal",
+    ),
+    Erratum(
+        "Section 4, model-based update",
+        "The matrix formula computes the operator.",
+        "It lacks a transition matrix in front of the rewards on the way. On a chain of two states that pays 1 at its "
+        "end, one update with N = 2 gives (0, 1.9) as printed; right is (0.9, 1).",
+        "V' = max [ R^a + γ T^a Σ (γ T^π)^i R^π + γ T^a (γ T^π)^(n-1) V ], over a, π and n, with i from 0 to n - 2.",
+        "test_the_printed_matrix_formula_lacks_a_transition",
+    ),
+    Erratum(
+        "Section 5, λ-operator",
+        "Its weights are (1-λ) λ^N, N >= 1.",
+        "They sum to λ. One state that pays 1, γ = λ = 1/2: the value of the only policy, 2, is mapped to 1.",
+        "λ^(N-1).",
+        "test_the_printed_weights_of_the_lambda_operator_do_not_sum_to_one",
+    ),
+)
+
+
+def counts(erratum: Erratum, results: list[dict[str, Any]]) -> str:
+    """How often it fails on table1's random models; nothing if that was not counted."""
+    rows = [
+        row
+        for result in results
+        if result["name"] == "table1"
+        for row in result["numbers"].get("theorems", ())
+        if (row["operator"], row["statement"]) in erratum.counted
+    ]
+    return "; ".join(
+        f"{row['statement']}: violated in {row['violations']['deterministic']} of {row['trials']} random deterministic "
+        f"models and {row['violations']['stochastic']} of {row['trials']} stochastic ones"
+        for row in rows
+    )

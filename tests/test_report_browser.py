@@ -1,0 +1,269 @@
+"""The report in Chromium: drawn, read with pointer and keys, chosen from; light and dark, on a phone and on paper."""
+
+import re
+
+import pytest
+from browser import Browser
+from deep_experiments import MadeUp, silent
+
+from greedystep.experiments import fig1, fig3, fig4, fig5, horizon
+from greedystep.experiments.deep import session
+from greedystep.record import provenance, write_json
+from greedystep.report import results
+
+NASTY = '</script><script>pwned = 1</script><img src=x onerror="pwned = 1">'
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """A page of an exact result and four made-up ones at quick scale; two experiments are missing, and one task."""
+    folder = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "train", MadeUp())
+        for module in (fig1, fig3, fig4, fig5, horizon):
+            more = {} if module is fig1 else {"parts": folder / "parts"}
+            result = {"name": module.NAME, **module.run("quick", silent, **more), "provenance": provenance({})}
+            if module is fig3:
+                methods = result["numbers"]["tasks"]["catcher"]["methods"]
+                methods["dqn"]["label"] = NASTY
+                result["numbers"]["tasks"]["breakout"]["methods"].clear()
+            write_json(folder / f"{module.NAME}.json", result)
+    return results.write(results.collect([folder]), folder)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(opened, report):
+    """The page, freshly loaded, as an ordinary window in daylight shows it."""
+    opened.events.clear()
+    opened.resize(1200, 900)
+    opened.media()
+    opened.open(report.as_uri())
+    yield opened
+    assert opened.complaints() == []
+
+
+def every(browser, selector, expression):
+    """The expression for each element `e` that the selector finds."""
+    return browser.evaluate(f"[...document.querySelectorAll({selector!r})].map(e => {expression})")
+
+
+def computed(browser, selector, name):
+    return browser.evaluate(f"getComputedStyle(document.querySelector({selector!r})).{name}")
+
+
+def step_of(browser):
+    """What the first panel of Figure 4 says at its top."""
+    said = re.match(r"step ([\d,]+)", browser.evaluate("document.querySelector('#fig4-curves .readout').innerText"))
+    assert said is not None
+    return int(said[1].replace(",", ""))
+
+
+def test_everything_is_drawn_from_the_page_alone(browser):
+    titles = every(browser, "#fig3-curves .panel", "e.querySelector('figcaption').textContent")
+    quantities = len(every(browser, "#fig3-curves h3", "1"))
+    assert len(titles) == 3 * quantities
+    empty = every(browser, "#fig3-curves .panel", "e.querySelectorAll('path[d]:not([d=\"\"])').length === 0")
+    assert [title for title, is_empty in zip(titles, empty, strict=True) if is_empty] == ["Breakout"] * quantities
+    assert every(browser, "#fig3-curves .panel:first-child text", "e.textContent") == ["not trained"] * quantities
+    for name in ("fig4", "fig5", "horizon"):
+        paths = every(browser, f"#{name}-curves .panel", "e.querySelectorAll('path[d]:not([d=\"\"])').length")
+        assert len(paths) >= 3
+        assert all(paths)
+    assert (
+        every(browser, "#fig4-curves .panel:first-child path", "e.getAttribute('d').includes('NaN')").count(True) == 0
+    )
+    assert [url for url in browser.requests() if not url.startswith(("data:", "file:", "about:"))] == []
+    images = "Promise.all([...document.images].map(i => i.decode().then(() => i.naturalWidth)))"
+    assert min(browser.evaluate(images)) > 100
+    ids = every(browser, "[id]", "e.id")
+    assert len(ids) == len(set(ids))
+
+
+def test_text_in_a_result_is_only_text(browser):
+    assert browser.evaluate("typeof pwned") == "undefined"
+    assert NASTY in every(browser, "#fig3-curves .legend button", "e.textContent")
+    browser.evaluate(
+        "document.body.append(document.createRange().createContextualFragment('<script>pwned = 1</script>'))"
+    )
+    assert browser.evaluate("typeof pwned") == "undefined"  # the page runs no scripts but its own
+    assert any("Content Security Policy" in str(event) for event in browser.complaints())
+    browser.events.clear()
+
+
+def test_hovering_shows_the_numbers_of_all_shown_methods(browser):
+    panel = "#fig4-curves .panel"
+    assert browser.evaluate(f"document.querySelector('{panel} .readout').hidden")
+    browser.hover(f"{panel} svg")
+    assert not browser.evaluate(f"document.querySelector('{panel} .readout').hidden")
+    shown = every(browser, f"{panel}:first-child .readout tr", "[...e.cells].map(c => c.textContent)")[:4]
+    step = step_of(browser)
+    spec = browser.evaluate("JSON.parse(document.querySelector('#fig4-curves script').textContent)")
+    curves = spec["quantities"][0]["panels"][0]["curves"]
+    expected = {}
+    for curve in curves:
+        at = spec["grids"][curve["grid"]].index(step)
+        label = spec["methods"][curve["method"]]["label"]
+        expected[label] = [f"{curve['y'][at]:g}", f"{curve['low'][at]:g} to {curve['high'][at]:g}"]
+    assert {label: rest for label, *rest in shown} == expected
+    values = [float(row[1]) for row in shown]
+    assert values == sorted(values, reverse=True)
+    assert len(every(browser, f"{panel}:first-child .dot", "1")) == 4
+    browser.hover("h1")
+    assert browser.evaluate(f"document.querySelector('{panel} .readout').hidden")
+
+
+def test_bars_are_read_too(browser):
+    browser.hover("#fig5-curves > div:last-child .panel svg")
+    said = browser.evaluate("document.querySelector('#fig5-curves > div:last-child .readout').textContent")
+    assert re.match(r"n = [\d+-]+first [\d,]+ steps0\.\d+last [\d,]+ steps0\.\d+", said)
+
+
+def test_the_arrow_keys_go_from_point_to_point(browser):
+    browser.evaluate("document.querySelector('#fig4-curves .panel svg').focus()")
+    steps = []
+    for key in ("Home", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowRight"):
+        browser.press(key)
+        steps.append(step_of(browser))
+    assert steps[0] < steps[1] < steps[2]
+    assert steps[3] == steps[1]
+    assert steps[4] == steps[5] == 50_000
+    browser.press("Escape")
+    assert browser.evaluate("document.querySelector('#fig4-curves .readout').hidden")
+
+
+def test_one_legend_picks_methods_in_all_panels(browser):
+    def shown(figure="fig4"):
+        return set(every(browser, f"#{figure}-curves path[data-method]", "e.dataset.method"))
+
+    first = "#fig4-curves .legend button:nth-child(1)"
+    assert shown() == {"0", "1", "2", "3"}
+    browser.click(first)
+    assert browser.evaluate(f"document.querySelector('{first}').getAttribute('aria-pressed')") == "false"
+    assert shown() == {"1", "2", "3"}
+    assert shown("horizon") >= {"0", "1"}  # another figure has its own
+    browser.evaluate(f"document.querySelector('{first}').focus()")
+    browser.press("Enter", "\r")
+    assert shown() == {"0", "1", "2", "3"}
+    browser.click("#fig4-curves .legend button:last-child")
+    assert shown() == set()
+    assert "nothing chosen" in every(browser, "#fig4-curves .panel text", "e.textContent")
+    browser.click("#fig4-curves .legend button:nth-last-child(2)")
+    assert shown() == {"0", "1", "2", "3"}
+
+
+def test_quantities_are_chosen_too(browser):
+    def visible():
+        return every(browser, "#fig3-curves h3", "e.checkVisibility() ? e.textContent : ''")
+
+    assert [words for words in visible() if words] == ["return of the last 100 episodes"]
+    browser.click("#fig3-curves .choices:nth-of-type(2) button:nth-child(2)")
+    assert [words for words in visible() if words] == ["return of the last 100 episodes", "mean Q"]
+
+
+def test_claims_are_filtered_by_their_verdict(browser):
+    rows = every(browser, "#claims tr[data-claim]", "e.dataset.verdict")
+    assert set(rows) >= {"confirmed", "partly"}
+    browser.click("button[data-show=confirmed]")
+    shown = every(browser, "#claims tr[data-claim]", "e.checkVisibility() ? e.dataset.verdict : ''")
+    assert set(shown) == {"", *rows} - {"confirmed"}
+    assert shown.count("") == rows.count("confirmed")
+    browser.media(media="print")
+    assert all(every(browser, "#claims tr[data-claim]", "e.checkVisibility()"))
+    browser.media()
+    claim = browser.evaluate("document.querySelector('#claims tr[hidden]').id")
+    browser.evaluate(f"location.hash = {claim!r}; new Promise(r => setTimeout(r, 50))")
+    assert browser.evaluate(f"document.getElementById({claim!r}).checkVisibility()")
+
+
+def test_the_button_turns_light_into_dark_and_back(browser):
+    def colours():
+        stroke = computed(browser, "#fig3-curves path[data-method='4']:not(.band)", "stroke")
+        return computed(browser, "body", "backgroundColor"), computed(browser, "body", "color"), stroke
+
+    light = colours()
+    assert light[0] == "rgb(255, 255, 255)"
+    browser.click("#theme")
+    dark = colours()
+    assert dark[0] == "rgb(13, 17, 23)"
+    assert dark[1] != light[1]
+    assert "invert" in computed(browser, "img", "filter")
+    browser.click("#theme")
+    assert colours() == light
+    browser.media("dark")  # the button outlasts the system's wish
+    assert colours() == light
+    browser.click("#theme")
+    assert colours() == dark
+
+
+def test_the_system_s_wish_is_followed(browser):
+    browser.media("dark")
+    assert computed(browser, "body", "backgroundColor") == "rgb(13, 17, 23)"
+    assert browser.evaluate("document.querySelector('#theme').textContent") == "Light page"
+    swatches = set(every(browser, "#horizon-curves .legend line", "getComputedStyle(e).stroke"))
+    assert "rgb(255, 255, 255)" in swatches  # the black one
+    assert "rgb(0, 0, 0)" not in swatches
+
+
+@pytest.mark.parametrize("width", [320, 375, 390, 768, 1200])
+def test_the_page_never_scrolls_sideways(browser, width):
+    browser.resize(width, mobile=True)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = every(browser, ".wide", "e.scrollWidth > e.clientWidth")
+    assert any(boxes) or width > 768  # what is wide scrolls in its own box
+    assert max(every(browser, ".panel", "e.getBoundingClientRect().right")) <= width
+    browser.hover("#fig4-curves .panel svg")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_paper_is_white_and_whole(browser, tmp_path):
+    browser.media("dark", "print")
+    assert computed(browser, "body", "backgroundColor") in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
+    assert computed(browser, "body", "color") == "rgb(0, 0, 0)"
+    for control in ("nav", "#theme", ".choices", ".curves"):
+        assert not any(every(browser, control, "e.checkVisibility()"))
+    assert all(every(browser, "img, tr[data-claim]", "e.checkVisibility()"))
+    assert set(every(browser, "figure:has(img), #claims tr, .wide tr", "getComputedStyle(e).breakInside")) == {"avoid"}
+    address = "getComputedStyle(document.querySelector('a[href^=http]'), '::after').content"
+    assert "arxiv.org" in browser.evaluate(address) or "attr(href)" in browser.evaluate(address)
+    browser.evaluate(
+        "addEventListener('beforeprint', () => { opened = document.querySelectorAll('details:not([open])').length; })"
+    )
+    browser.media()
+    printed = browser.pdf()
+    assert printed.startswith(b"%PDF-")
+    assert len(re.findall(rb"/Type\s*/Page\b(?!s)", printed)) >= 5
+    assert browser.evaluate("closed") == 0  # all that is folded was unfolded,
+    assert browser.evaluate("document.querySelectorAll('details[open]').length") == 0  # and folded again
+
+
+def test_without_scripts_everything_can_be_read(browser, report):
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(report.as_uri())
+        assert all(every(browser, "img, dd, tr[data-claim], .wide td", "e.checkVisibility()"))
+        assert not any(every(browser, ".control, .curves", "e.checkVisibility()"))
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_what_is_missing_is_said(browser):
+    missing = browser.evaluate("document.querySelector('#missing').textContent")
+    assert "Table 1 was not run: greedystep reproduce table1" in missing
+    assert "Catcher: 20,000 of 3,500,000 steps" in missing
+
+
+def test_the_browser_tests_can_fail(tmp_path, opened):
+    """A page with an error, a broken picture and a missing file is seen as such."""
+    html = tmp_path / "broken.html"
+    html.write_text('<img src="data:image/svg+xml;base64,AAAA"><img src="missing.png"><script>oops()</script>')
+    opened.open(html.as_uri())
+    decoded = "Promise.all([...document.images].map(i => i.decode())).then(() => 'all', () => 'not all')"
+    assert opened.evaluate(decoded) == "not all"
+    assert {event["method"] for event in opened.complaints()} >= {"Runtime.exceptionThrown", "Network.loadingFailed"}

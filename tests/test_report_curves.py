@@ -1,0 +1,110 @@
+"""What the page's script is given to draw: short numbers, shared steps, colours that can be seen."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from greedystep import figures
+from greedystep.experiments import fig3, fig4, horizon
+from greedystep.report import curves
+
+BINS = ["1", "2", "3-4"]
+
+
+def entry(label, steps, values, seeds=(0, 1), **more):
+    values = np.asarray(values, float)
+    curve = {"estimate": list(values), "low": list(values - 1), "high": list(values + 1)}
+    return {
+        "label": label,
+        "seeds": list(seeds),
+        "steps": list(steps),
+        "curves": {"returns": curve, "q": None, "n": None, "overestimation": None},
+        **more,
+    }
+
+
+def made(name="fig3", bins=None, **methods):
+    task = {"title": "Breakout", "full_steps": 100, "methods": methods}
+    return {"name": name, "numbers": {"tasks": {"breakout": task}} | ({"bins": bins} if bins else {})}
+
+
+def test_curves_keep_their_numbers_and_share_their_steps():
+    result = made(
+        dqn=entry("DQN", [50, 100], [math.nan, 1.23456789]),
+        twin=entry("twin", [50, 100], [2.0, 2.5]),
+        soft=entry("soft", [30], [7.0], seeds=[0]),
+    )
+    drawn = curves.figure(result, fig3.STYLES)
+    assert [method["label"] for method in drawn["methods"]] == ["DQN", "twin", "soft"]
+    assert [method["shown"] for method in drawn["methods"]] == [True, False, False]  # the paper's own at first
+    assert drawn["grids"] == [[50, 100], [30]]
+    (quantity,) = drawn["quantities"]  # nothing else has a curve
+    assert quantity["key"] == "returns"
+    assert quantity["shown"]
+    (panel,) = quantity["panels"]
+    assert panel["title"] == "Breakout"
+    one, other, single = panel["curves"]
+    assert one == {"method": 0, "grid": 0, "y": [None, 1.235], "low": [None, 0.235], "high": [None, 2.235]}
+    assert other["grid"] == 0
+    assert single == {"method": 2, "grid": 1, "y": [7]}  # one seed has no interval
+
+
+def test_a_task_without_trainings_has_an_empty_panel():
+    result = made(dqn=entry("DQN", [100], [1.0]))
+    result["numbers"]["tasks"]["pong"] = {"title": "Pong", "full_steps": 100, "methods": {}}
+    (quantity,) = curves.figure(result, fig3.STYLES)["quantities"]
+    assert quantity["panels"][1] == {"title": "Pong", "curves": []}
+    assert not curves.has_curves(made())
+    assert not curves.has_curves({"numbers": {"rows": []}})
+
+
+def test_shares_of_n_are_bars():
+    shares = {"first": [0.5, 0.5, 0.0], "last": [0.123456, 0.0, 0.0], "phase": 100_000}
+    result = made("fig5", BINS, **{"greedy-step": entry("Greedy-Step DQN", [100], [1.0], **shares)})
+    drawn = curves.figure(result, {})
+    assert drawn["methods"][0]["light"] == figures.COLOURS[1].lower()
+    (panel,) = drawn["quantities"][-1]["panels"]
+    assert panel["bins"] == ["1", "2"]
+    assert [bar["label"] for bar in panel["bars"]] == ["first 100,000 steps", "last 100,000 steps"]
+    assert [bar["values"] for bar in panel["bars"]] == [[0.5, 0.5], [0.1235, 0]]
+    untrained = made("fig5", BINS, **{"greedy-step": entry("Greedy-Step DQN", [100], [1.0], first=[0.0], last=[])})
+    assert curves.figure(untrained, {})["quantities"][-1]["panels"][0]["bars"] == []
+
+
+def test_a_full_figure_stays_small():
+    random = np.random.default_rng(0)
+    steps = np.linspace(25_000, 5_000_000, 200).astype(int).tolist()
+    methods = {f"m{i}": entry(f"m{i}", steps, random.normal(size=200).cumsum()) for i in range(10)}
+    text = json.dumps(curves.figure(made(**methods), {}))
+    assert len(text) < 9 * (10 * 3 * 200 + 200)  # bytes for each number
+
+
+@pytest.mark.parametrize("styles", [fig3.STYLES, fig4.STYLES, horizon.STYLES], ids=["fig3", "fig4", "horizon"])
+@pytest.mark.parametrize("paper", [curves.WHITE, curves.BLACK])
+def test_every_colour_is_seen_on_both_papers(styles, paper):
+    for colour, _ in styles.values():
+        shown = curves.readable(colour, paper)
+        assert curves.contrast(curves._rgb(shown), curves._rgb(paper)) >= curves.CONTRAST
+
+
+def test_strong_colours_stay_and_black_is_white_on_black():
+    assert curves.readable("#0072B2", curves.WHITE) == "#0072b2"
+    assert curves.readable("#000000", curves.BLACK) == "#ffffff"
+    assert curves.contrast([0, 0, 0], [255, 255, 255]) == pytest.approx(21)
+    yellow, darker = curves._rgb("#E69F00"), curves._rgb(curves.readable("#E69F00", curves.WHITE))
+    assert darker < yellow
+    np.testing.assert_allclose(np.divide(darker[:2], yellow[:2]), darker[0] / yellow[0], atol=0.01)  # the hue is kept
+
+
+def test_dashes_are_those_of_the_figures():
+    drawn = curves.figure(made(dqn=entry("DQN", [1], [1.0]), double=entry("Double", [1], [1.0])), fig3.STYLES)
+    assert [method["dash"] for method in drawn["methods"]] == [[], [5, 1.5]]
+
+
+def test_the_papers_of_the_page_are_those_that_colours_are_made_for():
+    from importlib.resources import files
+
+    style = files("greedystep.report").joinpath("page.css").read_text()
+    assert f"--paper: light-dark({curves.WHITE}, {curves.BLACK});" in style
