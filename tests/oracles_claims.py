@@ -1,5 +1,6 @@
 """Slow, obvious references for what claims are judged by."""
 
+import numpy as np
 import oracles
 
 
@@ -21,3 +22,22 @@ def _returns(mdp, transitions, behaviour, ratio, start, state, action, steps):
             p = transitions[state, action, later] * behaviour[later, then]
             for q, value in _returns(mdp, transitions, behaviour, ratio, start, later, then, steps - 1) if p else ():
                 yield p * q, mdp.rewards[state, action] + mdp.discount * ratio[later, then] * value
+
+
+def trace_operator(mdp, target, behaviour, traces):
+    """The exact operator of a trace method as an affine map of q [S*A]: matrix and offset.
+
+        q + (I - γ P_c)^-1 (B^π q - q),    P_c[(s,a),(s',a')] = p(s' | s, a) μ(a' | s') c(s', a')
+
+    (Munos et al. 2016); target, behaviour and traces are [S, A].
+    """
+    pairs = mdp.num_states * mdp.num_actions
+    step = oracles.dense(mdp).reshape(pairs, mdp.num_states)
+
+    def chain(weights):
+        return (step[:, :, None] * weights).reshape(pairs, pairs)
+
+    identity = np.eye(pairs)
+    inverse = np.linalg.inv(identity - mdp.discount * chain(behaviour * traces))
+    matrix = identity + inverse @ (mdp.discount * chain(target) - identity)
+    return matrix, inverse @ mdp.rewards.ravel()

@@ -1,0 +1,475 @@
+"""Every sentence of the paper that can be checked, from the abstract to the conclusion, and what checks it.
+
+A sentence is checked by claims of experiments (`greedystep reproduce`), by tests that show it or give a counterexample,
+or by both; all of its checks must hold. Statements are in our words.
+
+Left out are: definitions and notation; what the paper says of others' success or motives; what is a matter of taste
+(easy, simple, natural, novel); how its own runs were set up (tasks, seeds, tuning, libraries); and what stands in its
+appendix, which we do not have. "First of its kind" is in, since a test answers it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from greedystep.experiments.claims import Verdict
+
+BEYOND_THE_PAPER = ("fig2-like-published",)
+"""Claims of experiments that check our baselines, not the paper."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a test shows about a sentence: that it holds, or, by a counterexample, that it does not."""
+
+    test: str
+    """pytest's name of it."""
+    verdict: Verdict
+    says: str
+    """What it shows, in words."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    id: str
+    where: str
+    says: str
+    claimed: str
+    """In a word or two."""
+    checks: tuple[str | Shown, ...]
+    """Ids of claims, and tests."""
+
+
+def sentence(id: str, where: str, says: str, claimed: str, *checks: str | Shown) -> Sentence:
+    return Sentence(id, where, says, claimed, checks)
+
+
+def shows(file: str, test: str, says: str) -> Shown:
+    return Shown(f"tests/test_{file}.py::test_{test}", "confirmed", says)
+
+
+def refutes(file: str, test: str, says: str) -> Shown:
+    return Shown(f"tests/test_{file}.py::test_{test}", "refuted", says)
+
+
+# fmt: off
+
+# -- tests that several sentences refer to ----------------------------------------------------------------------------
+
+CONVERGES = shows("theory", "theorems_2_and_3_iterates_reach_the_optimum_from_anywhere_at_rate_gamma",
+    "from any q the error shrinks by γ in every iteration")
+FIXED_POINT = shows("theory", "theorem_1_the_optimum_is_a_fixed_point_of_both_forms",
+    "Q* is left as it is, in both forms")
+COIN = refutes("theory", "counterexample_1_the_definition_breaks_theorem_4_and_lemma_1",
+    "a coin: one step is exact, the defined operator errs by 0.45")
+SHORT_HORIZON = refutes("theory", "counterexample_3_theorem_5_needs_a_horizon_beyond_the_depth",
+    "with N = 1 the rate is γ, not γ²")
+FAST = shows("theory", "theorem_5_holds_inside_from_below_with_a_horizon_beyond_the_depth",
+    "rate γ^(n+1) from q <= Q*, with N > n and policies that are optimal only where they come")
+LOGS = shows("tabular", "on_deterministic_logs_greedy_step_converges_to_the_empirical_optimum",
+    "on any log without chance the table becomes the optimum of the log")
+NO_POLICY = shows("claims_theory", "greedy_step_is_given_no_probabilities_and_no_policy",
+    "rewards, discounts and values are all that it is given")
+MORE_DATA = refutes("theory", "more_data_make_the_sampled_operator_worse_by_hand",
+    "where chance decides, its bias grows with the data, towards 0.45 on a value of 0.45")
+RECURSION = shows("returns", "greedy_step_is_the_largest_n_step_return",
+    "one pass from the end gives the maximum over all n")
+ONE_STEP_CHAIN = shows("tabular", "greedy_step_with_horizon_one_needs_an_episode_for_every_step_of_the_chain",
+    "one-step backups need an episode for every step of a chain")
+
+# -- abstract ---------------------------------------------------------------------------------------------------------
+
+ABSTRACT = (
+    sentence("abstract-variance", "Abstract",
+        "Multi-step off-policy corrections in policy iteration have a large variance.", "large",
+        "importance-sampling-variance"),
+    sentence("abstract-one-step", "Abstract",
+        "Methods of value iteration are off-policy by nature, but learn one step at a time.", "one step",
+        "table1-one-step-optimality", "fig1-n-iterations", ONE_STEP_CHAIN),
+    sentence("abstract-equation", "Abstract",
+        "A multi-step Bellman optimality equation holds for the optimal value function.", "Q* = G Q*",
+        "theorem-1", FIXED_POINT),
+    sentence("abstract-rate", "Abstract",
+        "The multi-step value iteration converges to the optimal value function at a rate of γ^n.", "γ^n",
+        "table1-greedy-step-definition", "theorem-5", CONVERGES, SHORT_HORIZON),
+    sentence("abstract-linear", "Abstract",
+        "Its computational complexity is only linear.", "linear",
+        "complexity-in-steps"),
+    sentence("abstract-any-data", "Abstract",
+        "The algorithms safely use data collected by arbitrary policies, without correction.", "any data",
+        "table1-no-correction", "sampled-safe", LOGS, MORE_DATA),
+    sentence("abstract-reliable", "Abstract; again in Section 1",
+        "Experiments show that the methods are reliable.", "reliable",
+        "fig3-reliable"),
+    sentence("abstract-state-of-the-art", "Abstract; again in Section 1",
+        "They achieve state-of-the-art performance on standard benchmarks.", "the best",
+        "fig3-outperforms", "fig3-state-of-the-art"),
+)
+
+# -- introduction and preliminaries -----------------------------------------------------------------------------------
+
+INTRODUCTION = (
+    sentence("intro-trade-off", "Section 1",
+        "A large bootstrapping step propagates what the data say quickly; a small one relies on what was learned.",
+        "quickly",
+        "horizon-faster", ONE_STEP_CHAIN),
+    sentence("intro-tuned", "Section 1",
+        "A fixed prior over the steps, as in TD(λ), usually has to be tuned case by case.", "case by case",
+        "fig3-case-by-case"),
+    sentence("intro-side-effects", "Section 1",
+        "Off-policy methods of policy iteration suffer from the high variance of products of ratios.", "high",
+        "importance-sampling-variance"),
+    sentence("intro-both-policies", "Section 1",
+        "They need both the behaviour's and the target's probabilities for these ratios.", "both",
+        shows("claims_theory", "importance_sampling_and_retrace_must_be_given_the_behaviours_probabilities",
+            "importance sampling, Retrace and Q(σ) are given both")),
+    sentence("intro-value-iteration-safe", "Section 1",
+        "Value iteration can safely use data of any behaviour policy without correction.", "any data",
+        "table1-one-step-optimality", shows("tabular_forms", "the_expected_form_converges_to_the_optimum_of_any_log",
+            "any log's optimum is reached, with chance too")),
+    sentence("intro-step-by-step", "Section 1",
+        "Value iteration propagates values step by step.", "one step",
+        "fig1-n-iterations", ONE_STEP_CHAIN),
+    sentence("intro-converges", "Section 1",
+        "Greedy-Step value iteration converges to the optimal value function.", "Q*",
+        "table1-greedy-step-definition", CONVERGES),
+    sentence("intro-rates", "Section 1",
+        "Its rate is γ^n under some condition, γ² under a loose one, and γ in the worst case.", "γ^n, γ², γ",
+        "theorem-5", "theorem-5-squared", "lemma-1-contraction", FAST),
+    sentence("intro-linear", "Section 1",
+        "The computational complexity is linear.", "linear",
+        "complexity-in-steps"),
+    sentence("intro-first", "Section 1",
+        "It is the first multi-step value iteration with an exponential rate and linear complexity.", "first",
+        refutes("theory", "with_the_greedy_policy_from_q_below_its_backup_it_is_modified_policy_iteration",
+            "with the greedy policy, from q <= Bq, its iterates are those of modified policy iteration (1978)")),
+    sentence("intro-unbiased", "Section 1",
+        "The operator is unbiased with data collected by any behaviour policy.", "unbiased",
+        "table1-no-correction", "sampled-safe", FIXED_POINT, MORE_DATA),
+    sentence("preliminaries-bellman", "Section 2",
+        "Q* is reached by iterating the Bellman optimality operator, whose fixed point it is.", "Q*",
+        "table1-one-step-optimality",
+        shows("experiments", "the_truth_is_true", "Q* found by policy iteration is a fixed point")),
+)
+
+# -- Section 3: Greedy-Step value iteration ---------------------------------------------------------------------------
+
+VALUE_ITERATION = (
+    sentence("vi-highway", "Section 3",
+        "Rolling out policies for several steps lets high-credit information flow across long horizons at once.",
+        "at once",
+        "fig1-two-iterations"),
+    sentence("vi-converges", "Section 3; again as Theorem 3",
+        "Iterating the operator converges to Q* from any start.", "Q*",
+        "table1-greedy-step-definition", CONVERGES),
+    sentence("vi-theorem-1", "Theorem 1",
+        "For any set of policies and any N >= 1, Q* = G Q*.", "always",
+        "theorem-1", FIXED_POINT),
+    sentence("vi-rewritten", "Proof of Theorem 1",
+        "The operator can be rewritten with its maximum outside of the expectation.", "the same",
+        "proofs-form", COIN),
+    sentence("vi-policy-below", "Proof of Theorem 1",
+        "Following any policy for some steps and then acting optimally gives at most Q*.", "at most Q*",
+        "proofs-below"),
+    sentence("vi-good-policies", "Section 3",
+        "The method converges faster when a behaviour policy performs well over a period.", "faster",
+        "good-policy-faster", "theorem-5"),
+    sentence("vi-two-iterations", "Section 3, Figure 1",
+        "On the N-horizon problem it needs 2 iterations, value iteration N.", "2 against N",
+        "fig1-two-iterations", "fig1-n-iterations"),
+    sentence("vi-example-faster", "Section 3, Figure 1",
+        "The example shows that the method converges faster.", "faster",
+        "fig1-faster"),
+    sentence("vi-any", "Section 3.1",
+        "All results hold for any set of policies and any N >= 1.", "any N",
+        "any-horizon", SHORT_HORIZON),
+    sentence("vi-lemma-1-first", "Lemma 1",
+        "‖Gq - Gq'‖ <= ‖Bq - Bq'‖ for any q, q'.", "always",
+        "lemma-1-first", COIN),
+    sentence("vi-lemma-1", "Lemma 1",
+        "‖Gq - Gq'‖ <= γ ‖q - q'‖ for any q, q'.", "always",
+        "lemma-1-contraction",
+        shows("theory", "lemma_1_both_forms_contract_by_gamma", "no pair of tables exceeds γ, in both forms")),
+    sentence("vi-theorem-2", "Theorem 2",
+        "Q = G Q if and only if Q = Q*.", "always",
+        "theorem-1", "lemma-1-contraction", CONVERGES),
+    sentence("vi-theorem-4", "Theorem 4",
+        "‖Gq - Q*‖ <= ‖Bq - Q*‖ for any q.", "always",
+        "theorem-4", COIN),
+    sentence("vi-always-faster", "Section 3.1",
+        "So the operator always converges faster than the Bellman optimality operator.", "always",
+        "theorem-4", COIN),
+    sentence("vi-theorem-5", "Theorem 5",
+        "If q <= Q* and from every state a policy is optimal for n steps, the rate is γ^(n+1).", "γ^(n+1)",
+        "theorem-5", FAST),
+    sentence("vi-theorem-5-squared", "Theorem 5",
+        "If in every state some policy is optimal, the rate is γ².", "γ²",
+        "theorem-5-squared", FAST),
+    sentence("vi-small-subset", "Section 3.1",
+        "The policies need not be optimal everywhere, only where they come within that period.", "only there",
+        "theorem-5", FAST),
+    sentence("vi-stays-below", "Proof of Theorem 5",
+        "From q <= Q* the results stay below Q*.", "below",
+        "stays-below",
+        shows("theory", "theorem_4_holds_in_both_forms_from_below", "Bq <= Gq <= Q* from q <= Q*, in both forms")),
+    sentence("vi-proof-step", "Proof of Theorem 5",
+        "Under the condition of the theorem, max_π (B^π)^n B q = B^(n+1) q.", "equal",
+        "theorem-5-proof-step", "theorem-5-proofs-form",
+        refutes("claims_theory", "counterexample_5_the_optimal_policy_need_not_be_greedy_for_q",
+            "four states: 0 on the left, 0.405 on the right"),
+        refutes("theory", "counterexample_2_the_form_of_the_proofs_breaks_theorem_5",
+            "a fork: 0.9 instead of 0.81 in the form of the proofs")),
+)
+
+# -- Section 4: method ------------------------------------------------------------------------------------------------
+
+METHOD = (
+    sentence("method-matrix-formula", "Section 4, model-based",
+        "With a model, V is updated by the matrix formula.", "as printed",
+        "matrix-formula", refutes("theory", "the_printed_matrix_formula_lacks_a_transition",
+            "on a chain of two states it gives (0, 1.9) instead of (0.9, 1)")),
+    sentence("method-precomputed", "Section 4, model-based",
+        "The matrices stay fixed and can be computed in advance.", "in advance",
+        shows("experiments", "the_matrix_form_is_the_formula_of_the_paper",
+            "matrices made once give what the formula gives")),
+    sentence("method-complexity", "Section 4, model-based",
+        "One iteration costs O(|A| |Π| N |S|²).", "|S|², N",
+        "complexity", "complexity-in-steps"),
+    sentence("method-any-data", "Section 4, model-free",
+        "The theorems hold for any policies, so that one can learn from any off-policy data without correction.",
+        "any data",
+        "table1-no-correction", "sampled-safe", MORE_DATA),
+    sentence("method-no-expectation", "Section 4, model-free",
+        "In deterministic MDPs no expectation is needed: the sampled operator is a contraction to Q*.",
+        "a contraction",
+        "sampled-contraction",
+        shows("theory", "the_sampled_operator_contracts_to_the_optimum_in_deterministic_models",
+            "no pair of tables exceeds γ, Q* is left as it is"),
+        shows("theory", "data_that_visit_every_action_are_enough_in_deterministic_models",
+            "the same with stored data")),
+    sentence("method-arbitrary-trajectories", "Section 4, model-free",
+        "Greedy-Step Q-learning and DQN can use trajectories of arbitrary policies, since the operator converges.",
+        "any",
+        "sampled-safe", LOGS),
+    sentence("method-no-importance-sampling", "Section 4, first advantage",
+        "No importance sampling is involved.", "none",
+        "table1-no-correction", NO_POLICY),
+    sentence("method-no-policy", "Section 4, second advantage",
+        "Neither the behaviour nor the target policy has to be known.", "neither",
+        NO_POLICY),
+    sentence("method-no-restriction", "Section 4, third advantage",
+        "There is no restriction on the behaviour nor on the target policy.", "none",
+        "table1-no-correction", refutes("operators", "sampled_leaves_unvisited_entries_alone",
+            "what the behaviour never does is never learned: it must visit every action")),
+    sentence("method-others-positive", "Section 4, third advantage",
+        "Existing methods often require positive probabilities of actions.", "required",
+        shows("theory", "importance_sampling_misses_what_no_behaviour_does",
+            "what no behaviour does is lost, and the limit is wrong")),
+    sentence("method-others-close", "Section 4, third advantage",
+        "Or that the target is close to the behaviour, as Q(λ) does.", "close",
+        shows("claims_theory", "q_lambda_diverges_where_the_behaviour_is_far_and_converges_where_it_is_near",
+            "Q(λ) with λ = 1 diverges where the two differ much")),
+    sentence("discussion-overestimation", "Section 4.1, overestimation",
+        "With function approximation the greedy-step return may over-estimate.", "may",
+        "horizon-overestimation"),
+    sentence("discussion-double", "Section 4.1, overestimation",
+        "The method performed well with Double DQN.", "well",
+        "horizon-double"),
+    sentence("discussion-larger-n", "Section 4.1, hyperparameter",
+        "A larger N propagates information faster, but over-estimates more.", "faster, more",
+        "horizon-faster", "horizon-overestimation"),
+    sentence("discussion-addressed", "Section 4.1, hyperparameter",
+        "Techniques against over-estimation address this well.", "well",
+        "horizon-addressed"),
+    sentence("discussion-delayed", "Section 4.1, hyperparameter",
+        "Where a reward comes only at the end, the method is at its best.", "superior",
+        "fig2-outperforms"),
+    sentence("discussion-recursion", "Section 4.1, computation",
+        "The return at a step follows from the one after it, by a maximum of two values.", "equal",
+        RECURSION),
+    sentence("discussion-time", "Section 4.1, computation",
+        "Greedy-Step DQN needs almost the same training time as DQN.", "almost equal",
+        "fig3-equal-time"),
+)
+
+# -- Section 5: related work, and Table 1 -----------------------------------------------------------------------------
+
+RELATED_WORK = (
+    sentence("related-lambda", "Section 5",
+        "λ-returns mix N-step operators with weights (1-λ) λ^N, N >= 1.", "weights of 1 in all",
+        "lambda-weights", refutes("theory", "the_printed_weights_of_the_lambda_operator_do_not_sum_to_one",
+            "a value of 2 becomes 1 at λ = 1/2")),
+    sentence("related-weighted", "Section 5",
+        "Greedy-Step is a weighted return with all weight on the best number of steps.", "a special case",
+        shows("claims_theory", "greedy_step_is_the_weighted_return_with_all_weight_on_the_best_n",
+            "equal at every step")),
+    sentence("related-generalised", "Section 5",
+        "Weighted returns generalise λ-returns.", "generalise",
+        shows("operators", "lambda_operator_is_the_geometric_mixture", "λ-returns are one choice of weights")),
+    sentence("related-monte-carlo", "Section 5",
+        "Monte Carlo methods are SARSA with infinitely many steps.", "the same",
+        shows("returns", "returns_that_take_steps_as_they_come",
+            "both are n-step returns, one of them with all steps there are")),
+    sentence("related-tuned", "Section 5",
+        "N, λ and the weights usually have to be tuned case by case.", "case by case",
+        "fig3-case-by-case"),
+    sentence("related-adaptive", "Section 5; again in its summary",
+        "Greedy-Step adapts the step to the quality of the data and of the values.", "adapts",
+        "table1-adaptive-step"),
+    sentence("related-needs-correction", "Section 5",
+        "Policy evaluation needs a correction for the data of other policies.", "needed",
+        "table1-needs-correction"),
+    sentence("related-variance", "Section 5",
+        "The products of importance sampling make values vary much.", "high",
+        "importance-sampling-variance"),
+    sentence("related-distance", "Section 5",
+        "TB(λ), Q(λ) and Retrace(λ) are often limited by the distance between target and behaviour.", "limited",
+        shows("claims_theory", "q_lambda_diverges_where_the_behaviour_is_far_and_converges_where_it_is_near",
+            "Q(λ) is"),
+        refutes("claims_theory", "tree_backup_and_retrace_contract_to_the_targets_value_however_far_the_behaviour_is",
+            "TB(λ) and Retrace(λ) contract at any distance")),
+    sentence("related-need-behaviour", "Section 5",
+        "These three also need the behaviour's probabilities.", "needed",
+        shows("claims_theory", "importance_sampling_and_retrace_must_be_given_the_behaviours_probabilities",
+            "Retrace(λ) does"),
+        refutes("claims_theory", "tree_backup_and_q_lambda_are_not_given_the_behaviours_probabilities",
+            "TB(λ) and Q(λ) do not")),
+    sentence("related-ours-safe", "Section 5",
+        "Greedy-Step needs no correction and can safely use arbitrary data.", "any data",
+        "table1-no-correction", "sampled-safe", NO_POLICY),
+    sentence("related-lemma-2", "Lemma 2",
+        "The multi-step optimality operator contracts by γ^N.", "γ^N",
+        "lemma-2",
+        shows("theory", "lemma_2_multi_step_optimality_contracts_by_gamma_to_the_n", "no pair of tables exceeds γ^N")),
+    sentence("related-limit-below", "Theorem on the fixed point of the multi-step optimality operator",
+        "For N >= 2 its fixed point lies below Q*.", "below",
+        "multi-step-limit-below",
+        shows("theory", "the_fixed_point_of_multi_step_optimality_lies_below_the_optimum", "never above Q*")),
+    sentence("related-limit-optimal", "Theorem on the fixed point of the multi-step optimality operator",
+        "If from every state a policy is optimal for N steps, the fixed point is Q*.", "Q*",
+        "multi-step-limit-optimal",
+        refutes("theory",
+            "counterexample_4_a_policy_that_knows_the_way_from_each_state_is_not_enough_in_stochastic_models",
+            "three states: 0.45 where Q* is 0.9")),
+    sentence("related-suboptimal", "Section 5",
+        "It converges faster than the Bellman operator, but to suboptimal values in general.", "suboptimal",
+        "lemma-2", "multi-step-limit-below",
+        shows("theory", "the_fixed_point_of_multi_step_optimality_can_lie_strictly_below",
+            "on a chain of three: 0 where Q* is 0.81")),
+    sentence("related-only-all", "Section 5",
+        "Its limit is optimal only when all behaviour policies are.", "only then",
+        "multi-step-all-optimal",
+        refutes("theory", "one_optimal_policy_among_others_is_enough_for_its_fixed_point_to_be_optimal",
+            "one optimal policy among others is enough")),
+    sentence("related-summary", "Section 5, summary",
+        "Greedy-Step converges to Q* at rate γ, or γ², γ^N under conditions, needs no correction and no policy.",
+        "all of it",
+        "table1-greedy-step-definition", "theorem-5", "theorem-5-squared", "table1-no-correction", NO_POLICY),
+    sentence("related-none", "Section 5, summary",
+        "No existing operator has all of these properties (checked: those of Table 1).", "none",
+        "fig1-n-iterations", "table1-needs-correction",
+        shows("theory", "the_fixed_point_of_multi_step_optimality_can_lie_strictly_below",
+            "multi-step optimality can end below Q*")),
+    sentence("table-one-step", "Table 1, one-step optimality",
+        "Q* at rate γ; no correction.", "Q*, γ",
+        "table1-one-step-optimality"),
+    sentence("table-multi-step", "Table 1, multi-step optimality",
+        "Below Q* at rate γ^N; no correction.", "below Q*, γ^N",
+        "table1-multi-step-optimality", "table1-multi-step-no-correction"),
+    sentence("table-evaluation", "Table 1, multi-step on/off-policy",
+        "Q^π at rate γ^N; a correction is needed.", "Q^π, γ^N",
+        "table1-multi-step-on-policy", "table1-multi-step-off-policy", "table1-needs-correction"),
+    sentence("table-greedy-step", "Table 1, Greedy-Step",
+        "Q* at rate γ, or faster; no correction, no policy, adaptive steps.", "Q*, γ",
+        "table1-greedy-step-definition", "table1-greedy-step-proofs", "theorem-5", "table1-no-correction",
+        "table1-adaptive-step", NO_POLICY),
+)
+
+# -- Sections 6 and 7: experiments, conclusion ------------------------------------------------------------------------
+
+EXPERIMENTS = (
+    sentence("toy-trace-back", "Section 6.1, toy tasks",
+        "In Trace Back only the right two first actions give the highest score.", "only those",
+        shows("toy", "only_up_then_right_solves_trace_back", "of 16 pairs one reaches it")),
+    sentence("toy-outperforms", "Section 6.1, Figure 2 (a) and (b)",
+        "On both delayed-reward tasks Greedy-Step outperforms all other methods.", "all, on both",
+        "fig2-outperforms"),
+    sentence("toy-twenty", "Section 6.1, Figure 2 (b)",
+        "On Trace Back it needs 20 episodes, RUDDER, the best of the others, more than 1000.", "20 against 1000",
+        "fig2-twenty-episodes", "fig2-rudder-thousand"),
+    sentence("toy-no-growth", "Section 6.1, Figure 2",
+        "Its episodes do not visibly increase with the delay.", "no growth",
+        "fig2-no-growth"),
+    sentence("toy-exponential", "Section 6.1, Figure 2",
+        "Other methods such as Q(λ) need exponentially more.", "exponential",
+        "fig2-q-lambda-exponential"),
+    sentence("toy-because", "Section 6.1",
+        "That is because it looks ahead to the end of the game.", "the look-ahead",
+        "fig2-because-of-looking-ahead"),
+    sentence("toy-propagates", "Section 6.1",
+        "So the final reward quickly reaches the first actions, across a long horizon.", "quickly",
+        shows("tabular", "greedy_step_solves_trace_back_at_the_first_right_episode",
+            "solved in the episode in which the best return is first seen")),
+    sentence("deep-outperforms", "Section 6.1, Figure 3",
+        "Greedy-Step DQN outperforms almost all methods in reward and sample efficiency on almost all tasks.",
+        "almost all",
+        "fig3-outperforms", "fig3-sooner-than-dqn"),
+    sentence("deep-pixelcopter", "Section 6.1, Figure 3",
+        "The exception is Pixelcopter.", "not ahead",
+        "fig3-not-pixelcopter"),
+    sentence("deep-twice", "Section 6.1, Figure 3",
+        "On Breakout, Seaquest and Space Invaders it gets almost twice the reward of the best other method.",
+        "almost 2 times",
+        "fig3-twice-breakout", "fig3-twice-seaquest", "fig3-twice-space-invaders"),
+    sentence("deep-same-level", "Section 6.1, Figure 3",
+        "On Pong, MountainCar and Freeway several methods converge to its level.", "several",
+        "fig3-same-level-pong", "fig3-same-level-mountaincar", "fig3-same-level-freeway"),
+    sentence("deep-half-the-samples", "Section 6.1, Figure 3",
+        "They need more than twice the samples for it.", "more than 2 times",
+        "fig3-half-the-samples-pong", "fig3-half-the-samples-mountaincar", "fig3-half-the-samples-freeway"),
+    sentence("offline-gap", "Section 6.1, Figure 2 (c)",
+        "Offline on Grid World the gap to Q-learning becomes larger with the size.", "grows",
+        "fig2-grid-gap"),
+    sentence("networks-overestimation", "Section 6.2, overestimation",
+        "The maximum over returns easily over-estimates.", "easily",
+        "horizon-overestimation"),
+    sentence("networks-important", "Section 6.2, overestimation",
+        "Reducing over-estimation is important for the success of Greedy-Step DQN.", "important",
+        "fig4-overestimation", "fig4-better"),
+    sentence("networks-six", "Section 6.2, Figure 4",
+        "With 6 target networks it performs better and is more stable, and Q is smaller.",
+        "better, more stable, smaller",
+        "fig4-better", "fig4-stable", "fig4-smaller-q"),
+    sentence("networks-often-good", "Section 6.2, overestimation",
+        "Six target networks often give a good performance.", "often",
+        "fig4-six"),
+    sentence("steps-adaptive", "Section 6.2, adaptive step",
+        "Greedy-Step DQN decides on the step by the largest return.", "the largest",
+        "table1-adaptive-step", RECURSION),
+    sentence("steps-larger-at-first", "Section 6.2, Figure 5",
+        "At the beginning of training larger steps are chosen, later shorter ones.", "larger",
+        "fig5-larger-at-first"),
+    sentence("steps-fast-beginning", "Section 6.2, adaptive step",
+        "This propagates what the data say quickly at the beginning.", "quickly",
+        "horizon-faster"),
+    sentence("steps-smaller", "Section 6.2, adaptive step",
+        "Later, as values fit, the chosen steps get smaller by themselves.", "smaller",
+        "fig5-getting-smaller"),
+    sentence("conclusion-solution", "Section 7",
+        "The solution of the multi-step equations is the optimal value function.", "Q*",
+        "theorem-1", "table1-greedy-step-definition", CONVERGES),
+    sentence("conclusion-faster", "Section 7",
+        "The operators generally converge faster than the Bellman optimality operator.", "generally",
+        "theorem-4", "good-policy-faster"),
+    sentence("conclusion-advantages", "Section 7",
+        "The algorithms have several advantages over existing off-policy algorithms.", "several",
+        "table1-no-correction", "importance-sampling-variance", NO_POLICY),
+    sentence("conclusion-effective", "Section 7",
+        "Standard benchmarks demonstrate that the method is effective.", "effective",
+        "fig2-outperforms", "fig3-outperforms"),
+)
+
+# fmt: on
+
+SENTENCES = (*ABSTRACT, *INTRODUCTION, *VALUE_ITERATION, *METHOD, *RELATED_WORK, *EXPERIMENTS)
+"""In the order of the paper."""

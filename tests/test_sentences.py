@@ -1,0 +1,172 @@
+"""Every sentence of the paper has its check, every check exists, and every claim of an experiment belongs to one."""
+
+import ast
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from greedystep import record
+from greedystep.experiments import NAMES, fig1, fig2, table1
+from greedystep.experiments.claims import FAILED, NOT_KNOWN
+from greedystep.experiments.deep import behaviour, performance
+from greedystep.experiments.deep.methods import GREEDY
+from greedystep.experiments.sentence_rows import Row, experiment_of, rows, verdict_of
+from greedystep.experiments.sentences import BEYOND_THE_PAPER, SENTENCES, Shown
+
+REPOSITORY = Path(__file__).parent.parent
+TINY = {"side": 3, "pairs": 4, "trials": 10, "states": [8, 16], "steps": [2, 4]}
+"""Ten models of a kind are enough: each statement that fails is violated by one of them."""
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Small results of what runs in seconds, and of trainings without any data."""
+
+    def silent(share, what):
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(table1.SCALES, "quick", TINY)
+        made = {"table1": table1.run("quick", silent), "fig1": fig1.run("quick", silent)}
+    claims = {
+        "fig3": performance.claims({}),
+        "fig4": behaviour.claims_networks({}),
+        "fig5": behaviour.claims_step({}, GREEDY),
+        "horizon": behaviour.claims_horizon({}),
+    }
+    made |= {name: {"claims": [asdict(claim) for claim in some]} for name, some in claims.items()}
+    return json.loads(record.to_json(made))
+
+
+def claims_of_fig2() -> set[str]:
+    """As written in its source: its trials take minutes."""
+    found = set()
+    for path in Path(fig2.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Claim":
+                first = node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "id")
+                assert isinstance(first, ast.Constant), f"{path.name}: the id of a claim is not written out"
+                found.add(first.value)
+    return found
+
+
+@pytest.fixture(scope="module")
+def claims(results):
+    return {claim["id"] for result in results.values() for claim in result["claims"]} | claims_of_fig2()
+
+
+def named_claims():
+    return [check for sentence in SENTENCES for check in sentence.checks if isinstance(check, str)]
+
+
+def named_tests():
+    return [check.test for sentence in SENTENCES for check in sentence.checks if isinstance(check, Shown)]
+
+
+# -- the list ---------------------------------------------------------------------------------------------------------
+
+
+def test_sentences_are_complete_and_their_names_unique():
+    names = [sentence.id for sentence in SENTENCES]
+    assert len(set(names)) == len(names)
+    for sentence in SENTENCES:
+        assert sentence.checks, sentence.id
+        assert len(set(sentence.checks)) == len(sentence.checks), sentence.id
+        assert all(text.strip() for text in (sentence.where, sentence.says, sentence.claimed))
+        assert sentence.says.endswith(".")
+
+
+def test_every_claim_that_a_sentence_names_is_made_by_an_experiment(claims):
+    assert set(named_claims()) <= claims
+
+
+def test_every_claim_of_an_experiment_is_named_by_a_sentence_or_beyond_the_paper(claims):
+    assert claims - set(named_claims()) == set(BEYOND_THE_PAPER)
+
+
+def test_every_test_that_a_sentence_names_exists():
+    for name in set(named_tests()):
+        file, function = name.split("::")
+        tree = ast.parse((REPOSITORY / file).read_text(encoding="utf-8"))
+        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, name
+
+
+def test_every_test_that_a_reason_names_exists(results):
+    for claim in (claim for result in results.values() for claim in result["claims"]):
+        for name in (word.strip("();,") for word in claim["reason"].split() if "tests/" in word):
+            file, function = name.split("::")
+            assert f"def {function}(" in (REPOSITORY / file).read_text(encoding="utf-8"), name
+
+
+def test_the_experiment_of_a_claim_is_known_by_its_name(results):
+    for name, result in results.items():
+        assert {experiment_of(claim["id"]) for claim in result["claims"]} == {name}
+    assert {experiment_of(name) for name in claims_of_fig2()} == {"fig2"}
+    assert set(results) | {"fig2"} == set(NAMES)
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["confirmed", "confirmed"], "confirmed"),
+        (["confirmed", "untested"], "untested"),
+        (["untested"], "untested"),
+        (["refuted", "untested"], "refuted"),
+        (["partly", "untested"], "partly"),
+        (["confirmed", "refuted"], "partly"),
+        (["confirmed", "refuted", "untested"], "partly"),
+        (["refuted", "refuted"], "refuted"),
+    ],
+)
+def test_a_sentence_needs_all_of_its_checks(given, expected):
+    assert verdict_of(given) == expected
+
+
+def by_name(results) -> dict[str, Row]:
+    return {row.id: row for row in rows(results)}
+
+
+def test_without_results_only_theory_is_judged():
+    found = by_name([])
+    assert list(found) == [sentence.id for sentence in SENTENCES]
+    assert found["method-no-policy"].verdict == "confirmed"
+    assert found["intro-first"].verdict == "refuted"
+    assert "modified policy iteration" in found["intro-first"].reason
+    assert found["deep-twice"].verdict == "untested"
+    assert found["deep-twice"].measured == "not run: greedystep reproduce fig3"
+
+
+def test_theorems_are_judged_as_the_facts_are(results):
+    found = by_name(results.values())
+    confirmed = ("vi-theorem-1", "vi-lemma-1", "vi-theorem-2", "vi-converges", "vi-theorem-5", "related-lemma-2")
+    refuted = ("vi-theorem-4", "vi-lemma-1-first", "vi-any", "vi-rewritten", "method-matrix-formula", "related-lambda")
+    partly = ("abstract-rate", "abstract-any-data", "method-no-restriction", "related-need-behaviour")
+    for names, verdict in ((confirmed, "confirmed"), (refuted, "refuted"), (partly, "partly")):
+        for name in names:
+            assert found[name].verdict == verdict, name
+
+
+def test_failures_have_reasons_and_nothing_else_has(results):
+    for row in rows(results.values()):
+        assert bool(row.reason) == (row.verdict in FAILED), row.id
+        assert row.measured
+
+
+def test_a_reason_is_passed_on_and_a_missing_one_is_not_known(results):
+    claim = {"id": "fig3-equal-time", "measured": "2 times", "verdict": "refuted"}
+    assert by_name([{"claims": [claim]}])["discussion-time"].reason == NOT_KNOWN
+    explained = by_name([{"claims": [claim | {"reason": "6 networks"}]}])["discussion-time"]
+    assert (explained.verdict, explained.measured, explained.reason) == ("refuted", "2 times", "6 networks")
+    assert explained.evidence[0].link == "fig3"
+    assert explained.evidence[0].claim == "fig3-equal-time"
+
+
+def test_what_is_measured_twice_is_said_once():
+    row = by_name([])["deep-twice"]
+    assert len(row.evidence) == 3
+    assert row.measured == "not run: greedystep reproduce fig3"
