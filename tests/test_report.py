@@ -133,7 +133,7 @@ def test_everything_is_drawn_from_json_alone(tmp_path, result):
         *("claims.md", "claims.tex", "report.html"),
     }
     claims = (tmp_path / "out" / "claims.md").read_text()
-    assert "| Greedy-Step needs two iterations | Figure 1 | 2 | 2 | confirmed | Figure 1 |" in claims
+    assert "| Greedy-Step needs two iterations | Figure 1 | 2 | 2 | confirmed | Figure 1 | – |" in claims
 
 
 def test_what_is_no_result_is_refused(tmp_path, result):

@@ -5,11 +5,12 @@ import re
 import pytest
 from browser import Browser
 from deep_experiments import MadeUp, silent
+from test_report_runs import make_run
 
 from greedystep.experiments import fig1, fig3, fig4, fig5, horizon
 from greedystep.experiments.deep import session
 from greedystep.record import provenance, write_json
-from greedystep.report import results
+from greedystep.report import results, run_curves, runs
 
 NASTY = '</script><script>pwned = 1</script><img src=x onerror="pwned = 1">'
 
@@ -257,6 +258,19 @@ def test_what_is_missing_is_said(browser):
     missing = browser.evaluate("document.querySelector('#missing').textContent")
     assert "Table 1 was not run: greedystep reproduce table1" in missing
     assert "Catcher: 20,000 of 3,500,000 steps" in missing
+
+
+def test_training_runs_have_such_curves_too(tmp_path, opened):
+    folders = [make_run(tmp_path / "a"), make_run(tmp_path / "b", returns="lambda", lambda_=0.7, ensemble=1)]
+    page = run_curves.write(runs.gather(map(runs.read, folders)), tmp_path / "out")
+    opened.events.clear()
+    opened.open(page.as_uri())
+    lines = every(opened, "#runs-curves .panel", "e.querySelectorAll('path[data-method]:not(.band)').length")
+    assert lines == [2, 2, 2, 1]
+    opened.hover("#runs-curves .panel svg")
+    said = opened.evaluate("document.querySelector('#runs-curves .readout').innerText")
+    assert re.match(r"step 2,000\s+greedy-step, ensemble 6\s+3\s+2 to 4\s+lambda, ", said)
+    assert opened.complaints() == []
 
 
 def test_the_browser_tests_can_fail(tmp_path, opened):

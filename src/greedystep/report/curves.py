@@ -9,14 +9,14 @@ quantities   what is on the axis, whether it is shown at first, and a panel for 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from greedystep import figures
 from greedystep.experiments.deep.methods import GREEDY, PAPER
 from greedystep.experiments.deep.output import AXES, GREEN, ORANGE, SOLID, title
 
-FIRST_SHOWN = {"fig3": ("returns",), "fig4": ("returns", "q", "overestimation"), "fig5": ("n", "histogram")}
+FIRST_SHOWN = {"fig3": ("returns",), "fig4": ("returns", "q", "overestimation"), "fig5": ("n",)}
 """Quantities; for other results those of Figure 4."""
 
 ALONE = {GREEDY: (ORANGE, SOLID)}
@@ -36,67 +36,79 @@ def has_curves(result: Mapping[str, Any]) -> bool:
 
 def figure(result: Mapping[str, Any], styles: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
     """Everything that is drawn of a result; `styles` are its experiment's colours and dashes."""
-    tasks = result["numbers"]["tasks"]
-    labels = {name: one["label"] for task in tasks.values() for name, one in task["methods"].items()}
+    tasks = result["numbers"]["tasks"].values()
+    labels = {name: one["label"] for task in tasks for name, one in task["methods"].items()}
     paper = [name for name in labels if name in PAPER]
-    place = {name: number for number, name in enumerate(labels)}
-    grids: dict[tuple[float, ...], int] = {}
-    quantities = [
-        {"key": key, "label": label, "panels": [_panel(task, key, place, grids) for task in tasks.values()]}
-        for key, label in AXES.items()
-        if any(one["curves"][key] for task in tasks.values() for one in task["methods"].values())
-    ]
-    if "bins" in result["numbers"]:
-        panels = [_bars(task, result["numbers"]["bins"]) for task in tasks.values()]
-        quantities.append({"key": "histogram", "label": "share of samples by chosen n", "panels": panels})
+    lines = {
+        name: {"label": label, "shown": not paper or name in paper} | line((ALONE | dict(styles)).get(name), number)
+        for number, (name, label) in enumerate(labels.items())
+    }
     shown = FIRST_SHOWN.get(result["name"], FIRST_SHOWN["fig4"])
-    return {
-        "methods": [
-            {"label": label, "shown": not paper or name in paper} | _line((ALONE | dict(styles)).get(name), place[name])
-            for name, label in labels.items()
-        ],
-        "grids": [list(grid) for grid in grids],
-        "quantities": [quantity | {"shown": quantity["key"] in shown} for quantity in quantities],
-    }
+    titles = [title(task) if task["methods"] else task["title"] for task in tasks]
+    drawn = assemble(lines, zip(titles, (task["methods"] for task in tasks), strict=True), AXES, shown)
+    if "bins" in result["numbers"]:
+        bins = result["numbers"]["bins"]
+        panels = [{"title": name} | _bars(task, bins) for name, task in zip(titles, tasks, strict=True)]
+        drawn["quantities"].append(
+            {"key": "histogram", "label": "share of samples by chosen n", "shown": True, "panels": panels}
+        )
+    return drawn
 
 
-def _panel(
-    task: Mapping[str, Any], key: str, place: Mapping[str, int], grids: dict[tuple[float, ...], int]
+def assemble(
+    lines: Mapping[str, dict[str, Any]],
+    tasks: Iterable[tuple[str, Mapping[str, Mapping[str, Any]]]],
+    axes: Mapping[str, str],
+    shown: Collection[str],
 ) -> dict[str, Any]:
-    known = {name: one for name, one in task["methods"].items() if one["curves"][key]}
+    """Lines by method, and for each task its title and by method `steps`, `seeds` and `curves`, a few by quantity."""
+    tasks, place = list(tasks), {name: number for number, name in enumerate(lines)}
+    grids: dict[tuple[int, ...], int] = {}
+    quantities = [
+        {
+            "key": key,
+            "label": label,
+            "shown": key in shown,
+            "panels": [{"title": title, "curves": _curves(methods, key, place, grids)} for title, methods in tasks],
+        }
+        for key, label in axes.items()
+        if any(one["curves"][key] for _, methods in tasks for one in methods.values())
+    ]
+    return {"methods": list(lines.values()), "grids": [list(grid) for grid in grids], "quantities": quantities}
+
+
+def _curves(
+    methods: Mapping[str, Mapping[str, Any]],
+    key: str,
+    place: Mapping[str, int],
+    grids: dict[tuple[int, ...], int],
+) -> list[dict[str, Any]]:
+    """The curves of one panel."""
+    known = {name: one for name, one in methods.items() if one["curves"][key]}
     digits = _digits([value for one in known.values() for part in one["curves"][key].values() for value in part])
-    return {
-        "title": title(task) if task["methods"] else task["title"],
-        "curves": [
-            {
-                "method": place[name],
-                "grid": grids.setdefault(tuple(one["steps"]), len(grids)),
-                "y": _short(one["curves"][key]["estimate"], digits),
-            }
-            # One seed has no interval.
-            | (
-                {part: _short(one["curves"][key][part], digits) for part in ("low", "high")}
-                if len(one["seeds"]) > 1
-                else {}
-            )
-            for name, one in known.items()
-        ],
-    }
+    return [
+        {"method": place[name], "grid": grids.setdefault(tuple(map(int, one["steps"])), len(grids))}
+        | {
+            short: _short(one["curves"][key][part], digits)
+            for part, short in (("estimate", "y"), ("low", "low"), ("high", "high"))
+            if part == "estimate" or len(one["seeds"]) > 1  # one seed has no interval
+        }
+        for name, one in known.items()
+    ]
 
 
 def _bars(task: Mapping[str, Any], bins: Sequence[str]) -> dict[str, Any]:
     """The share of each bin in the first and the last steps, of the one method that has them."""
-    heading = title(task) if task["methods"] else task["title"]
     one = next((one for one in task["methods"].values() if any(one.get("first", ()))), None)
     if one is None:
-        return {"title": heading, "bins": [], "bars": []}
+        return {"bins": [], "bars": []}
     used = max(i for part in ("first", "last") for i, share in enumerate(one[part]) if share > 0) + 1
     bars = [
         {"label": f"{part} {one['phase']:,} steps", "values": _short(one[part][:used], 4)} | _pair(colour)
         for part, colour in (("first", GREEN), ("last", ORANGE))
         if any(one[part])
     ]
-    return {"title": heading, "bins": list(bins[:used]), "bars": bars}
+    return {"bins": list(bins[:used]), "bars": bars}
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
@@ -118,7 +130,8 @@ def _short(values: Sequence[float], digits: int) -> list[float | int | None]:
 # -- colours ----------------------------------------------------------------------------------------------------------
 
 
-def _line(style: tuple[str, Any] | None, number: int) -> dict[str, Any]:
+def line(style: tuple[str, Any] | None, number: int) -> dict[str, Any]:
+    """Colours and dashes of a style; without one, those of the figures in their order."""
     colour, dash = style or (figures.COLOURS[number % len(figures.COLOURS)], figures.DASHES[number % 7])
     return _pair(colour) | {"dash": [] if dash == "-" else list(dash[1])}
 

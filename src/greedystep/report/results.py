@@ -133,11 +133,11 @@ def _draw(result: dict[str, Any], folder: Path) -> page.Section:
 def _claims(results: list[dict[str, Any]]) -> Table:
     columns = ("claim", "where", "claimed", "measured", "verdict")
     rows = [
-        [*(claim[column] for column in columns), heading(result["name"])]
+        [*(claim[column] for column in columns), heading(result["name"]), claim.get("reason") or None]
         for result in results
         for claim in result["claims"]
     ]
-    return Table("claims", "What the paper claims, and what was measured", [*columns, "evidence"], rows)
+    return Table("claims", "What the paper claims, and what was measured", [*columns, "evidence", "why"], rows)
 
 
 def _write_table(table: Table, stem: Path) -> None:

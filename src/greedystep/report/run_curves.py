@@ -20,7 +20,7 @@ from greedystep import figures
 from greedystep.curves import last_episodes
 from greedystep.experiments.claims import Table
 from greedystep.record import provenance, write_json, write_text
-from greedystep.report import elements, tables
+from greedystep.report import curves, elements, tables
 from greedystep.report.runs import Lane, Method
 from greedystep.stats import Interval, interval
 
@@ -51,7 +51,7 @@ def write(methods: Sequence[Method], folder: Path) -> Path:
     write_text(folder / "runs.md", tables.markdown(made))
     body = [
         f"<p>{elements.text(_caption(numbers))}</p>",
-        elements.picture("runs", svg.read_bytes(), "Learning curves"),
+        elements.curves("runs", live(numbers), [elements.picture("runs", svg.read_bytes(), "Learning curves")]),
         elements.table(made),
         *(part for method in methods for part in _section(method)),
     ]
@@ -156,6 +156,20 @@ def table(numbers: list[dict[str, Any]]) -> Table:
     return Table("runs", title, header, rows)
 
 
+def live(numbers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same curves for the page's script."""
+    lines = {label: {"label": label, "shown": True} | curves.line(None, i) for i, label in enumerate(_labels(numbers))}
+    tasks: dict[str, dict[str, Any]] = {}
+    for one in numbers:
+        tasks.setdefault(one["env"], {})[one["method"]] = one | {"seeds": range(one["seeds"])}
+    return curves.assemble(lines, tasks.items(), QUANTITIES, QUANTITIES)
+
+
+def _labels(numbers: list[dict[str, Any]]) -> list[str]:
+    """Methods, each once: one colour in all environments."""
+    return list(dict.fromkeys(one["method"] for one in numbers))
+
+
 def draw(numbers: list[dict[str, Any]]) -> Figure:
     """Two by two panels for each environment, or as many as there are quantities to draw."""
     places = list(dict.fromkeys(one["env"] for one in numbers))
@@ -166,7 +180,7 @@ def draw(numbers: list[dict[str, Any]]) -> Figure:
     for block, env in enumerate(places):
         panels = axes[block * rows : (block + 1) * rows].ravel()
         for panel, column in zip(panels, shown, strict=False):
-            _draw_panel(panel, [one for one in numbers if one["env"] == env], column)
+            _draw_panel(panel, [one for one in numbers if one["env"] == env], column, _labels(numbers))
             panel.set_title(env)
         for panel in panels[len(shown) :]:
             panel.set_axis_off()
@@ -174,12 +188,13 @@ def draw(numbers: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def _draw_panel(panel: Any, numbers: list[dict[str, Any]], column: str) -> None:
-    for number, one in enumerate(numbers):
+def _draw_panel(panel: Any, numbers: list[dict[str, Any]], column: str, labels: list[str]) -> None:
+    for one in numbers:
         curve = one["curves"][column]
         if curve is None:
             continue
-        at, colour = number % len(figures.COLOURS), figures.COLOURS[number % len(figures.COLOURS)]
+        at = labels.index(one["method"]) % len(figures.COLOURS)
+        colour = figures.COLOURS[at]
         line = {"color": colour, "linestyle": figures.DASHES[at], "label": one["method"]}
         panel.plot(one["steps"], curve["estimate"], **line, marker="o" if len(one["steps"]) == 1 else "")
         panel.fill_between(one["steps"], curve["low"], curve["high"], color=colour, alpha=0.2, linewidth=0)
