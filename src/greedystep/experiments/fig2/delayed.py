@@ -160,7 +160,7 @@ def _steps(task: str, delay: int, method: str, limit: int) -> float:
     """What a trial costs, in steps of a tabular learner, rounded from measured ones."""
     if method == "rudder":
         return 1e5 * delay  # a thousand episodes, and its network costs a hundred times as much as a table
-    slow = 1e3 * delay**2 if task == "trace-back" else 1e2 * delay
+    slow = 1e3 * delay**2 if task == "trace-back" else 2e1 * delay
     return delay * min({"fast": 1e2, "medium": 1e3, "slow": slow}[CONTESTANTS[method].pace], limit)
 
 
