@@ -142,6 +142,7 @@ BAD = {
     "reproduce fig9": "invalid choice 'fig9'",
     "reproduce fig1 --scale huge": "invalid choice 'huge'",
     "reproduce fig1 --only breakout": "only: fig1 trains no networks",
+    "reproduce fig2 --only breakout": "only: 'breakout' is not a task; there are choice, trace-back, grid-world",
     "reproduce fig3 --only chess": "only: 'chess' is not a task; there are breakout,",
     "reproduce fig1 --out broken.npz": "broken.npz is not a folder one can write to",
     "bench returns --out broken.npz/deeper": "broken.npz is not a folder one can write to",

@@ -26,15 +26,15 @@ class Reproduce:
 
     # Folder to write to (default: results/SCALE). It gets NAME.json, figures (PNG, SVG) and tables (Markdown, LaTeX) of
     # each experiment, and one page of them all, report.html. An experiment's JSON is written as soon as it is finished:
-    # an interrupted run keeps what it has. Finished trainings of networks are kept in its folder parts and are never
-    # run again.
+    # an interrupted run keeps what it has. Finished trainings of networks and trials of fig2 are kept in its folder
+    # parts and are never run again.
     out: MaybePath = None
 
     # Run only what the folder lacks; results made by the same version with the same settings stay.
     resume: bool = False
 
-    # Train on these tasks only (breakout, mountaincar, ...), for experiments that train networks. What other tasks have
-    # in the folder already is drawn, the rest is reported as missing.
+    # Run these tasks only: breakout, mountaincar, ... where networks are trained; choice, trace-back, grid-world in
+    # fig2. What other tasks have in the folder already is drawn, the rest is reported as missing.
     only: Annotated[tuple[str, ...], arg(metavar="TASK [TASK ...]", help_behavior_hint="(default: all)")] = ()
 
     def run(self) -> int:
@@ -66,14 +66,15 @@ class Reproduce:
     def _check_only(self, names: list[str]) -> None:
         if not self.only:
             return
-        from greedystep.experiments.deep.tasks import TASKS
-
+        known: dict[str, None] = {}
         for name in names:
-            if not experiments.is_in_parts(experiments.load(name)):
-                raise BadInputError(f"only: {name} trains no networks, so it has no tasks to choose from")
+            experiment = experiments.load(name)
+            if not experiments.is_in_parts(experiment):
+                raise BadInputError(f"only: {name} trains no networks and is short, so it has no tasks to choose from")
+            known |= dict.fromkeys(experiments.tasks_of(experiment))
         for task in self.only:
-            if task not in TASKS:
-                raise BadInputError(f"only: {task!r} is not a task; there are {', '.join(TASKS)}")
+            if task not in known:
+                raise BadInputError(f"only: {task!r} is not a task; there are {', '.join(known)}")
 
     def _run_one(self, name: str, settings: dict[str, Any], out: Path) -> None:
         from rich.console import Console

@@ -8,10 +8,11 @@ An experiment is a module with
     draw      result -> figures by name, from the result's JSON alone
     tables    result -> tables, likewise
 
-One that trains networks also has
+One that takes long also has
 
-    IN_PARTS  true; then `run` takes two arguments more: `parts`, a folder in which finished trainings are kept and
-              found again (None: nowhere), and `only`, names of tasks to train (none: all)
+    IN_PARTS  true; then `run` takes two arguments more: `parts`, a folder in which finished trainings or trials are
+              kept and found again (None: nowhere), and `only`, names of tasks to run (none: all)
+    TASKS     these names, if they are not those of `deep.tasks`
 
 A result is a dictionary in JSON's types: "title", "settings", "numbers" and "claims", a list of `asdict(Claim)`.
 """
@@ -53,6 +54,13 @@ class Experiment(Protocol):
 def is_in_parts(experiment: Experiment) -> bool:
     """Whether its `run` takes `parts` and `only`."""
     return getattr(experiment, "IN_PARTS", False)
+
+
+def tasks_of(experiment: Experiment) -> tuple[str, ...]:
+    """What `only` may name."""
+    from greedystep.experiments.deep.tasks import TASKS
+
+    return tuple(getattr(experiment, "TASKS", TASKS))
 
 
 def load(name: str) -> Experiment:
