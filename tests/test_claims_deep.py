@@ -120,6 +120,14 @@ def test_priors_are_tuned_case_by_case(varying, expected):
     assert standing.case_by_case(found).verdict == "untested"
 
 
+@pytest.mark.parametrize(
+    ("ours", "expected"), [(15, "confirmed"), (10, "partly"), (5, "refuted"), (np.nan, "untested")]
+)
+def test_sooner_than_dqn(ours, expected):
+    found = {("catcher", GREEDY): made(ours, steps=1000), ("catcher", "dqn"): made(10, steps=1000)}
+    assert samples.sooner_at_first(found).verdict == expected
+
+
 # -- Figures 4 and 5 --------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +142,53 @@ def by_networks(*finals, **many):
 )
 def test_six_is_good_only_if_something_is_worse(finals, expected):
     assert verdicts(behaviour.claims_networks(by_networks(*finals)))["fig4-six"] == expected
+
+
+@pytest.mark.parametrize(
+    ("claim", "many", "expected"),
+    [
+        ("fig4-better", {"final": 9}, "confirmed"),
+        ("fig4-better", {"final": 5}, "partly"),
+        ("fig4-better", {"final": 3}, "refuted"),
+        ("fig4-smaller-q", {"q": 0.0}, "confirmed"),
+        ("fig4-smaller-q", {"q": 1.0}, "partly"),
+        ("fig4-smaller-q", {"q": 2.0}, "refuted"),
+        ("fig4-overestimation", {"over": -1.0}, "confirmed"),
+        ("fig4-overestimation", {"over": 0.0}, "partly"),
+        ("fig4-overestimation", {"over": 1.0}, "refuted"),
+    ],
+)
+def test_six_networks_against_one(claim, many, expected):
+    found = {("pong", behaviour.ONE): made(5), ("pong", behaviour.MANY): made(**({"final": 5} | many))}
+    assert verdicts(behaviour.claims_networks(found))[claim] == expected
+
+
+@pytest.mark.parametrize(("loses", "other", "expected"), [(1, 5, "confirmed"), (3, 3, "partly"), (5, 1, "refuted")])
+def test_more_stable_means_less_lost(loses, other, expected):
+    many, one = made(10), made(10)
+    many.returns[:, -1] -= loses
+    one.returns[:, -1] -= other
+    found = {("pong", behaviour.ONE): one, ("pong", behaviour.MANY): many}
+    assert verdicts(behaviour.claims_networks(found))["fig4-stable"] == expected
+
+
+@pytest.mark.parametrize(("early", "expected"), [(0.1, "confirmed"), (0.5, "partly"), (0.9, "refuted")])
+def test_a_longer_horizon_is_faster_early(early, expected):
+    found = {("pong", behaviour.CURED): made(10, reached=early), ("pong", behaviour.horizon(1, 6)): made(10)}
+    assert verdicts(behaviour.claims_horizon(found))["horizon-faster"] == expected
+
+
+@pytest.mark.parametrize(("double", "expected"), [(9, "confirmed"), (5, "partly"), (3, "refuted")])
+def test_double_beside_greedy_step_alone(double, expected):
+    found = {("pong", behaviour.LONG): made(5), ("pong", behaviour.CURED_BY_DOUBLE): made(double)}
+    assert verdicts(behaviour.claims_horizon(found))["horizon-double"] == expected
+
+
+def test_steps_that_stay_are_undecided():
+    n = 5 + np.array([[0.3], [-0.3]] * 2 + [[0.0]]) * np.linspace(-1, 1, 100)  # two rise, two fall, one stays
+    got = behaviour.claims_step({("pong", GREEDY): made(10, n=n)}, GREEDY)
+    assert {claim.verdict for claim in got} <= {"partly", "untested"}
+    assert got[0].reason == f"Pong: {rules.UNDECIDED}"
 
 
 def test_the_phases_are_the_first_and_the_last_hundred_thousand_steps():
@@ -179,7 +234,7 @@ def test_pessimism_is_a_reason_with_several_networks_only():
 
 def test_a_rival_that_looks_ahead_too_is_a_reason():
     found = against("breakout", made(10), made(3), made(3), made(10), made(3))
-    assert "not of the choice" in performance.twice(found, "breakout").reason
+    assert "without the choice" in performance.twice(found, "breakout").reason
     as_good = against("breakout", made(10), made(10), made(3), made(10), made(3))
     assert reasons.any_steps(as_good, "breakout", "multi-step") == []
 
@@ -196,6 +251,16 @@ def test_networks_explain_the_time_if_maxmin_takes_it_too():
     assert "6 networks: Maxmin DQN takes 1.82 times" in samples.equal_time(found).reason
     fast = found | {("pong", "maxmin"): made(1)}
     assert samples.equal_time(fast).reason == f"Pong: {NOT_KNOWN}"
+
+
+def test_a_training_whose_values_are_unknown_is_judged_by_its_returns():
+    unknown = made(5, over=np.nan, q=np.nan, n=np.nan, seeds=range(5), diverged=[0, 1, 2, 3, 4])
+    claim = performance.twice(against("breakout", unknown, made(10)), "breakout")
+    assert claim.verdict == "refuted"
+    assert claim.reason == "the loss of 5 of its 5 seeds was not finite (fig3)"
+    got = verdicts(behaviour.claims_networks({("pong", behaviour.ONE): unknown, ("pong", behaviour.MANY): made(10)}))
+    assert got["fig4-better"] == "confirmed"
+    assert got["fig4-smaller-q"] == got["fig4-overestimation"] == "untested"
 
 
 def test_double_that_still_over_estimates_is_a_reason():

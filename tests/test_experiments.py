@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from greedystep import models, record
 from greedystep.experiments import fig1, table1
-from greedystep.experiments.claims import VERDICTS
+from greedystep.experiments.claims import NOT_KNOWN, VERDICTS
 from greedystep.experiments.table1 import cost, properties, theorems, variance, verdicts
 
 TINY = {"side": 3, "pairs": 4, "trials": 2, "states": [8, 16], "steps": [2, 4]}
@@ -90,6 +90,14 @@ def test_fig1_judges_by_work():
     assert fig1._faster(fewer_iterations=True, work_ratio=0.5) == "confirmed"
     assert fig1._faster(fewer_iterations=True, work_ratio=1.0) == "partly"
     assert fig1._faster(fewer_iterations=False, work_ratio=1.0) == "refuted"
+
+
+def test_fig1_judges_iterations(quick_fig1):
+    row = quick_fig1["numbers"]["rows"][0]
+    for method, name in ((fig1.FULL, "fig1-two-iterations"), (fig1.ONE_STEP, "fig1-n-iterations")):
+        slow = row | {method: {"iterations": 3, "sweeps": 3.0}}
+        claim = next(claim for claim in fig1._claims([slow]) if claim.id == name)
+        assert (claim.verdict, claim.measured, claim.reason) == ("refuted", [3], NOT_KNOWN)
 
 
 # -- Table 1: what it measures with -----------------------------------------------------------------------------------
@@ -176,6 +184,20 @@ def test_a_claim_that_is_confirmed_would_be_refuted_by_another_number(tiny_table
     assert verdict_of(tiny_table1["numbers"], name) == "confirmed"
     worse = [1.0] * 200 if path[-1] == "errors" else 1.5
     assert verdict_of(changed(tiny_table1["numbers"], *path, to=worse), name) == "refuted"
+
+
+def test_the_multi_step_operator_needs_no_ratios_even_where_its_limit_moves(tiny_table1):
+    numbers, name = tiny_table1["numbers"], "table1-multi-step-no-correction"
+    assert verdict_of(numbers, name) == "partly"
+    still = [case | {"moves": 0.0} for case in numbers["properties"][MULTI_STEP]["cases"]]
+    assert verdict_of(changed(numbers, "properties", MULTI_STEP, "cases", to=still), name) == "confirmed"
+
+
+def test_a_step_that_is_always_the_same_is_not_adaptive(tiny_table1):
+    numbers = tiny_table1["numbers"]
+    assert verdict_of(numbers, "table1-adaptive-step") == "confirmed"
+    same = changed(numbers, "properties", DEFINITION, "cases", 0, "steps", to=[3])
+    assert verdict_of(same, "table1-adaptive-step") == "refuted"
 
 
 DEFINITION, PROOFS = properties.GREEDY

@@ -3,8 +3,8 @@
 A final level is the mean return of the last 100 training episodes; intervals are 95 % bootstrap intervals over seeds.
 "The best of the compared methods" is the one of the paper's four baselines with the highest mean final level.
 
-Written before any run, and changed after the first quick runs, none of which was long enough to be judged by what
-changed: where nobody has learned, "times" mean nothing and are untested.
+Written before any run. Changed after the first quick runs, none of which was long enough for them, and before any run
+of the full length: where nobody has learned, "times" mean nothing and are untested.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def any_steps(found: Found, task: str, rival: str) -> list[str]:
         return []
     return [
         f"{METHODS[rival].label} looks ahead too, without choosing how far, and its mean return is already "
-        f"{words(gap)} above DQN's (fig3): the gain is one of several steps, not of the choice"
+        f"{words(gap)} above DQN's (fig3): several steps gain much without the choice"
     ]
 
 

@@ -1,7 +1,7 @@
 """The paper's claims about the samples and the time that Greedy-Step DQN needs, and the rules that judge them.
 
-Written before any run, and changed after the first quick runs, none of which was long enough to be judged by what
-changed: where nobody has learned, steps to a level mean nothing and are untested; `same_level` is new.
+Written before any run. Changed after the first quick runs, without a look at their numbers and before any run of the
+full length: where nobody has learned, steps to a level mean nothing and are untested; `same_level` is new.
 """
 
 from __future__ import annotations

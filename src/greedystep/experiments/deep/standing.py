@@ -1,6 +1,7 @@
 """More claims about Figure 3: reliable, state of the art, and priors that others have to tune from task to task.
 
-These rules were written after the first quick runs, which judge none of them, and before any run of the full length.
+These rules were written after the first quick runs, without a look at their numbers, and before any run of the full
+length.
 """
 
 from __future__ import annotations
