@@ -7,7 +7,7 @@ import pytest
 
 from greedystep.experiments import fig2
 from greedystep.experiments.fig2 import delayed, offline
-from greedystep.experiments.fig2.pieces import Batch, Kept
+from greedystep.experiments.fig2.pieces import PIECE, Batch, Kept
 from greedystep.experiments.fig2.workers import carry_out
 
 SMALL = {
@@ -29,18 +29,18 @@ def silent(share, what):
     pass
 
 
-def batch(name="squares", work=lambda seed: seed * seed, trials=5, together=2, cost=1.0, **settings):
+def batch(name="squares", work=lambda seed: seed * seed, trials=5, cost=PIECE / 2, **settings):
     def is_whole(found):
         return type(found) is int
 
-    return Batch(name, f"the {name}", {"name": name, **settings}, trials, together, cost, lambda: work, is_whole)
+    return Batch(name, f"the {name}", {"name": name, **settings}, trials, cost, lambda: work, is_whole)
 
 
 # -- the queue --------------------------------------------------------------------------------------------------------
 
 
 def test_all_trials_are_run_and_stand_in_the_order_of_their_seeds():
-    kept, batches = Kept(), [batch(), batch("cubes", lambda seed: seed**3, trials=40, together=7)]
+    kept, batches = Kept(), [batch(), batch("cubes", lambda seed: seed**3, trials=40, cost=PIECE / 7)]
     carry_out(batches, kept, silent)
     assert [kept.of(one) for one in batches] == [[s**2 for s in range(5)], [s**3 for s in range(40)]]
 
@@ -60,7 +60,7 @@ def test_no_worker_waits_for_another_batch_to_end(monkeypatch):
     """The one trial of the first batch ends only when the second has begun."""
     monkeypatch.setattr("greedystep.experiments.fig2.workers.cores", lambda: 2)
     begun = threading.Event()
-    first = batch("first", lambda seed: int(begun.wait(20)), trials=1, cost=2.0)
+    first = batch("first", lambda seed: int(begun.wait(20)), trials=1, cost=PIECE)
     second = batch("second", lambda seed: begun.set() or 7, trials=1)
     kept = Kept()
     carry_out([first, second], kept, silent)

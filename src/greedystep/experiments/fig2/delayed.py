@@ -24,9 +24,6 @@ CHOICE = {"best": 1.0, "other": 0.5}
 BAND = (0.4, 0.6)
 """The quantiles between which a figure shades, RUDDER's and the paper's."""
 
-TOGETHER = 20
-"""Trials a piece of the methods that take longest: about a minute of one core at the paper's largest delays."""
-
 
 class Trial(NamedTuple):
     solved: int | None
@@ -115,17 +112,8 @@ def plan_exploration(scale: dict[str, Any]) -> list[Batch]:
 
 
 def trials_of(scale: dict[str, Any], task: str, method: str) -> int:
-    return scale["trials"][pace_of(task, method)]
-
-
-def together(trials: int, task: str, method: str) -> int:
-    """Trials a piece."""
-    return trials if pace_of(task, method) == "fast" else TOGETHER
-
-
-def pace_of(task: str, method: str) -> str:
-    """In Choice every method is fast but RUDDER, whose network takes its time everywhere."""
-    return "fast" if task == "choice" and method != "rudder" else CONTESTANTS[method].pace
+    """How many trials; in Choice every method is fast but RUDDER, whose network takes its time everywhere."""
+    return scale["trials"]["fast" if task == "choice" and method != "rudder" else CONTESTANTS[method].pace]
 
 
 def _batch(task: str, delay: int, method: str, epsilon: float, limit: int, trials: int, label: str) -> Batch:
@@ -135,7 +123,6 @@ def _batch(task: str, delay: int, method: str, epsilon: float, limit: int, trial
         label=label,
         settings=settings | {"resolution": resolution_of(method)},
         trials=trials,
-        together=together(trials, task, method),
         cost=_steps(task, delay, method, limit),
         prepare=lambda: partial(_seeded, make(task, delay), method, limit, epsilon),
         is_whole=_is_trial,

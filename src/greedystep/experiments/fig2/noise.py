@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from greedystep.experiments.fig2.contestants import CONTESTANTS, EPSILON
-from greedystep.experiments.fig2.delayed import about, learner, make, together, trials_of
+from greedystep.experiments.fig2.delayed import about, learner, make, trials_of
 from greedystep.experiments.fig2.pieces import Batch
 from greedystep.tabular import greedy_policy
 
@@ -30,8 +30,7 @@ def plan(scale: dict[str, Any]) -> list[Batch]:
                     label=f"Choice, noise {noise:g}: {CONTESTANTS[method].label}",
                     settings=settings | {"epsilon": EPSILON, "episodes": episodes},
                     trials=trials,
-                    together=together(trials, "choice", method),
-                    cost=delay * episodes * (300 if method == "rudder" else 1),  # noise keeps its network in training
+                    cost=delay * episodes * (150 if method == "rudder" else 1),  # noise keeps its network in training
                     prepare=partial(_prepare, delay, noise, method, episodes),
                     is_whole=lambda found: isinstance(found, bool),
                 )

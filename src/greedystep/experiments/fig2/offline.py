@@ -80,7 +80,6 @@ def plan(scale: dict[str, Any]) -> list[Batch]:
             settings={"task": "grid-world", "size": size, "logged": scale["logged"], "pupils": pupils}
             | {"good": GOOD, "passes": PASSES},
             trials=scale["offline_trials"],
-            together=scale["offline_trials"],
             cost=5e3 * size**2,
             prepare=partial(_prepare, size, scale["logged"]),
             is_whole=_is_trial,

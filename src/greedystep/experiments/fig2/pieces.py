@@ -14,6 +14,9 @@ from typing import Any
 
 from greedystep.record import config_hash, jsonable, provenance, read_json, write_json
 
+PIECE = 3e8
+"""Steps a piece, at most, if a trial has no more: half a minute of one core, which an interruption may cost."""
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -27,18 +30,17 @@ class Batch:
     """Everything that decides its numbers but the seed, in JSON's types."""
     trials: int
     """With the seeds 0, 1, 2, ..."""
-    together: int
-    """Trials a piece, at most: what an interruption may cost."""
     cost: float
-    """Of a trial in steps, roughly: long ones come first."""
+    """Of a trial in steps of a table, roughly: long ones come first."""
     prepare: Callable[[], Callable[[int], Any]]
     """Makes the task and returns what runs a trial: seed -> what was found, in JSON's types."""
     is_whole: Callable[[Any], bool]
     """Whether this, from a file, can be what a trial found."""
 
     def pieces(self) -> Iterator[Piece]:
-        for first in range(0, self.trials, self.together):
-            yield Piece(self, range(first, min(first + self.together, self.trials)))
+        together = max(1, int(PIECE / self.cost))
+        for first in range(0, self.trials, together):
+            yield Piece(self, range(first, min(first + together, self.trials)))
 
 
 @dataclass(frozen=True, eq=False)
