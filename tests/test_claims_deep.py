@@ -74,24 +74,33 @@ def falls_back(seeds):
     return one
 
 
+THREE = ("pong", "breakout", "freeway")
+
+
 @pytest.mark.parametrize(("bad", "expected"), [(0, "confirmed"), (1, "partly"), (2, "refuted")])
 def test_reliable_counts_seeds_that_learn(bad, expected):
-    claim = standing.reliable({("pong", GREEDY): falls_back(bad)})
+    claim = standing.reliable({(task, GREEDY): falls_back(bad) for task in THREE})
     assert claim.verdict == expected
     assert f"{5 - bad} of 5 seeds" in claim.measured
     assert claim.reason == (NOT_KNOWN if bad else "")
 
 
 def test_reliable_counts_seeds_that_diverge():
-    claim = standing.reliable({("pong", GREEDY): made(10, first=1, seeds=[3, 4, 5, 6, 7], diverged=[4, 6])})
+    lost = made(10, first=1, seeds=[3, 4, 5, 6, 7], diverged=[4, 6])
+    claim = standing.reliable({(task, GREEDY): lost for task in THREE})
     assert claim.verdict == "refuted"
     assert "the loss of 2 of its 5 seeds was not finite" in claim.reason
-    assert standing.reliable({("pong", GREEDY): made(10, steps=1000)}).verdict == "untested"
+    assert standing.reliable({(task, GREEDY): made(10) for task in THREE[:2]}).verdict == "untested"
+    assert standing.reliable({(task, GREEDY): made(10, steps=1000) for task in THREE}).verdict == "untested"
+
+
+def on_three(ours, theirs):
+    return {key: one for task in THREE for key, one in everyone(task, ours, theirs).items()}
 
 
 @pytest.mark.parametrize(("ours", "expected"), [(20, "confirmed"), (10, "partly"), (5, "refuted")])
 def test_state_of_the_art_is_judged_against_all_others(ours, expected):
-    found = everyone("breakout", made(ours), made(8)) | {("breakout", "peng"): made(10)}
+    found = on_three(made(ours), made(8)) | {(task, "peng"): made(10) for task in THREE}
     claim = standing.state_of_the_art(found)
     assert claim.verdict == expected
     assert "Peng" in claim.measured
@@ -100,9 +109,8 @@ def test_state_of_the_art_is_judged_against_all_others(ours, expected):
 
 
 def test_state_of_the_art_compares_after_the_same_steps():
-    found = everyone("breakout", made(20, reached=1.0, steps=4_000_000), made(12, reached=0.1))
-    claim = standing.state_of_the_art(found)  # 20 at the end, 10 after the two million that all have
-    assert claim.verdict == "refuted"
+    claim = standing.state_of_the_art(on_three(made(20, reached=1.0, steps=4_000_000), made(12, reached=0.1)))
+    assert claim.verdict == "refuted"  # 20 at the end, 10 after the two million that all have
     assert "after 2,000,000 steps" in claim.measured
 
 
@@ -110,7 +118,7 @@ def test_state_of_the_art_compares_after_the_same_steps():
 def test_priors_are_tuned_case_by_case(varying, expected):
     found = {}
     for place, (method, option) in enumerate(standing.PRIORS.items()):
-        for number, task in enumerate(("pong", "breakout", "freeway")):
+        for number, task in enumerate(THREE):
             value = number if place < varying else 3
             found[task, method] = made(1, setting={option: value})
     claim = standing.case_by_case(found)

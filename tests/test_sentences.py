@@ -12,7 +12,7 @@ from greedystep.experiments import NAMES, fig1, fig2, table1
 from greedystep.experiments.claims import FAILED, NOT_KNOWN
 from greedystep.experiments.deep import behaviour, performance
 from greedystep.experiments.deep.methods import GREEDY
-from greedystep.experiments.sentence_rows import Row, experiment_of, rows, verdict_of
+from greedystep.experiments.sentence_rows import Evidence, Row, experiment_of, rows, verdict_of
 from greedystep.experiments.sentences import BEYOND_THE_PAPER, SENTENCES, Shown
 
 REPOSITORY = Path(__file__).parent.parent
@@ -111,20 +111,26 @@ def test_the_experiment_of_a_claim_is_known_by_its_name(results):
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("claims", "tests", "expected"),
     [
-        (["confirmed", "confirmed"], "confirmed"),
-        (["confirmed", "untested"], "untested"),
-        (["untested"], "untested"),
-        (["refuted", "untested"], "refuted"),
-        (["partly", "untested"], "partly"),
-        (["confirmed", "refuted"], "partly"),
-        (["confirmed", "refuted", "untested"], "partly"),
-        (["refuted", "refuted"], "refuted"),
+        (["confirmed"], ["confirmed"], "confirmed"),
+        (["refuted"], ["refuted"], "refuted"),
+        (["partly", "partly"], [], "partly"),
+        (["confirmed"], ["refuted"], "partly"),
+        (["confirmed", "refuted", "untested"], [], "partly"),
+        (["untested"], [], "untested"),
+        (["confirmed", "untested"], [], "untested"),
+        (["untested"], ["confirmed"], "untested"),
+        (["refuted", "untested"], [], "partly"),  # of three tasks one was run: the others may hold
+        (["untested"], ["refuted"], "refuted"),  # a counterexample
+        (["untested"], ["confirmed", "refuted"], "partly"),
+        ([], ["confirmed"], "confirmed"),
     ],
 )
-def test_a_sentence_needs_all_of_its_checks(given, expected):
-    assert verdict_of(given) == expected
+def test_a_sentence_needs_all_of_its_checks(claims, tests, expected):
+    evidence = [Evidence("claim", "table1", verdict, "") for verdict in claims]
+    evidence += [Evidence(None, "tests/test_x.py::test_y", verdict, "") for verdict in tests]
+    assert verdict_of(evidence) == expected
 
 
 def by_name(results) -> dict[str, Row]:

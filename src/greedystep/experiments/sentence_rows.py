@@ -55,26 +55,27 @@ def experiment_of(claim: str) -> str:
     return next((name for name in NAMES if claim.startswith(f"{name}-")), "table1")
 
 
-def verdict_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """Of a sentence all of whose checks must hold.
+def verdict_of(evidence: Iterable[Evidence]) -> Verdict:
+    """Of a sentence all of whose checks must hold: the verdict of all, or partly where they differ.
 
-    All alike: that. Confirmed as far as it was tested: untested. Refuted or partly as far as it was tested: that, since
-    what is open cannot mend it. Otherwise partly.
+    Where some were not run: untested if the others are confirmed, and at best partly if not. But a counterexample is
+    enough to refute, if nothing else is known.
     """
-    given = set(verdicts)
-    known = given - {"untested"}
-    if len(known) > 1:
-        return "partly"
-    if not known or (known == {"confirmed"} and "untested" in given):
+    evidence = tuple(evidence)
+    verdicts: set[Verdict] = {one.verdict for one in evidence}
+    known: set[Verdict] = {verdict for verdict in verdicts if verdict != "untested"}
+    if known <= {"confirmed"} and "untested" in verdicts:
         return "untested"
-    return known.pop()
+    counterexample = known == {"refuted"} and any(one.claim is None for one in evidence)
+    alike = len(known) == 1 and ("untested" not in verdicts or counterexample)
+    return known.pop() if alike else "partly"
 
 
 def _row(sentence: Sentence, claims: Mapping[str, Mapping[str, Any]]) -> Row:
     evidence = tuple(
         _of_claim(check, claims.get(check)) if isinstance(check, str) else _of_test(check) for check in sentence.checks
     )
-    verdict = verdict_of(one.verdict for one in evidence)
+    verdict = verdict_of(evidence)
     return Row(
         sentence.id,
         sentence.says,
