@@ -81,6 +81,11 @@ class Browser:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
+    def wait_for(self, expression):
+        """Until it is true; what the page is told by an event arrives when it arrives."""
+        look = f"const look = () => ({expression} ? done(true) : --left ? setTimeout(look, 20) : done(false));"
+        assert self.evaluate(f"new Promise(done => {{ let left = 250; {look} look(); }})"), f"never true: {expression}"
+
     def resize(self, width, height=800, mobile=False):
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
         self.call("Emulation.setDeviceMetricsOverride", **size)
@@ -89,7 +94,6 @@ class Browser:
         """The colours that the reader's system asks for; `media` is "print" for paper."""
         wish = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", media=media, features=wish)
-        self.evaluate("new Promise(requestAnimationFrame)")  # until then the page has been told
 
     def place(self, selector):
         """The middle of an element, which is scrolled into view."""

@@ -13,9 +13,10 @@ import pytest
 
 from greedystep import experiments, figures
 from greedystep.experiments.claims import VERDICTS, Claim, Table
+from greedystep.experiments.sentences import SENTENCES
 from greedystep.experiments.table1 import theorems
 from greedystep.record import provenance, write_json
-from greedystep.report import elements, errata, gaps, page, results, tables
+from greedystep.report import elements, errata, gaps, page, results, tables, verdicts
 
 NASTY = 'a <b>"bold"</b> & $summary | γ ≤ 1_000 % \\ {x}'
 
@@ -217,22 +218,41 @@ def test_numbers_of_another_make_spoil_only_their_own_section(tmp_path, result, 
 def test_experiments_that_were_not_run_are_listed_with_their_command(result):
     html = render(result)
     for name in experiments.NAMES:
-        assert (f"greedystep reproduce {name}</li>" in html) == (name != "fig1")
+        assert (f"<li>{elements.heading(name)}: greedystep reproduce {name}</li>" in html) == (name != "fig1")
     assert f"1 of {len(experiments.NAMES)} experiments" in html
 
 
 def test_missing_and_short_trainings_are_listed(result):
     one = {"label": "DQN", "steps": [50_000, 100_000]}
-    task = {"title": "Breakout", "full_steps": 5_000_000, "methods": {"dqn": one}}
+    short = {"full_steps": 5_000_000, "methods": {"dqn": one}}
     whole = {"title": "Pong", "full_steps": 100_000, "methods": {"dqn": one, "sarsa": one}}
-    longer = {**task, "methods": {"dqn": one, "sarsa": {"label": "SARSA", "steps": [4_990_000]}}}
-    numbers = {"tasks": {"a": task, "b": whole, "c": longer}, "missing": ["Freeway, DQN: not trained"]}
-    assert gaps.of_result({**result, "settings": {"scale": "paper"}, "numbers": numbers}) == [
+    partly = {**short, "methods": {"dqn": one, "sarsa": {"label": "SARSA", "steps": [4_990_000]}}, "title": "Asterix"}
+    tasks = {"a": {**short, "title": "Breakout"}, "b": {**short, "title": "Seaquest"}, "c": whole, "d": partly}
+    made = {**result, "settings": {"scale": "paper"}}
+    made["numbers"] = {"tasks": tasks, "missing": ["Freeway, DQN: not trained"], "problems": ["parts/x is damaged"]}
+    found = gaps.of_results([made])
+    assert found["Figure 1"] == [
+        "parts/x is damaged",
         "Freeway, DQN: not trained",
-        "Breakout: 100,000 of 5,000,000 steps",
-        "Breakout: 100,000 of 5,000,000 steps (DQN)",
+        "Breakout, Seaquest: 100,000 of 5,000,000 steps",
+        "Asterix: 100,000 of 5,000,000 steps of DQN",
     ]
-    assert "scale quick" in gaps.of_result(result)[0]
+    assert set(found) == {"Not run", "Figure 1"}
+    assert gaps.of_results([result])["Smaller than in the paper"] == ["Figure 1: scale quick; in full: --scale paper"]
+
+
+# -- the paper sentence by sentence -----------------------------------------------------------------------------------
+
+
+def test_every_sentence_has_a_row_that_leads_to_its_evidence(result):
+    one = next(check for sentence in SENTENCES for check in sentence.checks if isinstance(check, str))
+    claim = Claim(one, "Something", "Abstract", 1, 1, "confirmed")
+    html = verdicts.sentences([{**result, "claims": [asdict(claim)]}])
+    found = re.findall(r'<tr id="sentence-([^"]+)" data-verdict="(\w+)">', html)
+    assert [id for id, _ in found] == [sentence.id for sentence in SENTENCES]
+    assert set(re.findall(r'href="#claim-([^"]+)"', html)) == {one}  # the other claims are not on the page
+    assert "not run: greedystep reproduce fig3" in html
+    assert html.count("data-claim") == 0
 
 
 # -- errata -----------------------------------------------------------------------------------------------------------
@@ -306,7 +326,7 @@ def test_claims_come_first_one_row_each(result):
     assert Rows(html).claims == [(claim.id, claim.verdict) for claim in CLAIMS]
     assert html.index('id="claims"') < html.index("<section")
     assert "4 claims: 1 confirmed, 1 partly, 1 refuted, 1 untested." in html
-    assert set(page.VERDICT_MARKS) == set(VERDICTS)
+    assert set(verdicts.MARKS) == set(VERDICTS)
 
 
 def test_a_claim_tells_where_it_stands_why_it_failed_and_where_the_evidence_is(result):

@@ -28,6 +28,7 @@ def report(tmp_path_factory):
                 methods = result["numbers"]["tasks"]["catcher"]["methods"]
                 methods["dqn"]["label"] = NASTY
                 result["numbers"]["tasks"]["breakout"]["methods"].clear()
+                result["claims"][0] |= {"measured": "a" * 300, "claimed": "b" * 300, "claim": "c" * 300}
             write_json(folder / f"{module.NAME}.json", result)
     return results.write(results.collect([folder]), folder)
 
@@ -178,8 +179,26 @@ def test_claims_are_filtered_by_their_verdict(browser):
     assert all(every(browser, "#claims tr[data-claim]", "e.checkVisibility()"))
     browser.media()
     claim = browser.evaluate("document.querySelector('#claims tr[hidden]').id")
-    browser.evaluate(f"location.hash = {claim!r}; new Promise(r => setTimeout(r, 50))")
-    assert browser.evaluate(f"document.getElementById({claim!r}).checkVisibility()")
+    browser.evaluate(f"location.hash = {claim!r}")
+    browser.wait_for(f"document.getElementById({claim!r}).checkVisibility()")
+
+
+def test_tables_are_sorted_by_a_click_on_a_heading(browser):
+    table = "#fig4 .wide table"
+    headings = every(browser, f"{table} th", "e.textContent")
+    column = headings.index("mean return") + 1
+    texts = f"{table} tbody td:nth-child({column})"
+    before = every(browser, texts, "e.textContent")
+    assert len(set(before)) > 2
+    browser.click(f"{table} th:nth-child({column})")
+    assert every(browser, texts, "e.textContent") == sorted(before, key=float)
+    browser.evaluate(f"document.querySelector('{table} th:nth-child({column})').focus()")
+    browser.press("Enter", "\r")
+    assert every(browser, texts, "e.textContent") == sorted(before, key=float, reverse=True)
+    browser.evaluate(f"document.querySelectorAll('{texts}')[0].textContent = '–'")
+    for _ in range(2):
+        browser.click(f"{table} th:nth-child({column})")
+        assert every(browser, texts, "e.textContent")[-1] == "–"  # a gap is last in both directions
 
 
 def test_the_button_turns_light_into_dark_and_back(browser):
@@ -205,7 +224,7 @@ def test_the_button_turns_light_into_dark_and_back(browser):
 def test_the_system_s_wish_is_followed(browser):
     browser.media("dark")
     assert computed(browser, "body", "backgroundColor") == "rgb(13, 17, 23)"
-    assert browser.evaluate("document.querySelector('#theme').textContent") == "Light page"
+    browser.wait_for("document.querySelector('#theme').textContent === 'Light page'")
     swatches = set(every(browser, "#horizon-curves .legend line", "getComputedStyle(e).stroke"))
     assert "rgb(255, 255, 255)" in swatches  # the black one
     assert "rgb(0, 0, 0)" not in swatches
@@ -256,7 +275,7 @@ def test_without_scripts_everything_can_be_read(browser, report):
 
 def test_what_is_missing_is_said(browser):
     missing = browser.evaluate("document.querySelector('#missing').textContent")
-    assert "Table 1 was not run: greedystep reproduce table1" in missing
+    assert "Table 1: greedystep reproduce table1" in missing
     assert "Catcher: 20,000 of 3,500,000 steps" in missing
 
 

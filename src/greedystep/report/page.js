@@ -35,6 +35,30 @@
     }
   });
 
+  // A click on a heading sorts its table, a second one the other way round; what has no number comes last.
+  const amount = (cell) => Number(cell.textContent.replace("∞", "Infinity"));
+  function order(one, other) {
+    if (!one.classList.contains("number")) {
+      return one.textContent.localeCompare(other.textContent, "en", { numeric: true });
+    }
+    return amount(one) - amount(other);
+  }
+  function sort(heading) {
+    const body = heading.closest("table").tBodies[0], column = heading.cellIndex;
+    const isUp = heading.getAttribute("aria-sort") !== "ascending";
+    for (const other of heading.parentElement.cells) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", isUp ? "ascending" : "descending");
+    const isGap = (row) => row.cells[column].textContent === "–";
+    const sorted = [...body.rows].filter((row) => !isGap(row))
+      .sort((a, b) => (isUp ? 1 : -1) * order(a.cells[column], b.cells[column]));
+    body.append(...sorted, ...[...body.rows].filter(isGap));
+  }
+  for (const heading of document.querySelectorAll(".wide th")) {
+    heading.tabIndex = 0;
+    heading.addEventListener("click", () => sort(heading));
+    heading.addEventListener("keydown", (event) => { if (event.key === "Enter") sort(heading); });
+  }
+
   // Long parts are folded up on the screen, and printed.
   const folded = [...document.querySelectorAll("details")];
   for (const one of folded) one.open = false;

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 from greedystep import experiments
-from greedystep.experiments.claims import VERDICTS, Table
-from greedystep.report import elements, gaps
+from greedystep.experiments.claims import Table
+from greedystep.report import elements, gaps, verdicts
 from greedystep.report.elements import heading, text
 from greedystep.report.errata import ERRATA, TESTS, counts
-
-CLAIM_COLUMNS = {
-    "claim": "The paper says",
-    "where": "Where",
-    "claimed": "Claimed",
-    "measured": "Measured",
-    "verdict": "Verdict",
-    "evidence": "Evidence",
-}
-VERDICT_MARKS = {"confirmed": "✓", "partly": "~", "refuted": "✗", "untested": "?"}
-"""Beside the colour, so that nobody depends on it."""
 
 PAPER = "https://arxiv.org/abs/2102.11717"
 
@@ -56,20 +44,16 @@ class Section:
 def render(sections: Sequence[Section], problems: Sequence[str] = ()) -> str:
     """The page, as HTML; `problems` are sentences on files that could not be used."""
     results = [section.result for section in sections]
-    missing = [*problems, *(p for section in sections for p in section.problems), *gaps.sentences(results)]
     body = [
         _summary(results, problems),
         _contents(results),
-        *_claims(results),
+        *verdicts.claims(results),
         *map(_section, sections),
+        verdicts.sentences(results),
         _errata(results),
         _caveat(results),
         _making(results),
-        elements.section(
-            "missing",
-            "What is missing, or shorter than asked",
-            elements.bullets(missing) if missing else "<p>Nothing: every experiment was run in full.</p>",
-        ),
+        _missing(sections, problems),
     ]
     return elements.whole("claims and measurements", "Greedy-Step: what the paper claims, and what we measured", body)
 
@@ -85,16 +69,14 @@ def check(result: dict[str, Any]) -> None:
 
 
 def _summary(results: list[dict[str, Any]], problems: Sequence[str]) -> str:
-    tally = Counter(claim["verdict"] for result in results for claim in result["claims"])
-    parts = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
-    total = f"{sum(tally.values())} claims: {parts}." if tally else "No claims."
+    total = verdicts.summary((claim["verdict"] for result in results for claim in result["claims"]), "claims")
     whole = f"{len(results)} of {len(experiments.NAMES)} experiments are on this page"
-    scales = sorted({str(result["settings"].get("scale")) for result in results})
+    scales = ", ".join(sorted({str(result["settings"].get("scale")) for result in results}))
     unread = f", {len(problems)} could not be read" if problems else ""
     return (
         f'<p>Wang, Wu, He and Tan, <cite>Greedy-Step Off-Policy Reinforcement Learning</cite>, <a href="{PAPER}">arXiv '
-        f"2102.11717</a> (2021). <strong>{text(total)}</strong> Each verdict follows from a rule that was written "
-        f"before the run it judges. {whole} (scale: {text(', '.join(scales))}){unread}; "
+        f"2102.11717</a> (2021). <strong>{text(total)}</strong> Each verdict follows from a rule that stands "
+        f"beside its experiment, in the code. {whole} (scale: {text(scales)}){unread}; "
         f'<a href="#missing">what is missing or shorter than asked</a> is listed at the end.</p>'
     )
 
@@ -102,6 +84,7 @@ def _summary(results: list[dict[str, Any]], problems: Sequence[str]) -> str:
 def _contents(results: list[dict[str, Any]]) -> str:
     links = {result["name"]: heading(result["name"]) for result in results}
     links |= {
+        "sentences": "Sentences",
         "errata": "Errata",
         "chance": "The trap: chance",
         "making": "How it was made",
@@ -110,72 +93,24 @@ def _contents(results: list[dict[str, Any]]) -> str:
     return " ".join(["<nav>", *(f'<a href="#{escape(to)}">{text(name)}</a>' for to, name in links.items()), "</nav>"])
 
 
-def _claims(results: list[dict[str, Any]]) -> list[str]:
-    tally = Counter(claim["verdict"] for result in results for claim in result["claims"])
-    buttons = [
-        f'<button type="button" aria-pressed="true" data-show="{verdict}" class="verdict" data-verdict="{verdict}">'
-        f"{VERDICT_MARKS[verdict]} {verdict} ({tally[verdict]})</button>"
-        for verdict in VERDICTS
-        if tally[verdict]
-    ]
-    return [
-        f'<div class="choices control" role="group" aria-label="Show claims that are">{"".join(buttons)}</div>',
-        '<table id="claims">',
-        f"<thead><tr>{''.join(f'<th>{column}</th>' for column in CLAIM_COLUMNS.values())}</tr></thead>",
-        "<tbody>",
-        *(_claim(result["name"], claim) for result in results for claim in result["claims"]),
-        "</tbody>",
-        "</table>",
-    ]
-
-
-def _claim(name: str, claim: dict[str, Any]) -> str:
-    reason = f" <small>Why: {text(claim['reason'])}</small>" if claim.get("reason") else ""
-    cells = {
-        "claim": text(claim["claim"]),
-        "where": text(claim["where"]),
-        "claimed": text(claim["claimed"]),
-        "measured": f"{text(claim['measured'])}{reason}",
-        "verdict": _badge(claim["verdict"]),
-        "evidence": f'<a href="#{escape(name)}">{text(heading(name))}</a>',
-    }
-    columns = "".join(f'<td data-label="{CLAIM_COLUMNS[key]}">{inner}</td>' for key, inner in cells.items())
-    id = escape(claim["id"])
-    return f'<tr id="claim-{id}" data-claim="{id}" data-verdict="{claim["verdict"]}">{columns}</tr>'
-
-
-def _badge(verdict: str) -> str:
-    return f'<span class="verdict" data-verdict="{verdict}">{VERDICT_MARKS[verdict]} {verdict}</span>'
-
-
 # -- the experiments --------------------------------------------------------------------------------------------------
 
 
 def _section(section: Section) -> str:
     result = section.result
-    lacking = [*section.problems, *gaps.of_result(result)]
     pictures = [elements.picture(name, svg, result["title"]) for name, svg in section.pictures.items()]
     drawn = pictures if section.curves is None else [elements.curves(result["name"], section.curves, pictures)]
     return elements.section(
         result["name"],
         result["title"],
-        _judged(result["claims"]),
-        f'<div class="missing">{elements.bullets(lacking)}</div>' if section.problems else "",
+        verdicts.judged(result["claims"]),
+        f'<div class="missing">{elements.bullets(section.problems)}</div>' if section.problems else "",
         *drawn,
         *map(elements.table, section.tables),
         elements.folded("Settings", elements.pairs(result["settings"])),
         elements.folded("Where it comes from", *elements.origin(result["provenance"])),
         above=heading(result["name"]),
     )
-
-
-def _judged(claims: list[dict[str, Any]]) -> str:
-    """The way back to the table."""
-    items = [
-        f'<li>{_badge(claim["verdict"])}<a href="#claim-{escape(claim["id"])}">{text(claim["claim"])}</a></li>'
-        for claim in claims
-    ]
-    return f'<ul class="judged">{"".join(items)}</ul>' if items else ""
 
 
 def _making(results: list[dict[str, Any]]) -> str:
@@ -185,10 +120,11 @@ def _making(results: list[dict[str, Any]]) -> str:
         tasks = result["numbers"].get("tasks", {}).values()
         trained = sorted({d for task in tasks for one in task["methods"].values() for d in one.get("devices", ())})
         commit = str(made.get("commit") or "")[:10]
-        about = [made.get("command"), result["settings"].get("scale"), made.get("date")]
+        date = str(made.get("date") or "")[:16].replace("T", " ")
+        about = [made.get("command"), result["settings"].get("scale"), date or None]
         machine = [", ".join(trained) or made.get("device"), made.get("cpu"), commit or None]
         rows.append([heading(result["name"]), *about, *machine])
-    header = ["experiment", "command", "scale", "date", "device", "processor", "commit"]
+    header = ["experiment", "command", "scale", "date (UTC)", "device", "processor", "commit"]
     return elements.section(
         "making",
         "How it was made",
@@ -202,18 +138,17 @@ def _making(results: list[dict[str, Any]]) -> str:
 def _errata(results: list[dict[str, Any]]) -> str:
     items = []
     for one in ERRATA:
-        counted = counts(one, results)
+        counted = f"On random models: {counts(one, results)}. " if counts(one, results) else ""
         items.append(
-            f"<li><strong>{text(one.where)}.</strong> {text(one.printed)} <br>{text(one.example)} "
-            f"<em>Instead:</em> {text(one.instead)} <small>{text(counted + '. ') if counted else ''}"
-            f"<code>{text(one.test)}</code></small></li>"
+            f"<li><strong>{text(one.where)}.</strong> {text(one.printed)}<br><em>But:</em> {text(one.example)}<br>"
+            f"<em>Right:</em> {text(one.instead)}<br><small>{text(counted)}<code>{text(one.test)}</code></small></li>"
         )
     return elements.section(
         "errata",
         "Errata of the paper",
         "<p>What its text says and cannot mean, with the smallest example of each. The numbers are computed by the "
         f"tests named beside them, in <code>{TESTS}</code>.</p>",
-        f"<ol>{''.join(items)}</ol>",
+        f'<ol class="errata">{"".join(items)}</ol>',
     )
 
 
@@ -237,3 +172,14 @@ def _caveat(results: list[dict[str, Any]]) -> str:
         "inside, is right everywhere.</p>",
         elements.table(LUCK),
     )
+
+
+def _missing(sections: Sequence[Section], problems: Sequence[str]) -> str:
+    found = {"Could not be read": list(problems)} if problems else {}
+    for section in sections:
+        if section.problems:
+            found[f"{heading(section.result['name'])}: could not be drawn"] = section.problems
+    found |= gaps.of_results([section.result for section in sections])
+    parts = [f"<h3>{text(name)}</h3>{elements.bullets(sentences)}" for name, sentences in found.items()]
+    nothing = "<p>Nothing: every experiment was run in full.</p>"
+    return elements.section("missing", "What is missing, or shorter than asked", *(parts or [nothing]))
