@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,24 +57,47 @@ def learn(
     Raises:
         FloatingPointError: the values grew beyond float64, as those of an uncorrected off-policy method may.
     """
+    go_on = learning(task, method, epsilon=epsilon, q=q, seed=seed, memory=memory, watch=watch, **options)
+    return go_on(episodes)
+
+
+def learning(
+    task: ToyTask,
+    method: str,
+    *,
+    epsilon: float,
+    q: Any,
+    seed: int | np.random.Generator,
+    memory: Memory = None,
+    watch: Watch | None = None,
+    **options: Any,
+) -> Callable[[int], Learned]:
+    """`learn` in instalments: a function that has so many more episodes, with everything checked and made once.
+
+    The table of what it returns is its own, which the next call goes on changing.
+    """
     code, parameters = parameters_of(method, options)
     world, table, random = _world(task), starting_table(task, q), np.random.default_rng(seed)
-    returns, lengths = np.empty(checked_whole("episodes", episodes)), np.empty(episodes, np.int64)
     epsilon, kept = checked_share("epsilon", epsilon), checked_memory(code, table.shape, memory)
     seen = make_seen(0) if watch is None else watch.seen
-    if code == GREEDY_STEP_STORED:
-        done, kept.shelf = kernels.learn_from_all(
-            parameters, table, kept.shelf, seen, world, epsilon, random, returns, lengths
-        )
-    elif kept is not None:
-        done, kept.counts = kernels.learn_from_counts(
-            code, parameters, table, kept.counts, world, epsilon, random, returns, lengths
-        )
-    else:
-        done = kernels.learn_from_episodes(code, parameters, table, seen, world, epsilon, random, returns, lengths)
-    if done < episodes:
-        raise FloatingPointError(f"{method}: its values have no bound, and left float64 in episode {done}; {CURE}")
-    return Learned(table, returns, lengths, kept)
+
+    def go_on(episodes: int) -> Learned:
+        returns, lengths = np.empty(checked_whole("episodes", episodes)), np.empty(episodes, np.int64)
+        if code == GREEDY_STEP_STORED:
+            done, kept.shelf = kernels.learn_from_all(
+                parameters, table, kept.shelf, seen, world, epsilon, random, returns, lengths
+            )
+        elif kept is not None:
+            done, kept.counts = kernels.learn_from_counts(
+                code, parameters, table, kept.counts, world, epsilon, random, returns, lengths
+            )
+        else:
+            done = kernels.learn_from_episodes(code, parameters, table, seen, world, epsilon, random, returns, lengths)
+        if done < episodes:
+            raise FloatingPointError(f"{method}: its values have no bound, and left float64 in episode {done}; {CURE}")
+        return Learned(table, returns, lengths, kept)
+
+    return go_on
 
 
 def collect(

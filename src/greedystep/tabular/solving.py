@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from greedystep.envs.toy import END, ToyTask
-from greedystep.tabular.loops import learn
+from greedystep.tabular.loops import learning
 from greedystep.tabular.methods import checked_share, checked_whole
 
 
@@ -35,15 +35,8 @@ def episodes_to_solve(
     The policy is judged as in `until_solved`. The other arguments are those of `learn`; `limit` is the number of
     episodes after which to give up.
     """
-    random, table, memory = np.random.default_rng(seed), q, None
-
-    def go_on(episodes: int) -> np.ndarray:
-        nonlocal table, memory
-        more: Any = {"episodes": episodes, "epsilon": epsilon, "seed": random, **options}
-        table, _, _, memory = learn(task, method, q=table, memory=memory, **more)
-        return table
-
-    return until_solved(task, go_on, limit=limit, resolution=resolution)
+    more = learning(task, method, epsilon=epsilon, q=q, seed=seed, **options)
+    return until_solved(task, lambda episodes: more(episodes).q, limit=limit, resolution=resolution)
 
 
 def until_solved(

@@ -16,7 +16,8 @@ from greedystep import envs
 from greedystep.envs import ToyTask
 from greedystep.experiments.fig2.contestants import CONTESTANTS, EPSILON, NAMES
 from greedystep.experiments.fig2.pieces import Batch
-from greedystep.tabular import METHODS, Rudder, learn, until_solved
+from greedystep.tabular import METHODS, Rudder, until_solved
+from greedystep.tabular.loops import learning
 
 CHOICE = {"best": 1.0, "other": 0.5}
 """Both choices pay, or a learner could not be caught by the wrong one."""
@@ -73,15 +74,11 @@ def learner(task: ToyTask, method: str, *, seed: int, epsilon: float) -> Callabl
             return rudder.q, returns
 
         return rudder_go_on
-    name, options, random = contestant.method, contestant.options, np.random.default_rng(seed)
-    table: Any = 0.0
-    memory: Any = None
+    more = learning(task, contestant.method, epsilon=epsilon, q=0.0, seed=seed, **contestant.options)
 
     def go_on(episodes: int) -> tuple[np.ndarray, np.ndarray]:
-        nonlocal table, memory
-        learned = learn(task, name, episodes=episodes, epsilon=epsilon, q=table, seed=random, memory=memory, **options)
-        table, memory = learned.q, learned.memory
-        return table, learned.returns
+        learned = more(episodes)
+        return learned.q, learned.returns
 
     return go_on
 
