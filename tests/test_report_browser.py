@@ -106,12 +106,13 @@ def test_hovering_shows_the_numbers_of_all_shown_methods(browser):
     shown = every(browser, f"{panel}:first-child .readout tr", "[...e.cells].map(c => c.textContent)")[:4]
     step = step_of(browser)
     spec = browser.evaluate("JSON.parse(document.querySelector('#fig4-curves script').textContent)")
-    curves = spec["quantities"][0]["panels"][0]["curves"]
+    panel_of = spec["quantities"][0]["panels"][0]
     expected = {}
-    for curve in curves:
+    for curve in panel_of["curves"]:
         at = spec["grids"][curve["grid"]].index(step)
         label = spec["methods"][curve["method"]]["label"]
-        expected[label] = [f"{curve['y'][at]:g}", f"{curve['low'][at]:g} to {curve['high'][at]:g}"]
+        mean, low, high = (f"{curve[part][at]:.{panel_of['digits']}f}" for part in ("y", "low", "high"))
+        expected[label] = [mean, f"{low} to {high}"]
     assert {label: rest for label, *rest in shown} == expected
     values = [float(row[1]) for row in shown]
     assert values == sorted(values, reverse=True)
@@ -288,7 +289,7 @@ def test_training_runs_have_such_curves_too(tmp_path, opened):
     assert lines == [2, 2, 2, 1]
     opened.hover("#runs-curves .panel svg")
     said = opened.evaluate("document.querySelector('#runs-curves .readout').innerText")
-    assert re.match(r"step 2,000\s+greedy-step, ensemble 6\s+3\s+2 to 4\s+lambda, ", said)
+    assert re.match(r"step 2,000\s+greedy-step, ensemble 6\s+3\.000\s+2\.000 to 4\.000\s+lambda, ", said)
     assert opened.complaints() == []
 
 

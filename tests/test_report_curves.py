@@ -45,6 +45,7 @@ def test_curves_keep_their_numbers_and_share_their_steps():
     assert quantity["shown"]
     (panel,) = quantity["panels"]
     assert panel["title"] == "Breakout"
+    assert panel["digits"] == 3
     one, other, single = panel["curves"]
     assert one == {"method": 0, "grid": 0, "y": [None, 1.235], "low": [None, 0.235], "high": [None, 2.235]}
     assert other["grid"] == 0
@@ -55,7 +56,7 @@ def test_a_task_without_trainings_has_an_empty_panel():
     result = made(dqn=entry("DQN", [100], [1.0]))
     result["numbers"]["tasks"]["pong"] = {"title": "Pong", "full_steps": 100, "methods": {}}
     (quantity,) = curves.figure(result, fig3.STYLES)["quantities"]
-    assert quantity["panels"][1] == {"title": "Pong", "curves": []}
+    assert (quantity["panels"][1]["title"], quantity["panels"][1]["curves"]) == ("Pong", [])
     assert not curves.has_curves(made())
     assert not curves.has_curves({"numbers": {"rows": []}})
 

@@ -8,6 +8,9 @@
   const clean = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
   const pair = (of) => `light-dark(${of.light}, ${of.dark})`;
   const dashes = (method, width) => method.dash.map((part) => part * width).join(" ");
+  /** A bit of a line as it is drawn, or of a bar. */
+  const swatch = (of) => `<svg class="swatch" viewBox="0 0 28 10" aria-hidden="true"><line x1="0" x2="28" y1="5" y2="5"
+    stroke-width="${of.dash ? 3 : 9}" stroke-dasharray="${of.dash ? dashes(of, 2) : ""}" style="stroke: ${pair(of)}"/></svg>`;
   const isPressed = (button) => button.getAttribute("aria-pressed") === "true";
 
   /** Round numbers, about so many, from low to high; and their distance. */
@@ -106,8 +109,8 @@
       if (!this.stops.length) return;
       this.stop = nearest(this.stops, place);
       const { words, rows, marks } = this.read(this.stop);
-      const cells = ([first, ...rest]) =>
-        `<td style="color: ${pair(first)}">${clean(first.label)}</td>${rest.map((cell) => `<td>${cell}</td>`).join("")}`;
+      const cells = ([of, ...rest]) =>
+        `<td>${swatch(of)}${clean(of.label)}</td>${rest.map((cell) => `<td>${cell}</td>`).join("")}`;
       this.svg.querySelector(".cursor").innerHTML = marks;
       this.readout.innerHTML = `${clean(words)}<table>${rows.map((row) => `<tr>${cells(row)}</tr>`).join("")}</table>`;
       const isRight = this.stops[this.stop] > MIDDLE;
@@ -192,10 +195,11 @@
         .sort((a, b) => b.one.y[b.i] - a.one.y[a.i]);
       const dots = points.map(({ one, i }) =>
         `<circle class="dot" r="3" cx="${x}" cy="${this.up(one.y[i]).toFixed(1)}" style="fill: ${pair(one.of)}"/>`);
-      const between = ({ low, high }, i) => (low && low[i] !== null ? `${low[i]} to ${high[i]}` : "");
+      const number = (value) => value.toFixed(this.spec.digits);
+      const between = ({ low, high }, i) => (low && low[i] !== null ? `${number(low[i])} to ${number(high[i])}` : "");
       return {
         words: `step ${step.toLocaleString("en")}`,
-        rows: points.map(({ one, i }) => [one.of, one.y[i], between(one, i)]),
+        rows: points.map(({ one, i }) => [one.of, number(one.y[i]), between(one, i)]),
         marks: `<line class="rule" x1="${x}" x2="${x}" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>${dots.join("")}`,
       };
     }
@@ -244,7 +248,7 @@
   class Figure {
     constructor(box) {
       this.data = JSON.parse(box.querySelector("script").textContent);
-      this.methods = this.data.methods.map((method) => this.button(method.label, method.shown, this.swatch(method)));
+      this.methods = this.data.methods.map((method) => this.button(method.label, method.shown, swatch(method)));
       const groups = this.data.quantities.map((quantity) => this.group(quantity));
       this.panels = groups.flatMap((one) => one.panels);
       if (this.methods.length > 1) box.append(this.legend());
@@ -273,11 +277,6 @@
       box.setAttribute("aria-label", label);
       box.append(...buttons);
       return box;
-    }
-
-    swatch(method) {
-      return `<svg viewBox="0 0 28 10" aria-hidden="true"><line x1="0" x2="28" y1="5" y2="5" stroke-width="3"
-        stroke-dasharray="${dashes(method, 2)}" style="stroke: ${pair(method)}"/></svg>`;
     }
 
     legend() {

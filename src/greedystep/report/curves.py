@@ -69,7 +69,7 @@ def assemble(
             "key": key,
             "label": label,
             "shown": key in shown,
-            "panels": [{"title": title, "curves": _curves(methods, key, place, grids)} for title, methods in tasks],
+            "panels": [{"title": title} | _panel(methods, key, place, grids) for title, methods in tasks],
         }
         for key, label in axes.items()
         if any(one["curves"][key] for _, methods in tasks for one in methods.values())
@@ -77,16 +77,16 @@ def assemble(
     return {"methods": list(lines.values()), "grids": [list(grid) for grid in grids], "quantities": quantities}
 
 
-def _curves(
+def _panel(
     methods: Mapping[str, Mapping[str, Any]],
     key: str,
     place: Mapping[str, int],
     grids: dict[tuple[int, ...], int],
-) -> list[dict[str, Any]]:
-    """The curves of one panel."""
+) -> dict[str, Any]:
+    """The curves of one task, and how many decimals their numbers have."""
     known = {name: one for name, one in methods.items() if one["curves"][key]}
     digits = _digits([value for one in known.values() for part in one["curves"][key].values() for value in part])
-    return [
+    curves = [
         {"method": place[name], "grid": grids.setdefault(tuple(map(int, one["steps"])), len(grids))}
         | {
             short: _short(one["curves"][key][part], digits)
@@ -95,6 +95,7 @@ def _curves(
         }
         for name, one in known.items()
     ]
+    return {"curves": curves, "digits": max(0, digits)}
 
 
 def _bars(task: Mapping[str, Any], bins: Sequence[str]) -> dict[str, Any]:

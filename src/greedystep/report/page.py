@@ -119,7 +119,8 @@ def _making(results: list[dict[str, Any]]) -> str:
         made = result["provenance"]
         tasks = result["numbers"].get("tasks", {}).values()
         trained = sorted({d for task in tasks for one in task["methods"].values() for d in one.get("devices", ())})
-        commit = str(made.get("commit") or "")[:10]
+        commit, *local_changes = str(made.get("commit") or "").partition("-")
+        commit = "".join([commit[:10], *local_changes])
         date = str(made.get("date") or "")[:16].replace("T", " ")
         about = [made.get("command"), result["settings"].get("scale"), date or None]
         machine = [", ".join(trained) or made.get("device"), made.get("cpu"), commit or None]
