@@ -111,7 +111,8 @@ def test_hovering_shows_the_numbers_of_all_shown_methods(browser):
     for curve in panel_of["curves"]:
         at = spec["grids"][curve["grid"]].index(step)
         label = spec["methods"][curve["method"]]["label"]
-        mean, low, high = (f"{curve[part][at]:.{panel_of['digits']}f}" for part in ("y", "low", "high"))
+        numbers = (f"{curve[part][at]:.{panel_of['digits']}f}" for part in ("y", "low", "high"))
+        mean, low, high = (number.replace("-", "−") for number in numbers)
         expected[label] = [mean, f"{low} to {high}"]
     assert {label: rest for label, *rest in shown} == expected
     values = [float(row[1]) for row in shown]
@@ -121,9 +122,16 @@ def test_hovering_shows_the_numbers_of_all_shown_methods(browser):
     assert browser.evaluate(f"document.querySelector('{panel} .readout').hidden")
 
 
+def test_quantities_of_one_task_stand_side_by_side(browser):
+    tops = every(browser, "#fig4-curves .panel", "e.checkVisibility() ? e.getBoundingClientRect().top : null")
+    assert len({top for top in tops if top is not None}) == 1
+    assert sum(top is not None for top in tops) == 3
+
+
 def test_bars_are_read_too(browser):
-    browser.hover("#fig5-curves > div:last-child .panel svg")
-    said = browser.evaluate("document.querySelector('#fig5-curves > div:last-child .readout').textContent")
+    last = "#fig5-curves > div:last-child > div:last-child"
+    browser.hover(f"{last} .panel svg")
+    said = browser.evaluate(f"document.querySelector('{last} .readout').textContent")
     assert re.match(r"n = [\d+-]+first [\d,]+ steps0\.\d+last [\d,]+ steps0\.\d+", said)
 
 

@@ -195,7 +195,7 @@
         .sort((a, b) => b.one.y[b.i] - a.one.y[a.i]);
       const dots = points.map(({ one, i }) =>
         `<circle class="dot" r="3" cx="${x}" cy="${this.up(one.y[i]).toFixed(1)}" style="fill: ${pair(one.of)}"/>`);
-      const number = (value) => value.toFixed(this.spec.digits);
+      const number = (value) => value.toFixed(this.spec.digits).replace("-", "−");
       const between = ({ low, high }, i) => (low && low[i] !== null ? `${number(low[i])} to ${number(high[i])}` : "");
       return {
         words: `step ${step.toLocaleString("en")}`,
@@ -253,7 +253,10 @@
       this.panels = groups.flatMap((one) => one.panels);
       if (this.methods.length > 1) box.append(this.legend());
       if (groups.length > 1) box.append(this.choices("Quantities", groups.map((one) => one.button)));
-      box.append(...groups.map((one) => one.element));
+      const all = document.createElement("div");
+      all.className = groups.every((one) => one.panels.length === 1) ? "panels" : "";  // one task: side by side
+      all.append(...groups.map((one) => one.element));
+      box.append(all);
       this.draw();
     }
 

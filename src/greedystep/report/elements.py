@@ -129,6 +129,8 @@ def curves(name: str, figure: dict[str, Any], pictures: list[str]) -> str:
         [
             f'<div class="curves" id="{escape(name)}-curves">',
             f'<script type="application/json">{data}</script>',
+            "<p><small>Point at a panel to read its numbers, or use the arrow keys in it; the buttons choose what is "
+            "shown in all panels.</small></p>",
             "</div>",
             '<div class="static">',
             *pictures,

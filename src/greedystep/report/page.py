@@ -99,7 +99,10 @@ def _contents(results: list[dict[str, Any]]) -> str:
 def _section(section: Section) -> str:
     result = section.result
     pictures = [elements.picture(name, svg, result["title"]) for name, svg in section.pictures.items()]
-    drawn = pictures if section.curves is None else [elements.curves(result["name"], section.curves, pictures)]
+    drawn = pictures
+    if section.curves is not None:
+        about = "<p>Lines are means over seeds, shades or bars their 95 % bootstrap intervals.</p>"
+        drawn = [about, elements.curves(result["name"], section.curves, pictures)]
     return elements.section(
         result["name"],
         result["title"],
