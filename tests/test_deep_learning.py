@@ -9,21 +9,40 @@ from greedystep.deep.train import Trainer
 
 pytestmark = pytest.mark.long
 
+SEEDS = (0, 1, 2)
 
-def later_returns(name, steps, **settings):
-    """For each of three seeds, the median over the last half of the rows of metrics of their mean training returns."""
-    trainer = Trainer(make_config(name, **settings), envs.make_env(name, **env_options(name)), [0, 1, 2])
+STEADY_CAR = {"ensemble": 2, "hidden": (64, 64), "replay_size": 50_000, "learning_rate": 3e-3}
+"""What MountainCar needs beside its preset to be solved from every seed (docs/deep.md, "MountainCar"). Chosen with the
+seeds 100 to 117, so that the seeds of the test below say something new."""
+
+
+def later_rows(name, steps, **settings):
+    """For each seed, the rows of metrics of the last half of training."""
+    trainer = Trainer(make_config(name, **settings), envs.make_env(name, **env_options(name)), SEEDS)
     rows = [row for row in trainer.run(steps) if row["step"] > steps // 2]
-    return [float(np.median([row["episode_return"] for row in rows if row["seed"] == seed])) for seed in range(3)]
+    return [[row for row in rows if row["seed"] == seed] for seed in SEEDS]
+
+
+def mean_return(rows):
+    """Over all episodes that ended in these rows, exploration included."""
+    return np.average([row["episode_return"] for row in rows], weights=[row["episodes"] for row in rows])
+
+
+def median_return(rows):
+    """Over rows, of their mean returns."""
+    return float(np.median([row["episode_return"] for row in rows]))
 
 
 def test_greedy_step_climbs_the_mountain():
-    """Random play never arrives (-1000). 100 000 steps, of which -1000 an episode would leave no more than 100."""
-    assert min(later_returns("classic/mountaincar", 100_000, returns="greedy-step", ensemble=2)) > -200
+    """Random play never arrives: -1000."""
+    found = [mean_return(rows) for rows in later_rows("classic/mountaincar", 100_000, **STEADY_CAR)]
+    print("MountainCar:", np.round(found, 1))
+    assert min(found) > -130
 
 
 def test_greedy_step_catches_the_fruit():
     """Random play: -6.7; the most that can be had in 2000 steps: 56."""
-    found = later_returns("ple/catcher", 250_000, returns="greedy-step", ensemble=2)
+    found = [median_return(rows) for rows in later_rows("ple/catcher", 250_000, returns="greedy-step", ensemble=2)]
+    print("Catcher:", np.round(found, 1))
     assert np.median(found) > 50
     assert min(found) > 30
