@@ -89,11 +89,23 @@ def test_markdown_keeps_its_columns():
 def test_latex_is_escaped_and_balanced():
     source = tables.latex(TABLE)
     assert r"\begin{tabular}{lrl}" in source
-    assert r"\& \$summary | $\gamma$ $\leq$ 1\_000 \% \textbackslash{} \{x\}" in source
+    assert r"\& \$summary $|$ $\gamma$ $\leq$ 1\_000 \% \textbackslash{} \{x\}" in source
     assert source.isascii()
+    assert "$<$b$>$" in source  # a bare < is an upside-down exclamation mark
+    assert tables.latex(Table("t", "α ≤ σ", ["a"], [])).isascii()
     assert r"$\|$q$\|$ $\leq$ $\infty$" in tables.latex(Table("t", "‖q‖ ≤ ∞", ["a"], []))
     rows = [line for line in source.splitlines() if line.endswith(r"\\")]
     assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [2, 2, 2]
+
+
+def test_long_text_is_broken_and_a_long_table_goes_over_pages():
+    texts = Table("t", "Texts", ["a", "b", "c"], [["x" * 51, 1, "y" * 60], ["short", 2, "short"]])
+    assert r"\begin{tabular}{p{0.40\linewidth}rp{0.40\linewidth}}" in tables.latex(texts)
+    rows = Table("t", "Rows", ["n"], [[number] for number in range(tables.PAGE + 1)])
+    source = tables.latex(rows)
+    assert source.startswith("\\begin{longtable}{r}\n  \\caption{Rows}\\label{tab:t} \\\\\n")
+    assert source.count(r"    n \\") == 2  # on the first page and on those that follow
+    assert source.index(r"\endfirsthead") < source.index(r"\endhead") < source.index(r"    0 \\")
 
 
 def test_an_empty_table_is_still_a_table():

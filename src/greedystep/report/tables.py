@@ -8,7 +8,8 @@ from typing import Any
 
 from greedystep.experiments.claims import Table
 
-_SYMBOLS = "γ gamma λ lambda π pi Π Pi ε varepsilon Σ sum ‖ | ≤ leq ≥ geq ∞ infty × times ± pm → to · cdot ≈ approx"
+_SYMBOLS = "α alpha γ gamma ε varepsilon λ lambda π pi σ sigma Π Pi Σ sum "
+_SYMBOLS += "‖ | ≤ leq ≥ geq ∞ infty × times ± pm → to · cdot ≈ approx"
 """What plain pdfLaTeX cannot set by itself, each before its command."""
 
 _LATEX = str.maketrans(
@@ -18,6 +19,7 @@ _LATEX = str.maketrans(
         "^": r"\textasciicircum{}",
         **{sign: f"\\{sign}" for sign in "&%$#_{}"},
         **{sign: f"$\\{name}$" for sign, name in re.findall(r"(\S) (\S+)", _SYMBOLS)},
+        **{sign: f"${sign}$" for sign in "<>|"},
         **dict(zip("−–²", ("$-$", "--", "$^2$"), strict=True)),
     }
 )
@@ -62,27 +64,36 @@ def markdown(table: Table) -> str:
     return "\n".join([f"**{table.title}**", "", line(table.header), line(rule), *rows, ""])
 
 
+PAGE = 40
+"""Rows that fit on a page of LaTeX."""
+LINE = 50
+"""Characters beyond which a cell is broken into lines."""
+
+
 def latex(table: Table) -> str:
-    r"""A `table` environment that needs \usepackage{booktabs}."""
+    r"""A `table` environment that needs \usepackage{booktabs}, or for many rows a `longtable`, which needs that package
+    too."""
 
     def line(cells: list[str]) -> str:
-        return " & ".join(text.translate(_LATEX) for text in cells) + r" \\"
+        return "    " + " & ".join(text.translate(_LATEX) for text in cells) + r" \\"
 
-    columns = "".join("r" if numeric else "l" for numeric in numeric_columns(table))
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"  \centering",
-            f"  \\caption{{{table.title.translate(_LATEX)}}}",
-            f"  \\label{{tab:{table.id}}}",
-            f"  \\begin{{tabular}}{{{columns}}}",
-            r"    \toprule",
-            f"    {line(table.header)}",
-            r"    \midrule",
-            *(f"    {line([cell(value) for value in row])}" for row in table.rows),
-            r"    \bottomrule",
-            r"  \end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    rows = [[cell(value) for value in row] for row in table.rows]
+    columns, caption = _columns(table, rows), f"\\caption{{{table.title.translate(_LATEX)}}}"
+    label = f"\\label{{tab:{table.id}}}"
+    head, body = [r"    \toprule", line(table.header), r"    \midrule"], [*map(line, rows), r"    \bottomrule"]
+    if len(rows) > PAGE:
+        first, rest = [rf"  {caption}{label} \\", *head, r"    \endfirsthead"], [*head, r"    \endhead"]
+        parts = [f"\\begin{{longtable}}{{{columns}}}", *first, *rest, *body, r"\end{longtable}"]
+    else:
+        begin = [r"\begin{table}", r"  \centering", f"  {caption}", f"  {label}", f"  \\begin{{tabular}}{{{columns}}}"]
+        parts = [*begin, *head, *body, r"  \end{tabular}", r"\end{table}"]
+    return "\n".join([*parts, ""])
+
+
+def _columns(table: Table, rows: list[list[str]]) -> str:
+    """Numbers flush right, text flush left; columns of long text share four fifths of the line."""
+    texts = zip(*rows, strict=True) if rows else [()] * len(table.header)
+    is_long = [max(map(len, column), default=0) > LINE for column in texts]
+    wide = f"p{{{0.8 / max(1, sum(is_long)):.2f}\\linewidth}}"
+    kinds = zip(numeric_columns(table), is_long, strict=True)
+    return "".join("r" if numeric else wide if long else "l" for numeric, long in kinds)
