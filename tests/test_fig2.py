@@ -9,7 +9,7 @@ from greedystep import envs, record
 from greedystep.experiments import fig2
 from greedystep.experiments.claims import VERDICTS
 from greedystep.experiments.fig2 import contestants, delayed, growth, noise, offline, verdicts
-from greedystep.tabular import collect, episodes_to_solve, replay, rudder_episodes_to_solve
+from greedystep.tabular import collect, episodes_to_solve, greedy_policy, replay, rudder_episodes_to_solve
 
 TINY = {
     "delays": {"trace-back": [4, 5, 6], "choice": [3, 4, 6]},
@@ -151,6 +151,16 @@ def test_quality_is_one_for_the_best_policy_and_zero_for_never_arriving():
     up = np.zeros((16, 4))
     up[:, 0] = 1.0
     assert offline.quality(task, up) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("size", [2, 5, 9])
+def test_quality_is_that_of_the_exact_return(size):
+    task, random = envs.make("toy/grid-world", size=size), np.random.default_rng(size)
+    low = task.lowest_return
+    for levels in (1, 2, 3, 100):
+        q = random.integers(levels, size=(size * size, 4)).astype(float)
+        exact = (task.expected_return(greedy_policy(q)) - low) / (task.optimal_return - low)
+        assert offline.quality(task, q) == exact
 
 
 def test_passes_are_counted_until_the_policy_is_good():

@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from numba import njit
 
 from greedystep import envs
 from greedystep.envs import ToyTask
@@ -52,7 +54,33 @@ Q_LEARNING = ("forward", "q-learning", "forward-zero")
 
 def quality(task: ToyTask, q: np.ndarray) -> float:
     low = task.lowest_return
-    return (task.expected_return(greedy_policy(q)) - low) / (task.optimal_return - low)
+    return (_expected_return(task, greedy_policy(q)) - low) / (task.optimal_return - low)
+
+
+def _expected_return(task: ToyTask, policy: np.ndarray) -> float:
+    """`ToyTask.expected_return`, compiled: the backups of a large grid would keep all other threads waiting."""
+    chain, reward = task.mdp.under(policy)
+    chain = sp.csr_array(chain)
+    values = _backups(chain.indptr, chain.indices, chain.data, reward, task.mdp.discount, task.horizon)
+    return float(task.start @ values)
+
+
+@njit(cache=True, nogil=True)
+def _backups(first, successor, probability, reward, gamma, horizon):
+    """v <- r + γ T v, `horizon` times from zero, or until nothing changes any more."""
+    values, before = np.zeros(len(reward)), np.zeros(len(reward))
+    for _ in range(horizon):
+        values, before = before, values
+        changed = False
+        for s in range(len(reward)):
+            ahead = 0.0
+            for k in range(first[s], first[s + 1]):
+                ahead += probability[k] * before[successor[k]]
+            values[s] = reward[s] + gamma * ahead
+            changed |= values[s] != before[s]
+        if not changed:
+            break
+    return values
 
 
 def lesson(task: ToyTask, log: Episodes, pupil: Pupil) -> tuple[float, int | None]:
