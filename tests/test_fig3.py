@@ -225,6 +225,30 @@ def test_on_the_command_line(made_up, tmp_path, monkeypatch, capsys):
     }
 
 
+def test_full_results_are_shown_beside_quick_ones(made_up, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "fig3", "--out", "alone"]) == 0
+    assert main(["reproduce", "fig3", "--scale", "paper", "--only", "breakout"]) == 0
+    assert main(["reproduce", "fig3", "--out", "both"]) == 0  # finds results/paper by itself
+    alone, both, full = (record.read_json(f"{folder}/fig3.json") for folder in ("alone", "both", "results/paper"))
+    assert set(both["numbers"]["tasks"]) - set(alone["numbers"]["tasks"]) == {"breakout-kept"}
+    assert both["numbers"]["tasks"]["breakout-kept"]["title"] == "Breakout, kept"
+    assert both["numbers"]["kept"]["command"] == full["provenance"]["command"]
+    verdicts = [{claim["id"]: claim for claim in result["claims"]} for result in (alone, both, full)]
+    taken = [name for name in verdicts[0] if verdicts[0][name] != verdicts[1][name]]
+    assert "fig3-twice-breakout" in taken
+    for name in taken:
+        assert verdicts[0][name]["verdict"] == "untested"
+        assert verdicts[1][name]["verdict"] == verdicts[2][name]["verdict"] != "untested"
+        assert verdicts[1][name]["measured"].endswith("(kept results)")
+    capsys.readouterr()
+    assert main(["reproduce", "fig3", "--out", "three", "--kept", "nowhere"]) == 2
+    assert "no such file or folder: nowhere" in capsys.readouterr().err
+    assert main(["reproduce", "fig3", "--out", "three", "--kept", "alone", "--scale", "paper"]) == 2
+    assert "kept: results are shown beside those of --scale quick only" in capsys.readouterr().err
+    assert not (tmp_path / "three").exists()
+
+
 # -- for real ---------------------------------------------------------------------------------------------------------
 
 

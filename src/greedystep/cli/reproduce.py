@@ -13,6 +13,8 @@ from greedystep.cli.report import conclude
 from greedystep.cli.words import NAMES, BadInputError, MaybePath, answering_bad_input, check_place, note
 from greedystep.record import config_hash, provenance, write_json
 
+KEPT = Path("results", "paper")
+
 
 @dataclass(frozen=True)
 class Reproduce:
@@ -37,6 +39,10 @@ class Reproduce:
     # fig2. What other tasks have in the folder already is drawn, the rest is reported as missing.
     only: Annotated[tuple[str, ...], arg(metavar="TASK [TASK ...]", help_behavior_hint="(default: all)")] = ()
 
+    # Folder with results of the full size, for scale quick: their learning curves are drawn beside what is trained,
+    # labelled as kept, and give the verdict where a quick training is too short to (default: results/paper, if there).
+    kept: MaybePath = None
+
     def run(self) -> int:
         names = self._names()
         self._check_only(names)
@@ -45,14 +51,14 @@ class Reproduce:
         out = self.out or Path("results", self.scale)
         with answering_bad_input():
             check_place(out)
-            present = _present(out)
+            present, kept = _present(out), self._kept()
         try:
             for name in names:
                 settings = {"experiment": name, "scale": self.scale}
                 if self.resume and name in present and _is_whole(settings, present[name]):
                     note(f"{name}: already in {out}")
                     continue
-                self._run_one(name, settings, out)
+                self._run_one(name, settings, out, kept.get(name))
         except KeyboardInterrupt:
             note(f"Finished experiments are in {out}; add --resume to run only the others.")
             raise
@@ -76,26 +82,48 @@ class Reproduce:
             if task not in known:
                 raise BadInputError(f"only: {task!r} is not a task; there are {', '.join(known)}")
 
-    def _run_one(self, name: str, settings: dict[str, Any], out: Path) -> None:
+    def _kept(self) -> dict[str, dict[str, Any]]:
+        """Results of the full size by name, to be shown beside quick ones."""
+        if self.scale == "paper":
+            if self.kept is not None:
+                raise BadInputError("kept: results are shown beside those of --scale quick only")
+            return {}
+        from greedystep.report import results
+
+        if self.kept is None and not _has_results(KEPT):
+            return {}
+        found = results.collect([self.kept or KEPT])
+        for problem in found.problems:
+            note(f"kept: {problem}")
+        return {result["name"]: result for result in found.results}
+
+    def _run_one(self, name: str, settings: dict[str, Any], out: Path, kept: dict[str, Any] | None) -> None:
         from rich.console import Console
 
+        from greedystep.experiments.deep.kept import beside
         from greedystep.report.terminal import progress
 
         experiment = experiments.load(name)
         more = {"parts": out / "parts", "only": self.only} if experiments.is_in_parts(experiment) else {}
         with progress(Console(stderr=True), name) as report:
             result = experiment.run(self.scale, report, **more)
+        if kept is not None and "tasks" in kept["numbers"]:
+            result = beside(result, kept)
         for sentence in (*result["numbers"].get("problems", ()), *result["numbers"].get("missing", ())):
             note(f"{name}: {sentence}")
         # Asked after the run: only then is it known which device was used.
         write_json(out / f"{name}.json", {"name": name, **result, "provenance": provenance(settings)})
 
 
+def _has_results(folder: Path) -> bool:
+    return any((folder / f"{name}.json").exists() for name in experiments.NAMES)
+
+
 def _present(folder: Path) -> dict[str, dict[str, Any]]:
     """Results that the folder has already; ValueError where one cannot be read, before anything runs."""
     from greedystep.report import results
 
-    if not any((folder / f"{name}.json").exists() for name in experiments.NAMES):
+    if not _has_results(folder):
         return {}
     found = results.collect([folder])
     if found.problems:

@@ -99,7 +99,7 @@ def choose(session: Session, leg: Leg, method: str) -> Setting:
 
 
 def train_methods(session: Session, legs: Sequence[Leg]) -> None:
-    """The paper's methods on all tasks, then the best baselines with more seeds, then all other methods."""
+    """The paper's methods on all tasks, then Greedy-Step and the best baselines with more seeds, then all others."""
     for paper in (True, False):
         session.all(
             partial(_train_method, session, leg, method)
@@ -114,16 +114,14 @@ def train_methods(session: Session, legs: Sequence[Leg]) -> None:
 def _train_method(session: Session, leg: Leg, method: str) -> None:
     setting = choose(session, leg, method)
     train_setting(session, leg, METHODS[method].label, setting, leg.seeds)
-    if method == GREEDY:
-        train_setting(session, leg, METHODS[method].label, setting, leg.more_seeds, first=leg.seeds)
 
 
 def _train_more(session: Session, leg: Leg) -> None:
     found = {(leg.task, method): one for method in PAPER if (one := evidence(session.store, leg, method)) is not None}
     if all((leg.task, method) in found for method in PAPER):
-        best = best_baseline(found, leg.task)
-        setting = choose(session, leg, best)
-        train_setting(session, leg, METHODS[best].label, setting, leg.more_seeds, first=leg.seeds)
+        for method in (GREEDY, best_baseline(found, leg.task)):
+            setting = choose(session, leg, method)
+            train_setting(session, leg, METHODS[method].label, setting, leg.more_seeds, first=leg.seeds)
 
 
 def train_variants(session: Session, legs: Sequence[Leg], variants: Mapping[str, Setting]) -> None:

@@ -1,0 +1,30 @@
+"""Full-size results that were kept, shown beside a small run of the same experiment and labelled so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+LABEL = "kept"
+
+
+def beside(result: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
+    """`result` with the tasks of `kept` as panels of their own, and with its verdicts where a short run has none."""
+    made = kept["provenance"]
+    tasks = {
+        f"{name}-{LABEL}": task | {"title": f"{task['title']}, {LABEL}"}
+        for name, task in kept["numbers"]["tasks"].items()
+        if task["methods"]
+    }
+    numbers = result["numbers"] | {
+        "tasks": result["numbers"]["tasks"] | tasks,
+        LABEL: {name: made.get(name) for name in ("command", "commit", "date", "device")},
+    }
+    judged = {claim["id"]: claim for claim in kept["claims"] if claim["verdict"] != "untested"}
+    return result | {"numbers": numbers, "claims": [_better(claim, judged) for claim in result["claims"]]}
+
+
+def _better(claim: dict[str, Any], judged: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    if claim["verdict"] != "untested" or claim["id"] not in judged:
+        return claim
+    found = judged[claim["id"]]
+    return found | {"measured": f"{found['measured']} ({LABEL} results)"}
