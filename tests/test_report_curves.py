@@ -8,7 +8,7 @@ import pytest
 
 from greedystep import figures
 from greedystep.experiments import fig3, fig4, horizon
-from greedystep.report import curves
+from greedystep.report import colours, curves
 
 BINS = ["1", "2", "3-4"]
 
@@ -83,18 +83,18 @@ def test_a_full_figure_stays_small():
 
 
 @pytest.mark.parametrize("styles", [fig3.STYLES, fig4.STYLES, horizon.STYLES], ids=["fig3", "fig4", "horizon"])
-@pytest.mark.parametrize("paper", [curves.WHITE, curves.BLACK])
+@pytest.mark.parametrize("paper", [colours.WHITE, colours.BLACK])
 def test_every_colour_is_seen_on_both_papers(styles, paper):
     for colour, _ in styles.values():
-        shown = curves.readable(colour, paper)
-        assert curves.contrast(curves._rgb(shown), curves._rgb(paper)) >= curves.CONTRAST
+        shown = colours.readable(colour, paper)
+        assert colours.contrast(colours.rgb(shown), colours.rgb(paper)) >= colours.CONTRAST
 
 
 def test_strong_colours_stay_and_black_is_white_on_black():
-    assert curves.readable("#0072B2", curves.WHITE) == "#0072b2"
-    assert curves.readable("#000000", curves.BLACK) == "#ffffff"
-    assert curves.contrast([0, 0, 0], [255, 255, 255]) == pytest.approx(21)
-    yellow, darker = curves._rgb("#E69F00"), curves._rgb(curves.readable("#E69F00", curves.WHITE))
+    assert colours.readable("#0072B2", colours.WHITE) == "#0072b2"
+    assert colours.readable("#000000", colours.BLACK) == "#ffffff"
+    assert colours.contrast([0, 0, 0], [255, 255, 255]) == pytest.approx(21)
+    yellow, darker = colours.rgb("#E69F00"), colours.rgb(colours.readable("#E69F00", colours.WHITE))
     assert darker < yellow
     np.testing.assert_allclose(np.divide(darker[:2], yellow[:2]), darker[0] / yellow[0], atol=0.01)  # the hue is kept
 
@@ -108,4 +108,4 @@ def test_the_papers_of_the_page_are_those_that_colours_are_made_for():
     from importlib.resources import files
 
     style = files("greedystep.report").joinpath("page.css").read_text()
-    assert f"--paper: light-dark({curves.WHITE}, {curves.BLACK});" in style
+    assert f"--paper: light-dark({colours.WHITE}, {colours.BLACK});" in style

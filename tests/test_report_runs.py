@@ -44,7 +44,7 @@ def test_runs_are_compared(tmp_path, capsys):
     assert "greedy-step, ensemble 6" in out
     assert "lambda, ensemble 1, lambda 0.7" in out
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
-        *("runs.html", "runs.json", "runs.md", "runs.png", "runs.svg"),
+        *("runs.html", "runs.json", "runs.md", "runs.png", "runs.svg", "runs.tex"),
     ]
     html = (tmp_path / "out" / "runs.html").read_text()
     assert "&lt;b&gt;" in html

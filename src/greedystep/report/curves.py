@@ -3,7 +3,8 @@
 methods      label, colour on white and on black, dashes, whether it is shown at first
 grids        lists of environment steps, shared by the curves that refer to them
 quantities   what is on the axis, whether it is shown at first, and a panel for each task: curves [{method, grid,
-             y, low, high}], or bars [{label, light, dark, values}] over bins
+             y, low, high}] with the decimals of their numbers (digits), or bars [{label, light, dark, values}] over
+             bins
 """
 
 from __future__ import annotations
@@ -15,17 +16,13 @@ from typing import Any
 from greedystep import figures
 from greedystep.experiments.deep.methods import GREEDY, PAPER
 from greedystep.experiments.deep.output import AXES, GREEN, ORANGE, SOLID, title
+from greedystep.report.colours import pair
 
 FIRST_SHOWN = {"fig3": ("returns",), "fig4": ("returns", "q", "overestimation"), "fig5": ("n",)}
 """Quantities; for other results those of Figure 4."""
 
 ALONE = {GREEDY: (ORANGE, SOLID)}
 """As in Figure 5, which has no other method."""
-
-WHITE, BLACK = "#ffffff", "#0d1117"
-"""The two papers of page.css."""
-CONTRAST = 3.0
-"""What WCAG 2.1 asks of lines in a chart."""
 
 
 def has_curves(result: Mapping[str, Any]) -> bool:
@@ -105,7 +102,7 @@ def _bars(task: Mapping[str, Any], bins: Sequence[str]) -> dict[str, Any]:
         return {"bins": [], "bars": []}
     used = max(i for part in ("first", "last") for i, share in enumerate(one[part]) if share > 0) + 1
     bars = [
-        {"label": f"{part} {one['phase']:,} steps", "values": _short(one[part][:used], 4)} | _pair(colour)
+        {"label": f"{part} {one['phase']:,} steps", "values": _short(one[part][:used], 4)} | pair(colour)
         for part, colour in (("first", GREEN), ("last", ORANGE))
         if any(one[part])
     ]
@@ -128,45 +125,8 @@ def _short(values: Sequence[float], digits: int) -> list[float | int | None]:
     return [int(value) if value is not None and value == int(value) else value for value in found]
 
 
-# -- colours ----------------------------------------------------------------------------------------------------------
-
-
 def line(style: tuple[str, Any] | None, number: int) -> dict[str, Any]:
     """Colours and dashes of a style; without one, those of the figures in their order."""
-    colour, dash = style or (figures.COLOURS[number % len(figures.COLOURS)], figures.DASHES[number % 7])
-    return _pair(colour) | {"dash": [] if dash == "-" else list(dash[1])}
-
-
-def _pair(colour: str) -> dict[str, str]:
-    return {"light": readable(colour, WHITE), "dark": readable(colour, BLACK)}
-
-
-def readable(colour: str, paper: str) -> str:
-    """The colour, moved towards black or white as little as it takes to be seen on the paper.
-
-    Black on white is white on black, and so are greys.
-    """
-    given, is_dark = _rgb(colour), _luminance(_rgb(paper)) < 0.5
-    if is_dark and len(set(given)) == 1:
-        given = [255 - part for part in given]
-    ink = 255 if is_dark else 0
-    for step in range(101):
-        mixed = [round(own + (ink - own) * step / 100) for own in given]
-        if contrast(mixed, _rgb(paper)) >= CONTRAST:
-            return "#{:02x}{:02x}{:02x}".format(*mixed)
-    raise AssertionError("black and white are always seen")
-
-
-def contrast(one: Sequence[int], other: Sequence[int]) -> float:
-    """WCAG's ratio of luminances, 1 to 21."""
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def _luminance(rgb: Sequence[int]) -> float:
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in rgb)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _rgb(colour: str) -> list[int]:
-    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    at = number % len(figures.COLOURS)
+    colour, dash = style or (figures.COLOURS[at], figures.DASHES[at])
+    return pair(colour) | {"dash": [] if dash == "-" else list(dash[1])}

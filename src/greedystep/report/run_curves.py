@@ -2,7 +2,7 @@
 
 runs.json           the curves with their intervals, and the table's numbers
 runs.png, .svg      return, mean Q, over-estimation and mean n over environment steps
-runs.md             final returns
+runs.md, .tex       final returns
 runs.html           all of it on one page
 """
 
@@ -49,6 +49,7 @@ def write(methods: Sequence[Method], folder: Path) -> Path:
     write_json(folder / "runs.json", {"methods": numbers, "provenance": provenance(config)})
     _, svg = figures.save(drawing, folder / "runs")
     write_text(folder / "runs.md", tables.markdown(made))
+    write_text(folder / "runs.tex", tables.latex(made))
     body = [
         f"<p>{elements.text(_caption(numbers))}</p>",
         elements.curves("runs", live(numbers), [elements.picture("runs", svg.read_bytes(), "Learning curves")]),
