@@ -141,7 +141,7 @@ BAD = {
     "reproduce": "names: give at least one of table1, fig1, fig2, fig3, fig4, fig5, horizon, or all",
     "reproduce fig9": "invalid choice 'fig9'",
     "reproduce fig1 --scale huge": "invalid choice 'huge'",
-    "reproduce fig1 --only breakout": "only: fig1 trains no networks",
+    "reproduce fig1 --only breakout": "only: fig1 is short and made in one piece",
     "reproduce fig2 --only breakout": "only: 'breakout' is not a task; there are choice, trace-back, grid-world",
     "reproduce fig3 --only chess": "only: 'chess' is not a task; there are breakout,",
     "reproduce fig1 --out broken.npz": "broken.npz is not a folder one can write to",
@@ -434,7 +434,7 @@ def test_an_interrupted_reproduction_keeps_what_is_finished(stands, elsewhere, c
     stands["fig1"].interrupt = True
     assert main(["reproduce", "all", "--out", "here"]) == 130
     said = capsys.readouterr().err
-    assert "Finished experiments are in here; add --resume" in said
+    assert "What is finished is in here and is not run again" in said
     assert "interrupted" in said
     assert "table1.json" in names(elsewhere / "here")
     stands["fig1"].interrupt = False

@@ -225,6 +225,24 @@ def test_on_the_command_line(made_up, tmp_path, monkeypatch, capsys):
     }
 
 
+def test_gathering_runs_nothing(made_up, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    made_up.fail_at = 30
+    with pytest.raises(KeyboardInterrupt):
+        fig3.run("paper", silent, tmp_path / "here" / "parts", ["breakout"])
+    before = len(made_up.trained)
+    assert main(["reproduce", "fig3", "--scale", "paper", "--out", "here", "--gather"]) == 0
+    assert len(made_up.trained) == before
+    found = record.read_json("here/fig3.json")["numbers"]
+    assert found["tasks"]["breakout"]["methods"]
+    assert "Seaquest, DQN: not trained" in found["missing"]
+    capsys.readouterr()
+    assert main(["reproduce", "fig3", "--gather", "--only", "breakout"]) == 2
+    assert "only: --gather runs no task at all" in capsys.readouterr().err
+    assert main(["reproduce", "table1", "--gather"]) == 2
+    assert "gather: table1 is short and made in one piece" in capsys.readouterr().err
+
+
 def test_full_results_are_shown_beside_quick_ones(made_up, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "fig3", "--out", "alone"]) == 0

@@ -39,6 +39,9 @@ class Reproduce:
     # fig2. What other tasks have in the folder already is drawn, the rest is reported as missing.
     only: Annotated[tuple[str, ...], arg(metavar="TASK [TASK ...]", help_behavior_hint="(default: all)")] = ()
 
+    # Run nothing: judge and draw what the folder has so far, say after an interruption. For fig2 to horizon.
+    gather: bool = False
+
     # Folder with results of the full size, for scale quick: their learning curves are drawn beside what is trained,
     # labelled as kept, and give the verdict where a quick training is too short to (default: results/paper, if there).
     kept: MaybePath = None
@@ -60,7 +63,7 @@ class Reproduce:
                     continue
                 self._run_one(name, settings, out, kept.get(name))
         except KeyboardInterrupt:
-            note(f"Finished experiments are in {out}; add --resume to run only the others.")
+            note(f"What is finished is in {out} and is not run again; --gather judges and draws what is there.")
             raise
         return conclude(results.collect([out]), out)
 
@@ -70,13 +73,16 @@ class Reproduce:
         return [name for name in experiments.NAMES if name in self.names or "all" in self.names]
 
     def _check_only(self, names: list[str]) -> None:
-        if not self.only:
+        if not self.only and not self.gather:
             return
+        if self.only and self.gather:
+            raise BadInputError("only: --gather runs no task at all")
         known: dict[str, None] = {}
         for name in names:
             experiment = experiments.load(name)
             if not experiments.is_in_parts(experiment):
-                raise BadInputError(f"only: {name} trains no networks and is short, so it has no tasks to choose from")
+                asked = "only" if self.only else "gather"
+                raise BadInputError(f"{asked}: {name} is short and made in one piece, it has no tasks or parts")
             known |= dict.fromkeys(experiments.tasks_of(experiment))
         for task in self.only:
             if task not in known:
@@ -104,7 +110,11 @@ class Reproduce:
         from greedystep.report.terminal import progress
 
         experiment = experiments.load(name)
-        more = {"parts": out / "parts", "only": self.only} if experiments.is_in_parts(experiment) else {}
+        more = (
+            {"parts": out / "parts", "only": experiments.NOTHING if self.gather else self.only}
+            if experiments.is_in_parts(experiment)
+            else {}
+        )
         with progress(Console(stderr=True), name) as report:
             result = experiment.run(self.scale, report, **more)
         if kept is not None and "tasks" in kept["numbers"]:

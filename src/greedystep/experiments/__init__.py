@@ -11,7 +11,8 @@ An experiment is a module with
 One that takes long also has
 
     IN_PARTS  true; then `run` takes two arguments more: `parts`, a folder in which finished trainings or trials are
-              kept and found again (None: nowhere), and `only`, names of tasks to run (none: all)
+              kept and found again (None: nowhere), and `only`, names of tasks to run (none: all; NOTHING: none, what
+              is there is judged)
     TASKS     these names, if they are not those of `deep.tasks`
 
 A result is a dictionary in JSON's types: "title", "settings", "numbers" and "claims", a list of `asdict(Claim)`.
@@ -36,6 +37,9 @@ Scale = Literal["quick", "paper"]
 """quick: minutes on two cores. paper: the paper's sizes."""
 
 Progress = Callable[[float, str], None]
+
+NOTHING = ("nothing",)
+"""For `only`: the name of no task."""
 
 
 class Experiment(Protocol):
