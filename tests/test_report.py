@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from greedystep import experiments, figures
+from greedystep.cli import main
 from greedystep.experiments.claims import VERDICTS, Claim, Table
 from greedystep.experiments.sentences import SENTENCES
 from greedystep.experiments.table1 import theorems
@@ -225,6 +226,16 @@ def test_numbers_of_another_make_spoil_only_their_own_section(tmp_path, result, 
     assert "no tables: its numbers are not those of this version" in html
     assert html.count("<img") == 2
     assert len(Rows(html).claims) == len(CLAIMS) + 1
+
+
+def test_the_command_names_a_damaged_file_and_draws_the_rest(tmp_path, result, capsys):
+    write_json(tmp_path / "in" / "fig1.json", result)
+    (tmp_path / "in" / "fig2.json").write_text("{")
+    assert main(["report", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 0
+    assert "fig2.json is not a readable JSON file" in capsys.readouterr().err
+    assert "fig2.json is not a readable JSON file" in (tmp_path / "out" / "report.html").read_text()
+    assert main(["report", str(tmp_path / "in" / "fig2.json"), "--out", str(tmp_path / "nowhere")]) == 2
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_experiments_that_were_not_run_are_listed_with_their_command(result):
