@@ -472,6 +472,23 @@ def test_bench_runs_each_subject_once(monkeypatch, elsewhere, capsys):
     assert "| a table |" in capsys.readouterr().out
 
 
+def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch):
+    from io import StringIO
+
+    from rich.console import Console
+
+    from greedystep.report import terminal
+
+    now = iter([0.0, 10.0, 60.0, 70.0, 100.0, 120.0])
+    monkeypatch.setattr(terminal.time, "perf_counter", lambda: next(now))
+    log = StringIO()
+    with terminal.progress(Console(file=log), "fig1") as report:
+        for share in (0.1, 0.5, 0.6, 0.8):
+            report(share, "some work")
+    lines = ["fig1 ...", "fig1: 50%, about 1 min left; some work", "fig1: 80%, about 0 min left; some work"]
+    assert log.getvalue().splitlines() == [*lines, "fig1: done in 120.0 s"]
+
+
 def test_progress_on_a_terminal_shows_the_share_and_goes_away():
     import io
 

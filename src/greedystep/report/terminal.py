@@ -27,6 +27,9 @@ MAX_ROWS = 64
 MAX_STATES = 16
 """A model without a layout is printed state by state up to this size."""
 
+LINE_EVERY = 30.0
+"""Seconds between two lines of progress in a log."""
+
 MARKS = {"goal": "G", "hole": "H", "wall": "#"}
 MARK_STYLES = {"goal": "bold green", "hole": "bold red", "wall": "dim"}
 VERDICT_STYLES = {"confirmed": "green", "partly": "yellow", "refuted": "red", "untested": "dim"}
@@ -68,7 +71,7 @@ def print_claims(console: Console, results: list[dict[str, Any]]) -> None:
 
 @contextmanager
 def progress(console: Console, name: str) -> Iterator[Callable[[float, str], None]]:
-    """A line with the share done and the time left on a terminal; two plain lines, start and end, elsewhere.
+    """A line with the share done and the time left on a terminal; elsewhere a plain line of it every half minute.
 
     Yields `report(share, what)`, to be called with the share done, 0 to 1, and what is being done.
     """
@@ -82,8 +85,24 @@ def progress(console: Console, name: str) -> Iterator[Callable[[float, str], Non
             yield lambda share, what: bar.update(task, completed=share, description=f"{name}: {what}")
     else:
         say(console, f"{name} ...")
-        yield lambda share, what: None
+        yield _plain_lines(console, name, started)
     say(console, f"{name}: done in {time.perf_counter() - started:.1f} s")
+
+
+def _plain_lines(console: Console, name: str, started: float) -> Callable[[float, str], None]:
+    """For a log: how far it is, and how long it will take if it goes on like that."""
+    told = started
+
+    def report(share: float, what: str) -> None:
+        nonlocal told
+        now = time.perf_counter()
+        if now - told < LINE_EVERY:
+            return
+        told = now
+        left = f", about {(now - started) * (1 - share) / share / 60:.0f} min left" if share > 0 else ""
+        say(console, f"{name}: {share:.0%}{left}; {what}")
+
+    return report
 
 
 def say(console: Console, text: str | Text = "") -> None:
