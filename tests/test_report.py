@@ -374,10 +374,12 @@ def test_the_page_needs_nothing_outside_itself_and_is_escaped(result):
     assert "&lt;b&gt;&quot;bold&quot;&lt;/b&gt; &amp; $summary" in html
 
 
-def test_a_long_table_is_folded_and_a_short_one_is_not():
+def test_a_long_table_or_list_is_folded_and_a_short_one_is_not():
     rows = [[number] for number in range(elements.LONG + 1)]
     assert "<details open><summary>Many (25 rows)</summary>" in elements.table(Table("t", "Many", ["n"], rows))
     assert "<details" not in elements.table(Table("t", "Few", ["n"], rows[1:]))
+    assert "<summary>25 entries</summary>" in elements.bullets(["a"] * 25)
+    assert elements.bullets(["a", "<b>"]) == "<ul><li>a</li><li>&lt;b&gt;</li></ul>"
 
 
 def test_settings_within_settings_are_lists_within_lists():

@@ -17,7 +17,7 @@ from greedystep.report.tables import cell, numeric_columns
 
 SCRIPTS = ("page.js", "curves.js")
 LONG = 24
-"""A table of more rows is folded up until a reader asks for it."""
+"""A table of more rows, or a list of more entries, is folded up until a reader asks for it."""
 
 MANY = 8
 """A table of more columns is set small on paper."""
@@ -113,7 +113,9 @@ def _value(value: Any) -> str:
 
 
 def bullets(sentences: list[str]) -> str:
-    return f"<ul>{''.join(f'<li>{text(sentence)}</li>' for sentence in sentences)}</ul>"
+    """A list of sentences; a long one is folded up."""
+    made = f"<ul>{''.join(f'<li>{text(sentence)}</li>' for sentence in sentences)}</ul>"
+    return folded(f"{len(sentences)} entries", made) if len(sentences) > LONG else made
 
 
 def origin(provenance: dict[str, Any]) -> list[str]:
