@@ -10,16 +10,16 @@ from deep_runs import SETTINGS
 
 from greedystep import record
 from greedystep.cli import main
-from greedystep.experiments import fig3, fig4, fig5, horizon
-from greedystep.experiments.deep import session, sweep, training
-from greedystep.experiments.deep.evidence import gather
+from greedystep.experiments import fig3, fig4, fig5, horizon, presets
+from greedystep.experiments.deep import published, session, sweep, training
+from greedystep.experiments.deep.evidence import Evidence, gather
 from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.training import Lane, Length, StoppedError
 
 TIMES = ("seconds", "steps_per_second")
-EXPERIMENTS = (fig3, fig4, fig5, horizon)
+EXPERIMENTS = (fig3, fig4, fig5, horizon, presets)
 
 
 @pytest.fixture
@@ -157,8 +157,15 @@ def test_a_lane_is_known_by_what_is_trained():
 # -- what is made of it -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda module: module.NAME)
-@pytest.mark.parametrize("only", [(), ("breakout",), ("seaquest",)], ids=str)
+@pytest.mark.parametrize(
+    ("experiment", "only"),
+    [
+        pytest.param(experiment, only, id=" ".join((experiment.NAME, *only)))
+        for experiment in EXPERIMENTS
+        for only in ((), ("breakout",), ("seaquest",))
+        if experiment is not presets or only == ()  # it has one task
+    ],
+)
 def test_figures_and_tables_come_from_the_json_alone(made_up, experiment, only, tmp_path):
     scale = "paper" if only else "quick"
     result = experiment.run(scale, silent, tmp_path, only)
@@ -223,6 +230,54 @@ def test_on_the_command_line(made_up, tmp_path, monkeypatch, capsys):
     assert {"fig5.json", "fig5.png", "fig5.svg", "fig5.md", "report.html", "parts"} <= {
         path.name for path in (tmp_path / "here").iterdir()
     }
+
+
+def test_presets_share_the_choice_and_differ_in_the_learning_rate(made_up, tmp_path):
+    parts = tmp_path / "parts"
+    result = json.loads(record.to_json(presets.run("paper", silent, parts)))
+    methods = result["numbers"]["tasks"]["breakout"]["methods"]
+    assert len(methods) == 2 * len(PAPER)
+    for method in PAPER:
+        slow, fast = (methods[presets.name(method, preset)] for preset in ("paper", "fast"))
+        assert (slow["preset"], fast["preset"]) == ("paper", "fast")
+        assert slow["setting"] == {k: v for k, v in fast["setting"].items() if k != "learning_rate"}
+    before = len(made_up.trained)
+    fig3.run("paper", silent, parts, ["breakout"])
+    short = [one for one in made_up.trained[before:] if one[3] == 1_000_000]
+    assert all(dict(setting)["returns"] not in ("n-step", "sarsa") for _, setting, _, _ in short)  # the choice is there
+
+
+@pytest.mark.parametrize(
+    ("slow", "fast", "verdict"),
+    [((1, 5), (2, 9), "confirmed"), ((5, 1), (2, 9), "refuted"), ((5, 5), (2, 9), "untested")],
+)
+def test_presets_agree_where_the_same_method_is_ahead(slow, fast, verdict):
+    def seeds(level):
+        steps = np.array([1, 2])
+        noise = np.array([[0.0, 0.1], [0, -0.1], [0, 0.2]])
+        curves = level + noise
+        return Evidence(steps, curves, curves, curves, curves)
+
+    levels = {"paper": slow, "fast": fast}
+    found = {
+        presets.name(method, preset): seeds(level)
+        for preset, both in levels.items()
+        for method, level in zip(("dqn", GREEDY), both, strict=True)
+    }
+    assert presets.agree(found).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict"),
+    [([1.0] * 5, "confirmed"), ([1.0, 1, 1, 0.7, 1.3], "partly"), ([1.4] * 5, "refuted"), ([1.0] * 4, "untested")],
+)
+def test_our_dqn_is_set_beside_the_published_one(times, verdict):
+    steps = np.array([2_500_000, 5_000_000])
+    found = {}
+    for task, share in zip(published.DQN_AFTER_5M, times, strict=False):
+        curves = np.full((3, 2), share * published.DQN_AFTER_5M[task])
+        found[task, "dqn"] = Evidence(steps, curves, curves, curves, curves)
+    assert published.claim(found).verdict == verdict
 
 
 def test_gathering_runs_nothing(made_up, tmp_path, monkeypatch, capsys):

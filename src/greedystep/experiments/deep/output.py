@@ -124,7 +124,7 @@ def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]])
             final = entry["final"]
             played = final["greedy_play"]
             rows.append(
-                [task["title"], entry["label"], setting_words(entry["setting"]), task["preset"], entry["steps"][-1]]
+                [task["title"], entry["label"], setting_words(entry["setting"]), entry["preset"], entry["steps"][-1]]
                 + [len(entry["seeds"]), *(_known(final["mean"][part]) for part in ("estimate", "low", "high"))]
                 + [_known(final["iqm"]["estimate"]), None if played is None else _known(np.mean(_numbers(played)))]
                 + [_known(final[part]["estimate"]) for part in ("q", "overestimation")]

@@ -10,7 +10,7 @@ of the full length: where nobody has learned, "times" mean nothing and are untes
 from __future__ import annotations
 
 from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict
-from greedystep.experiments.deep import reasons, samples, standing
+from greedystep.experiments.deep import published, reasons, samples, standing
 from greedystep.experiments.deep.evidence import Evidence
 from greedystep.experiments.deep.methods import BASELINES, GREEDY, METHODS
 from greedystep.experiments.deep.rules import (
@@ -44,6 +44,7 @@ def claims(found: Found) -> list[Claim]:
         worse(found),
         *samples.claims(found),
         *standing.claims(found),
+        published.claim(found),
     ]
 
 
