@@ -1,7 +1,7 @@
 """More claims about Figure 3: reliable, state of the art, and priors that others have to tune from task to task.
 
-These rules were written after the first quick runs and before any run of the full length. That reliability and the state
-of the art need three tasks was added after a quick run on MountainCar alone had judged them.
+These rules were written after the first quick runs and before any run of the full length. That reliability and the
+state of the art need three tasks was added after a quick run on MountainCar alone had judged them.
 """
 
 from __future__ import annotations
