@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.words import BadInputError, answering_bad_input, check_place, note
+from greedystep.cli.words import BadInputError, MaybePath, answering_bad_input, check_place, note
 from greedystep.record import write_json
 
 if TYPE_CHECKING:
@@ -24,34 +24,41 @@ class Report:
     # be read is named on the page, and the others are drawn.
     paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="PATH [PATH ...]", help_behavior_hint="(required)")]
 
-    # Folder to write to; the JSON of results is copied there too.
-    out: Path
+    # Folder to write to; the JSON of results is copied there too (default: the folder itself, if one folder of results is
+    # given).
+    out: MaybePath = None
 
     def run(self) -> int:
         from greedystep.report import results, runs
 
         if not self.paths:
             raise BadInputError("paths: give at least one results folder, JSON file or run")
-        if any(map(runs.is_run, self.paths)):
-            return self._compare_runs()
+        are_runs = any(map(runs.is_run, self.paths))
+        out = self.out
+        if out is None:
+            if are_runs or len(self.paths) > 1 or self.paths[0].is_file():
+                raise BadInputError("out: name a folder to write to")
+            out = self.paths[0]
+        if are_runs:
+            return self._compare_runs(out)
         with answering_bad_input():
-            check_place(self.out)
             found = results.collect(self.paths)
+            check_place(out)
         for result in found.results:
-            write_json(self.out / f"{result['name']}.json", result)
-        return conclude(found, self.out)
+            write_json(out / f"{result['name']}.json", result)
+        return conclude(found, out)
 
-    def _compare_runs(self) -> int:
+    def _compare_runs(self, out: Path) -> int:
         from rich.console import Console
 
         from greedystep.report import run_curves, runs
         from greedystep.report.terminal import say
 
         with answering_bad_input():
-            check_place(self.out)
+            check_place(out)
             methods = runs.gather(map(runs.read, dict.fromkeys(self.paths)))
-        page = run_curves.write(methods, self.out)
-        say(Console(), (self.out / "runs.md").read_text(encoding="utf-8"))
+        page = run_curves.write(methods, out)
+        say(Console(), (out / "runs.md").read_text(encoding="utf-8"))
         say(Console(), f"Written: {page}")
         return 0
 
