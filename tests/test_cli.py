@@ -138,7 +138,7 @@ BAD = {
     "plan grid-3x3 --fast": "Unrecognized options: --fast",
     "plan grid-3x3 extra": "Unrecognized options: extra",
     "fly": "Unrecognized options: fly",
-    "reproduce": "names: give at least one of table1, fig1, fig2, fig3, fig4, fig5, horizon, or all",
+    "reproduce": "names: give at least one of table1, fig1, fig2, fig3, fig4, fig5, horizon, presets, or all",
     "reproduce fig9": "invalid choice 'fig9'",
     "reproduce fig1 --scale huge": "invalid choice 'huge'",
     "reproduce fig1 --only breakout": "only: fig1 is short and made in one piece",
@@ -457,6 +457,9 @@ def test_report_draws_without_running(stands, elsewhere, capsys):
     main(["reproduce", "all", "--out", "here"])
     first = {path.name: path.read_bytes() for path in (elsewhere / "here").iterdir()}
     assert main(["report", *(f"here/{name}.json" for name in stands), "--out", "there"]) == 0
+    assert {path.name: path.read_bytes() for path in (elsewhere / "there").iterdir()} == first
+    (elsewhere / "there" / "report.html").unlink()
+    assert main(["report", "there"]) == 0  # into itself
     assert {path.name: path.read_bytes() for path in (elsewhere / "there").iterdir()} == first
     assert all(stand.runs == 1 for stand in stands.values())
 

@@ -24,8 +24,7 @@ class Report:
     # be read is named on the page, and the others are drawn.
     paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="PATH [PATH ...]", help_behavior_hint="(required)")]
 
-    # Folder to write to; the JSON of results is copied there too (default: the folder itself, if one folder of results is
-    # given).
+    # Folder to write to; the JSON of results is copied there too (default: the folder of results, if one is given).
     out: MaybePath = None
 
     def run(self) -> int:
