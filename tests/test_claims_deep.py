@@ -254,13 +254,6 @@ def test_larger_q_with_larger_returns_is_explained():
     assert "grows with the reward" in claim.reason
 
 
-def test_networks_explain_the_time_if_maxmin_takes_it_too():
-    found = {("pong", GREEDY): made(1, speed=50), ("pong", "dqn"): made(1), ("pong", "maxmin"): made(1, speed=55)}
-    assert "6 networks: Maxmin DQN takes 1.82 times" in samples.equal_time(found).reason
-    fast = found | {("pong", "maxmin"): made(1)}
-    assert samples.equal_time(fast).reason == f"Pong: {NOT_KNOWN}"
-
-
 def test_a_training_whose_values_are_unknown_is_judged_by_its_returns():
     unknown = made(5, over=np.nan, q=np.nan, n=np.nan, seeds=range(5), diverged=[0, 1, 2, 3, 4])
     claim = performance.twice(against("breakout", unknown, made(10)), "breakout")

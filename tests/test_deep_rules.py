@@ -1,12 +1,10 @@
 """The rules for Figures 3 to 5 and the horizon, on made-up trainings."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from made_evidence import against, made, verdicts
 
-from greedystep.experiments.deep import behaviour, performance, rules, samples
+from greedystep.experiments.deep import behaviour, performance, rules, samples, timing
 from greedystep.experiments.deep.evidence import gather
 from greedystep.experiments.deep.methods import GREEDY, METHODS
 from greedystep.experiments.deep.tasks import TASKS
@@ -122,22 +120,29 @@ def test_sooner_than_dqn_is_judged_at_any_length():
     assert "over 1,000 steps" in samples.sooner_at_first(found).measured
 
 
-@pytest.mark.parametrize(("speeds", "expected"), [((90, 85), "confirmed"), ((90, 50), "partly"), ((50, 40), "refuted")])
-def test_equal_time(speeds, expected):
-    found = {}
-    for task, speed in zip(("pong", "catcher"), speeds, strict=True):
-        found |= {(task, GREEDY): made(1, speed=speed), (task, "dqn"): made(1, speed=100)}
-    claim = samples.equal_time(found)
+@pytest.mark.parametrize(
+    ("greedy_1", "one_6", "greedy_6", "expected"),
+    [
+        (1.05, 1.1, 1.15, "confirmed"),
+        (1.05, 1.5, 1.6, "partly"),  # six networks take longer, whatever the returns
+        (1.05, 1.1, 1.6, "partly"),  # one of two
+        (1.5, 1.1, 1.6, "refuted"),
+        (1.5, 1.6, 1.6, "partly"),
+    ],
+)
+def test_equal_time(greedy_1, one_6, greedy_6, expected):
+    noise = np.array([1.0, 1.01, 0.99, 3.0])  # the last round was disturbed, for all alike
+    seconds = {"one-step, 1": 1.0, "greedy-step, 1": greedy_1, "one-step, 6": one_6, "greedy-step, 6": greedy_6}
+    times = {"task": "freeway", "device": "cpu", "seconds": {name: x * noise for name, x in seconds.items()}}
+    claim = timing.claim(times)
     assert claim.verdict == expected
-    assert "6 networks" in claim.measured
+    assert "Freeway, cpu: " in claim.measured
+    assert f"{greedy_1:.2f}" in claim.measured
+    assert ("as they do in Maxmin" in claim.reason) == (one_6 == 1.5)
 
 
-def test_times_of_trainings_that_shared_a_processor_judge_nothing():
-    beside = {"setting": {"ensemble": 6}, "side_by_side": 2}
-    found = {("pong", method): replace(made(1), about=beside) for method in (GREEDY, "dqn")}
-    claim = samples.equal_time(found)
-    assert claim.verdict == "untested"
-    assert "not timed" in claim.measured
+def test_what_was_not_timed_is_untested():
+    assert timing.claim(None).verdict == "untested"
 
 
 # -- Figures 4 and 5 --------------------------------------------------------------------------------------------------

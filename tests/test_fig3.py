@@ -10,8 +10,8 @@ from deep_runs import SETTINGS
 
 from greedystep import record
 from greedystep.cli import main
-from greedystep.experiments import fig3, fig4, fig5, horizon, presets
-from greedystep.experiments.deep import published, session, sweep, training
+from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, presets
+from greedystep.experiments.deep import published, session, sweep, timing, training
 from greedystep.experiments.deep.evidence import Evidence, gather
 from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.store import Store
@@ -27,7 +27,13 @@ def made_up(monkeypatch):
     trainer = MadeUp()
     monkeypatch.setattr(session, "train", trainer)
     monkeypatch.setattr(session.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(timing, "measure", made_up_times)
     return trainer
+
+
+def made_up_times(task, preset, lanes):
+    seconds = {name: [1.0, 1.0, 1.1] for name in timing.AGENTS}
+    return {"task": task, "preset": preset, "lanes": lanes, "steps": 100, "device": "cpu", "seconds": seconds}
 
 
 # -- the protocol -----------------------------------------------------------------------------------------------------
@@ -181,9 +187,8 @@ def test_figures_and_tables_come_from_the_json_alone(made_up, experiment, only, 
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda module: module.NAME)
-def test_an_empty_folder_is_drawn_as_missing(made_up, experiment, tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep, "wanted", lambda legs, only: [])
-    result = record.from_json(record.to_json(experiment.run("paper", silent, tmp_path)))
+def test_an_empty_folder_is_drawn_as_missing(made_up, experiment, tmp_path):
+    result = record.from_json(record.to_json(experiment.run("paper", silent, tmp_path, NOTHING)))
     assert made_up.trained == []
     assert {claim["verdict"] for claim in result["claims"]} == {"untested"}
     assert result["numbers"]["missing"]
@@ -341,6 +346,18 @@ def test_lanes_with_their_own_numbers_are_trained_together():
     qs = [one["curve"]["mean_q"][-1] for one in together]
     assert len(set(qs)) == 4
     assert all(one["evaluation"] is not None for one in together)
+
+
+def test_agents_are_timed_in_turn_and_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(timing, "ROUNDS", 2)
+    monkeypatch.setattr(timing, "SECONDS", 0.0)
+    assert timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=False) is None
+    times = timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=True)
+    assert times is not None
+    assert times["steps"] == 100
+    assert all(len(rounds) == 2 and min(rounds) > 0 for rounds in times["seconds"].values())
+    assert timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=True) == times
+    assert timing.claim(times).verdict in ("confirmed", "partly", "refuted")
 
 
 def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, monkeypatch):

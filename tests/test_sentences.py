@@ -10,7 +10,7 @@ import pytest
 from greedystep import record
 from greedystep.experiments import NAMES, fig1, fig2, presets, table1
 from greedystep.experiments.claims import FAILED, NOT_KNOWN
-from greedystep.experiments.deep import behaviour, performance
+from greedystep.experiments.deep import behaviour, performance, timing
 from greedystep.experiments.deep.methods import GREEDY
 from greedystep.experiments.sentence_rows import Evidence, Row, experiment_of, rows, verdict_of
 from greedystep.experiments.sentences import BEYOND_THE_PAPER, SENTENCES, Shown
@@ -31,7 +31,7 @@ def results():
         patch.setitem(table1.SCALES, "quick", TINY)
         made = {"table1": table1.run("quick", silent), "fig1": fig1.run("quick", silent)}
     claims = {
-        "fig3": performance.claims({}),
+        "fig3": [*performance.claims({}), timing.claim(None)],
         "fig4": behaviour.claims_networks({}),
         "fig5": behaviour.claims_step({}, GREEDY),
         "horizon": behaviour.claims_horizon({}),

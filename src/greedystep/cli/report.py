@@ -35,9 +35,9 @@ class Report:
         are_runs = any(map(runs.is_run, self.paths))
         out = self.out
         if out is None:
-            if are_runs or len(self.paths) > 1 or self.paths[0].is_file():
+            out, *others = self.paths
+            if are_runs or others or out.is_file():
                 raise BadInputError("out: name a folder to write to")
-            out = self.paths[0]
         if are_runs:
             return self._compare_runs(out)
         with answering_bad_input():

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from greedystep import figures
 from greedystep.experiments import Progress
 from greedystep.experiments.claims import Table
-from greedystep.experiments.deep import output, performance, sweep
+from greedystep.experiments.deep import output, performance, sweep, timing
 from greedystep.experiments.deep.methods import BEYOND, GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.session import Session
 from greedystep.experiments.deep.store import Store
@@ -48,6 +48,8 @@ SCALES: dict[str, list[sweep.Leg]] = {
     "paper": [leg for task in TASKS for leg in _paper(task)],
 }
 """quick: 2 %, 50 % and 0.6 % of the full length; settings are not chosen but the first of each method."""
+TIMED = {"quick": ("mountaincar", "paper", 1), "paper": ("freeway", "fast", 5)}
+"""Task, preset and lanes for what Greedy-Step costs. Freeway has the longest episodes."""
 
 
 def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
@@ -57,11 +59,12 @@ def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequenc
     session = Session(store, progress, sum(_work(leg) for leg in wanted))
     sweep.train_methods(session, wanted)
     found, numbers = sweep.collect(store, legs, lambda leg: sweep.methods_of(store, leg))
+    times = timing.kept(parts, *TIMED[scale], may_measure=not only or TIMED[scale][0] in only)
     return {
         "title": TITLE,
         "settings": {"scale": scale, **sweep.about(legs)},
-        "numbers": numbers,
-        "claims": [asdict(claim) for claim in performance.claims(found)],
+        "numbers": numbers | {"times": times},
+        "claims": [asdict(claim) for claim in (*performance.claims(found), timing.claim(times))],
     }
 
 
@@ -114,4 +117,6 @@ def tables(result: dict[str, Any]) -> list[Table]:
     tasks = result["numbers"]["tasks"]
     heading = "Training return of the last 100 episodes, with its 95 % interval over seeds"
     made = [output.final_table(NAME, heading, tasks), output.tried_table("fig3-settings", tasks)]
+    if result["numbers"]["times"] is not None:
+        made.append(timing.table("fig3-times", result["numbers"]["times"]))
     return [table for table in made if table.rows or table.id == NAME]

@@ -1,4 +1,4 @@
-"""The paper's claims about the samples and the time that Greedy-Step DQN needs, and the rules that judge them.
+"""The paper's claims about the samples that Greedy-Step DQN needs, and the rules that judge them.
 
 Written before any run. Changed after the first quick runs, without a look at their numbers and before any run of the
 full length: where nobody has learned, steps to a level mean nothing and are untested; `same_level` is new.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from greedystep.curves import times_faster
-from greedystep.experiments.claims import Claim, Verdict
+from greedystep.experiments.claims import Claim
 from greedystep.experiments.deep import reasons
 from greedystep.experiments.deep.evidence import Evidence
 from greedystep.experiments.deep.methods import BASELINES, GREEDY, METHODS
@@ -36,7 +36,6 @@ HALF_THE_SAMPLES = 2.0
 LEARNED = 0.9
 """A method has converged when it has made this share of the way from the first returns to the final level."""
 SEVERAL = 2
-ALMOST_EQUAL = 1.25
 
 
 def claims(found: Found) -> list[Claim]:
@@ -44,7 +43,6 @@ def claims(found: Found) -> list[Claim]:
         *(same_level(found, task) for task in TASKS_NAMED),
         *(half_the_samples(found, task) for task in TASKS_NAMED),
         sooner_at_first(found),
-        equal_time(found),
     ]
 
 
@@ -151,46 +149,3 @@ def sooner_at_first(found: Found) -> Claim:
         WHERE,
         "more than 0",
     )
-
-
-# -- time -------------------------------------------------------------------------------------------------------------
-
-
-def equal_time(found: Found) -> Claim:
-    """Confirmed: at most 1.25 times DQN's time on every task; refuted: more on every task.
-
-    Trainings that shared a processor with others are told, but judge nothing: their times are chance.
-    """
-
-    def judge(task: str) -> Judged:
-        ours, number = found[task, GREEDY], _networks(found[task, GREEDY])
-        if not _timed(ours, found[task, "dqn"]):
-            return Judged("untested", "trained beside others, so not timed")
-        times = found[task, "dqn"].speed / ours.speed
-        verdict: Verdict = "confirmed" if times <= ALMOST_EQUAL else "refuted"
-        return Judged(verdict, f"{times:.2f} times with {number} networks", _because_of_networks(found, task))
-
-    judged = on_each_task(found, (GREEDY, "dqn"), judge)
-    return judged.claim(
-        "fig3-equal-time",
-        "Greedy-Step DQN needs almost the same training time as DQN.",
-        "Section 4.1, computation complexity",
-        "almost 1 times",
-    )
-
-
-def _timed(*trainings: Evidence) -> bool:
-    return max(one.about.get("side_by_side", 1) for one in trainings) == 1
-
-
-def _networks(ours: Evidence) -> int:
-    return ours.about.get("setting", {}).get("ensemble", 1)
-
-
-def _because_of_networks(found: Found, task: str) -> str:
-    """Maxmin DQN with as many networks takes longer than DQN too."""
-    maxmin, number = found.get((task, "maxmin")), _networks(found[task, GREEDY])
-    if number == 1 or maxmin is None or _networks(maxmin) != number or not _timed(maxmin):
-        return ""
-    times = found[task, "dqn"].speed / maxmin.speed
-    return f"{number} networks: Maxmin DQN takes {times:.2f} times as well (fig3)" if times > ALMOST_EQUAL else ""
