@@ -3,13 +3,14 @@
 PYTHON ?= $(shell for python in python3.11 python3.12 python3 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: help setup test reproduce bench
+.PHONY: help setup test reproduce bench docs
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make reproduce   run the paper's experiments at quick scale -> results/quick/report.html"
 	@echo "make test        lint, types and tests"
 	@echo "make bench       time greedystep beside other packages -> benchmarks/results/"
+	@echo "make docs        build the guides and the reference -> site/index.html"
 	@echo "make setup       only create .venv, with everything needed for development"
 
 setup: .venv/.dev
@@ -26,14 +27,18 @@ reproduce: .venv/.core
 bench: .venv-peers/.ready
 	.venv-peers/bin/greedystep bench envs planning returns train --out benchmarks/results
 
+docs: .venv-docs/.ready
+	.venv-docs/bin/mkdocs build --quiet
+
 # An environment is installed again when what it is made from has changed.
 .venv/.core: WHAT = .
 .venv/.dev: WHAT = .[dev]
 .venv-peers/.ready: WHAT = .[peers]
+.venv-docs/.ready: WHAT = .[docs]
 # gymnax 1.0 wants an older Gymnasium than the known-good set has.
 .venv-peers/.ready: BUT = gymnasium
 
-.venv/.core .venv/.dev .venv-peers/.ready: pyproject.toml constraints.txt
+.venv/.core .venv/.dev .venv-peers/.ready .venv-docs/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
 	test -x $(@D)/bin/pip || $(PYTHON) -m venv $(@D)
 	grep -v "^$(or $(BUT),#)==" constraints.txt >$@.constraints

@@ -59,6 +59,11 @@ def test_planning_does_not_import_jax(name):
     assert run(sys.executable, "-c", script).strip() == "False"
 
 
+def test_every_guide_is_in_the_navigation_of_the_site():
+    named = re.findall(r"^  - .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
 def test_public_names_are_all_there():
     assert [name for name in greedystep.__all__ if not hasattr(greedystep, name)] == []
     assert set(greedystep.__all__) <= set(dir(greedystep))
