@@ -186,6 +186,15 @@ def test_figures_and_tables_come_from_the_json_alone(made_up, experiment, only, 
     assert any("not trained" in word for word in words) == bool(only)
 
 
+def test_the_probability_of_improvement_is_told_for_each_rival(made_up, tmp_path):
+    result = record.from_json(record.to_json(fig3.run("quick", silent, tmp_path)))
+    table = next(table for table in fig3.tables(result) if table.id == "fig3-improvement")
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert set(rows) == {METHODS[method].label for method in METHODS if method != GREEDY}
+    assert rows["DQN"] == [3, 1.0, 1.0, 1.0]  # all three tasks; made up so that every seed wins
+    assert rows["Multi-Step SARSA"][0] == 2
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda module: module.NAME)
 def test_an_empty_folder_is_drawn_as_missing(made_up, experiment, tmp_path):
     result = record.from_json(record.to_json(experiment.run("paper", silent, tmp_path, NOTHING)))

@@ -116,7 +116,11 @@ def _draw(tasks: dict[str, Any], methods: tuple[str, ...], shaded: bool) -> Figu
 def tables(result: dict[str, Any]) -> list[Table]:
     tasks = result["numbers"]["tasks"]
     heading = "Training return of the last 100 episodes, with its 95 % interval over seeds"
-    made = [output.final_table(NAME, heading, tasks), output.tried_table("fig3-settings", tasks)]
+    made = [
+        output.final_table(NAME, heading, tasks),
+        output.improvement_table("fig3-improvement", tasks, GREEDY),
+        output.tried_table("fig3-settings", tasks),
+    ]
     if result["numbers"]["times"] is not None:
         made.append(timing.table("fig3-times", result["numbers"]["times"]))
     return [table for table in made if table.rows or table.id == NAME]

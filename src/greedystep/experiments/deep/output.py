@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from greedystep import figures
 from greedystep.experiments.claims import Table
+from greedystep.stats import probability_of_improvement
 
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = figures.COLOURS
 SOLID, DASHED, DOTTED = figures.DASHES[:3]
@@ -131,6 +132,29 @@ def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]])
                 + [_known(entry["steps_per_second"])]
             )
     return Table(name, heading, header, rows)
+
+
+def improvement_table(name: str, tasks: Mapping[str, Mapping[str, Any]], ours: str) -> Table:
+    """How probably a seed of one method ends higher than a seed of another, over the tasks that both were trained on
+    for as long."""
+    rows = []
+    for rival in dict.fromkeys(rival for task in tasks.values() for rival in task["methods"] if rival != ours):
+        pairs = [
+            (task["methods"][ours], task["methods"][rival])
+            for task in tasks.values()
+            if ours in task["methods"] and rival in task["methods"]
+        ]
+        pairs = [(mine, other) for mine, other in pairs if mine["steps"][-1] == other["steps"][-1]]
+        if not pairs:
+            continue
+        mine, others = (
+            {str(i): _numbers(one["final"]["returns"]) for i, one in enumerate(side)}
+            for side in zip(*pairs, strict=True)
+        )
+        found = probability_of_improvement(mine, others)
+        rows.append([pairs[0][1]["label"], len(pairs), *map(_known, found)])
+    heading = "How probably a seed of Greedy-Step DQN ends higher, on a task drawn at random, with its 95 % interval"
+    return Table(name, heading, ["than one of", "tasks", "probability", "from", "to"], rows)
 
 
 def tried_table(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
