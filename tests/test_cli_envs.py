@@ -140,9 +140,9 @@ def test_ctrl_c_leaves_the_live_view_and_restores_the_terminal():
     command = [sys.executable, "-m", "greedystep.cli", "watch", "minatar/breakout", "--steps", "1e6"]
     view = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=surroundings)
     os.close(theirs)
-    text, asked = "", False
+    text, asked, until = "", False, time.monotonic() + 120
     try:
-        while select.select([ours], [], [], 60)[0]:
+        while select.select([ours], [], [], 60)[0] and time.monotonic() < until:
             try:
                 text += os.read(ours, 65536).decode(errors="replace")
             except OSError:  # the other end is closed
