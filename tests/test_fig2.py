@@ -7,7 +7,7 @@ import pytest
 
 from greedystep import envs, record
 from greedystep.experiments import fig2
-from greedystep.experiments.claims import VERDICTS
+from greedystep.experiments.claims import NOT_KNOWN, VERDICTS
 from greedystep.experiments.fig2 import contestants, delayed, growth, noise, offline, verdicts
 from greedystep.tabular import collect, episodes_to_solve, greedy_policy, replay, rudder_episodes_to_solve
 
@@ -287,6 +287,15 @@ def test_every_verdict_has_its_numbers(rule, change, verdict):
     claim = rule(numbers(**change))
     assert claim.verdict == verdict
     assert claim.measured
+
+
+def test_what_fails_says_why_where_the_experiment_knows():
+    assert "share of random actions" in verdicts.about_twenty(numbers(medians={"greedy-step": lambda d: 41.0})).reason
+    assert verdicts.about_twenty(numbers()).reason == ""
+    assert "like a power too" in verdicts.steep_growth(numbers()).reason
+    assert "published fewer" in verdicts.more_than_thousand(numbers()).reason
+    assert "from the end of an episode" in verdicts.looking_ahead(numbers()).reason
+    assert verdicts.outperforms(numbers(medians={"rudder": lambda d: 39.0})).reason == NOT_KNOWN
 
 
 def test_where_exploration_explains_a_figure_it_is_said():
