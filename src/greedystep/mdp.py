@@ -251,7 +251,7 @@ class MDP:
 
     @classmethod
     def from_table(cls, table: Any, discount: float) -> MDP:
-        """From a table `P[s][a] = [(probability, next state, reward, terminated), ...]`, as of Gymnasium's toy texts."""
+        """From a table `P[s][a] = [(probability, next state, reward, terminated), ...]`, as Gymnasium has it."""
         S = len(table)
         missing = [s for s in range(S) if s not in table] if hasattr(table, "keys") else []
         if missing:
