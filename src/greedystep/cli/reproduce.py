@@ -48,7 +48,7 @@ class Reproduce:
 
     def run(self) -> int:
         names = self._names()
-        self._check_only(names)
+        self._check_parts(names)
         from greedystep.report import results
 
         out = self.out or Path("results", self.scale)
@@ -72,7 +72,7 @@ class Reproduce:
             raise BadInputError(f"names: give at least one of {', '.join(experiments.NAMES)}, or all")
         return [name for name in experiments.NAMES if name in self.names or "all" in self.names]
 
-    def _check_only(self, names: list[str]) -> None:
+    def _check_parts(self, names: list[str]) -> None:
         if not self.only and not self.gather:
             return
         if self.only and self.gather:

@@ -6,7 +6,7 @@ The rule was written after the first full runs of DQN, which it judges: it check
 from __future__ import annotations
 
 from greedystep.experiments.claims import Claim
-from greedystep.experiments.deep.rules import Found, Judged
+from greedystep.experiments.deep.rules import Found, Judged, words
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.stats import interval
 
@@ -23,9 +23,8 @@ def claim(found: Found) -> Claim:
     ours = {task: final for task, final in ours.items() if found[task, "dqn"].steps[-1] >= 0.99 * TASKS[task].steps}
     near = {task: 1 / NEAR <= final.mean() / DQN_AFTER_5M[task] <= NEAR for task, final in ours.items()}
     said = "; ".join(
-        f"{TASKS[task].title} {final.mean():.3g} ({low:.3g} to {high:.3g}) for {DQN_AFTER_5M[task]:g}"
+        f"{TASKS[task].title} {words(interval(final, 'mean'), '.3g')} for {DQN_AFTER_5M[task]:g}"
         for task, final in ours.items()
-        for _, low, high in [interval(final, "mean")]
     )
     if len(near) < len(DQN_AFTER_5M):
         judged = Judged("untested", said or "not trained in full")

@@ -6,18 +6,14 @@ judged those; it was written before any run that it judges.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from greedystep import envs
-from greedystep.deep.presets import make_config
-from greedystep.deep.train import Trainer
+from greedystep.bench.learners import Ours, fitting_steps
 from greedystep.experiments.claims import Claim, Table, Verdict
 from greedystep.experiments.deep.rules import Judged, below, together, words
 from greedystep.experiments.deep.tasks import TASKS
@@ -39,32 +35,17 @@ Times = Mapping[str, Any]
 
 def measure(task: str, preset: str, lanes: int) -> dict[str, Any]:
     """Time all agents in turn. Runs last whole periods of the targets, so that each has its share of their renewal."""
-    trainers = {name: _trainer(task, preset, lanes, *agent) for name, agent in AGENTS.items()}
-    config = next(iter(trainers.values())).config
-    slowest = 0.0
-    for trainer in trainers.values():
-        trainer.run(config.warmup + config.target_period)
-        slowest = max(slowest, _seconds(trainer, config.target_period))
-    steps = config.target_period * max(1, round(SECONDS / slowest))
-    seconds: dict[str, list[float]] = {name: [] for name in trainers}
+    learners = {
+        name: Ours(TASKS[task].env, preset, lanes, returns=returns, ensemble=ensemble)
+        for name, (returns, ensemble) in AGENTS.items()
+    }
+    steps = min(fitting_steps(learner, SECONDS) for learner in learners.values())
+    seconds: dict[str, list[float]] = {name: [] for name in learners}
     for _ in range(ROUNDS):
-        for name, trainer in trainers.items():
-            seconds[name].append(_seconds(trainer, steps))
+        for name, learner in learners.items():
+            seconds[name].append(learner.time(steps))
     about = {"task": task, "preset": preset, "lanes": lanes, "steps": steps}
     return about | {"device": jax.devices()[0].device_kind, "seconds": seconds}
-
-
-def _trainer(task: str, preset: str, lanes: int, returns: str, ensemble: int) -> Trainer:
-    env = envs.make(TASKS[task].env, **TASKS[task].env_options)
-    config = make_config(TASKS[task].env, preset, returns=returns, ensemble=ensemble)
-    # Never a row in the middle of a timed run.
-    return Trainer(replace(config, log_every=2**30 // config.num_envs * config.num_envs), env, range(lanes))
-
-
-def _seconds(trainer: Trainer, steps: int) -> float:
-    begin = time.perf_counter()
-    trainer.run(steps)
-    return time.perf_counter() - begin
 
 
 def kept(parts: Path | None, task: str, preset: str, lanes: int, may_measure: bool) -> dict[str, Any] | None:

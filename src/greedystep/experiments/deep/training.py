@@ -89,7 +89,6 @@ class PatientTrainer(Trainer):
     """By lane: the step at which its loss was first not finite."""
 
     def _check(self, tally: Tally) -> None:
-        self.diverged = getattr(self, "diverged", {})
         for lane, step in enumerate(tally.diverged):
             if step != NEVER:
                 self.diverged.setdefault(lane, int(step))
@@ -141,8 +140,7 @@ def _run(trainer: PatientTrainer, steps: int, on_chunk: Callable[[int, float], N
     rows: list[Row] = before.get("rows", [])
     trainer.diverged = {int(lane): step for lane, step in before.get("diverged", {}).items()}
     done, lanes = 0, len(trainer.seeds)
-    while (step := int(trainer.state.step)) < steps:
-        chunk = next(trainer.chunks(steps - step))
+    for chunk in trainer.chunks(steps - int(trainer.state.step)):
         rows += chunk
         try:
             on_chunk((chunk[0]["step"] - done) * lanes, chunk[0]["steps_per_second"])
