@@ -116,7 +116,7 @@ class NetworkRun:
     seeds: MaybeCount = None
 
     # Where settings that are not given come from: paper (the default; one environment, one update of 32 a step) or
-    # fast (64 environments, for GPUs).
+    # fast (many environments, for GPUs).
     preset: Annotated[str | None, choice("paper", "fast"), NO_HINT] = None
 
     # Write TensorBoard's event files too (needs the extra `tensorboard`).

@@ -4,7 +4,7 @@
 code (qlan3/Explorer, tag maxmin1.0, configs/*.json), with the learning rate from the grid that the paper names. One
 environment, one update of 32 samples per step.
 
-"fast": the same amount of training per step (32 samples), but 64 environments side by side and batches of 512.
+"fast": the same amount of training per step (32 samples), but many environments side by side and larger batches.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ CLASSIC: dict[str, Any] = FEATURES | {
 FAMILIES = {"minatar/": MINATAR, "ple/": FEATURES, "classic/": CLASSIC}
 """By the beginning of an environment's name; others take FEATURES, or MINATAR if they show pictures."""
 
-FAST: dict[str, Any] = {
+FAST_PICTURES: dict[str, Any] = {
     # Our own: 64 x 32 = 4 x 512 samples per step of all environments. A period is as many samples as 500 updates of
     # 512: with it, valuing the whole replay at each copy costs less than valuing every sample.
     "num_envs": 64,
@@ -85,6 +85,18 @@ FAST: dict[str, Any] = {
     "optimiser": "adam",
     "optimiser_epsilon": 1e-8,
     "learning_rate": 3e-4,
+}
+FAST_FEATURES: dict[str, Any] = {
+    # Our own: 16 x 32 = 2 x 256 samples per step of all environments, the targets copied every 100 updates. Here
+    # trainings are short and episodes long: with 64 environments, a good episode of Catcher (2000 steps) would be over,
+    # and heard of, only 128 000 steps later. The replay holds one such episode of each.
+    "num_envs": 16,
+    "batch_size": 256,
+    "updates": 2,
+    "target_period": 800,
+    "replay_size": 32_768,
+    "warmup": 1_600,
+    "log_every": 16_000,
 }
 
 LIMITS = {
@@ -102,7 +114,8 @@ def preset(name: str, env_name: str, *, pictures: bool = False) -> dict[str, Any
         raise ValueError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}")
     family = next((found for start, found in FAMILIES.items() if env_name.startswith(start)), None)
     settings = family or (MINATAR if pictures else FEATURES)
-    return settings | FAST if name == "fast" else settings
+    faster = FAST_PICTURES if settings is MINATAR else FAST_FEATURES
+    return settings | faster if name == "fast" else settings
 
 
 def env_options(env_name: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ TITLE = "The presets paper and fast side by side"
 
 SCALES: dict[str, list[sweep.Leg]] = {
     "quick": [
-        # On MountainCar the first of 64 environments would not have ended an episode by then.
+        # On MountainCar hardly an episode would have ended by then.
         sweep.Leg("catcher", preset, Length(100_000, points=100, episodes=20), seeds=5, methods=("dqn", GREEDY))
         for preset in ("paper", "fast")
     ],
