@@ -40,7 +40,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 1.8,
     "lines.markersize": 5,
-    "savefig.dpi": 200,
+    "savefig.dpi": 150,
     "svg.fonttype": "path",
     "svg.hashsalt": "greedystep",  # the same figure gives the same bytes
 }

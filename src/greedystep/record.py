@@ -69,8 +69,11 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
-    """Write strict JSON, completely or not at all; NumPy scalars and arrays become numbers and lists."""
-    write_text(path, to_json(value, indent=1) + "\n")
+    """Write strict JSON, completely or not at all; NumPy scalars and arrays become numbers and lists.
+
+    To be read by people too: a line for each entry, but one for a whole list of numbers.
+    """
+    write_text(path, _in_lines(jsonable(value)) + "\n")
 
 
 def read_json(path: str | os.PathLike) -> Any:
@@ -81,14 +84,29 @@ def read_json(path: str | os.PathLike) -> Any:
         raise ValueError(f"{path} is not a readable JSON file ({problem})") from None
 
 
-def to_json(value: Any, indent: int | None = None) -> str:
-    """Strict JSON on one line, or on many with an indent."""
-    return json.dumps(jsonable(value), indent=indent, allow_nan=False, ensure_ascii=False)
+def to_json(value: Any) -> str:
+    """Strict JSON on one line."""
+    return _in_one_line(jsonable(value))
 
 
 def from_json(text: str) -> Any:
     """The value that `to_json` wrote."""
     return _with_floats(json.loads(text))
+
+
+def _in_one_line(value: Any, separators: tuple[str, str] = (", ", ": ")) -> str:
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=separators)
+
+
+def _in_lines(value: Any, margin: str = "\n") -> str:
+    inner = margin + " "
+    match value:
+        case dict() if value:
+            entries = (f"{_in_one_line(name)}: {_in_lines(one, inner)}" for name, one in value.items())
+            return "{" + inner + f",{inner}".join(entries) + margin + "}"
+        case list() if any(isinstance(one, dict | list) for one in value):
+            return "[" + inner + f",{inner}".join(_in_lines(one, inner) for one in value) + margin + "]"
+    return _in_one_line(value, separators=(",", ":"))
 
 
 def jsonable(value: Any) -> Any:
