@@ -40,6 +40,9 @@ def test_times_of_chance_are_not_judged():
     assert performance.twice(against("seaquest", idle, made(20)), "seaquest").verdict == "refuted"
     nobody = samples.half_the_samples(against("pong", idle, idle), "pong")
     assert (nobody.verdict, nobody.measured) == ("untested", "no method has learned here")
+    alone = samples.half_the_samples(against("pong", idle, made(20)), "pong")
+    assert (alone.verdict, alone.reason) == ("refuted", "it has not learned here")
+    assert "ends 19.60" in alone.measured
 
 
 # -- Figure 3 ---------------------------------------------------------------------------------------------------------

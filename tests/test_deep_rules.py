@@ -273,6 +273,14 @@ def test_longer_trainings_are_read_as_far_as_asked():
     assert shorter.evaluation is None
 
 
+def test_a_short_last_row_is_passed_over_but_its_episodes_count():
+    one = lane(0, [10, 20, 30, 31], [1.0, 1.0, 1.0, 9.0])
+    one["curve"]["overestimation"] = [1.0, 2.0, 3.0, 50.0]
+    found = gather([one], 31)
+    np.testing.assert_array_equal(found.overestimation, [[1.0, 2.0, 3.0, 3.0]])
+    assert found.final[0] > 1
+
+
 def test_every_method_has_four_settings_and_every_task_an_environment():
     from greedystep import envs
     from greedystep.deep.presets import make_config

@@ -146,11 +146,18 @@ class Learner:
         def unchanged(network: Any, averages: Averages, targets: jax.Array):
             return network, averages, Learned(jnp.float32(0), jnp.float32(0))
 
+        def step_apart(network: Any, averages: Averages, targets: jax.Array):
+            """The same within a branch that is always taken. XLA does not look through it, and so writes the new arrays
+            in their places; otherwise it computes them while it writes, and for that copies them."""
+            return lax.cond(averages.count >= 0, step, unchanged, network, averages, targets)
+
         every = networks, averages
         if size == 1:
             # The network is taken out of its axis: XLA's products with a batch of one are slow on a CPU.
             network, own = jax.tree.map(lambda x: x[0], every)
-            network, own, learned = step(network, own, batch.targets[0])
+            # Without a pool, the next states are valued on another core meanwhile, which a branch would prevent.
+            is_apart = config.is_pooled and jax.default_backend() == "cpu"
+            network, own, learned = (step_apart if is_apart else step)(network, own, batch.targets[0])
             networks, averages = jax.tree.map(lambda x: x[None], (network, own))
         elif config.ensemble_update == "all":
             networks, averages, learned = jax.vmap(step)(*every, batch.targets[jnp.arange(size) % config.groups])
@@ -158,11 +165,7 @@ class Learner:
         else:
             chosen = jax.random.randint(key, (), 0, size)
             network, own = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, chosen, keepdims=False), every)
-            # The branch is always taken. XLA does not look through it, and so writes the new arrays in their places;
-            # otherwise it computes them while it writes, and for that copies all networks twice.
-            network, own, learned = lax.cond(
-                chosen >= 0, step, unchanged, network, own, batch.targets[chosen % config.groups]
-            )
+            network, own, learned = step_apart(network, own, batch.targets[chosen % config.groups])
             networks, averages = jax.tree.map(
                 lambda x, one: lax.dynamic_update_index_in_dim(x, one, chosen, 0), every, (network, own)
             )

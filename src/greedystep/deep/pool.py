@@ -9,6 +9,7 @@ then drawn from it independently. Valuing costs one forward pass per trained sam
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import NamedTuple
 
 import jax
@@ -18,9 +19,6 @@ from jax import lax
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.targets import AskNetworks, Numbers, along, judge
 from greedystep.replay import Places, Replay, Store
-
-BLOCK = 1024
-"""States valued at once: enough for a fast matrix product, and little memory."""
 
 
 class Pool(NamedTuple):
@@ -108,15 +106,28 @@ def draw(store: Store, pool: Pool, key: jax.Array, count: int) -> Batch:
 
 
 def _in_blocks(function, arrays, size: int):
-    """function on [size, ...] arrays, BLOCK rows at a time; its answers are [G, BLOCK] and become [G, size]."""
-    blocks = -(-size // BLOCK)
-    if blocks == 1:
+    """function on [size, ...] arrays, some blocks of B at a time; its answers are [G, B] and become [G, size]."""
+    block, side_by_side = _blocks()
+    if size <= block:
         return function(arrays)
-    padded = jax.tree.map(
-        lambda x: jnp.pad(x, [(0, blocks * BLOCK - size), *[(0, 0)] * (x.ndim - 1)]).reshape(
-            blocks, BLOCK, *x.shape[1:]
-        ),
-        arrays,
-    )
-    answers = lax.map(function, padded)  # [blocks, G, BLOCK]
-    return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(x.shape[1], -1)[:, :size], answers)
+    turns = -(-size // (side_by_side * block))
+    padding = turns * side_by_side * block - size
+
+    def in_turns(x: jax.Array) -> jax.Array:
+        padded = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)])
+        return padded.reshape(turns, side_by_side, block, *x.shape[1:])
+
+    def a_turn(blocks):
+        return [function(jax.tree.map(itemgetter(i), blocks)) for i in range(side_by_side)]
+
+    answers = lax.map(a_turn, jax.tree.map(in_turns, arrays))  # of each block of a turn: [turns, G, B]
+    return jax.tree.map(lambda *x: jnp.stack(x, axis=2).swapaxes(0, 1).reshape(x[0].shape[1], -1)[:, :size], *answers)
+
+
+def _blocks() -> tuple[int, int]:
+    """States valued at once, and how many such blocks side by side.
+
+    What a CPU makes of a small block stays in its cache, and two of them keep two cores busy (a quarter faster on two
+    cores than one block of 1024); a GPU likes large products.
+    """
+    return (256, 2) if jax.default_backend() == "cpu" else (1024, 1)

@@ -105,10 +105,15 @@ def _returns(curve: Mapping[str, Any], grid: np.ndarray) -> np.ndarray:
 
 
 def _latest(curve: Mapping[str, Any], column: str, grid: np.ndarray) -> np.ndarray:
-    """The last known value at each step of the grid."""
+    """The last known value at each step of the grid.
+
+    A last row much shorter than the others is passed over: the few episodes that ended in it tell only of chance.
+    """
     values = np.array([np.nan if value is None else value for value in curve[column]], float)
-    known = np.isfinite(values)
-    at = np.searchsorted(np.array(curve["step"])[known], grid, side="right")
+    steps = np.array(curve["step"])
+    lengths = np.diff(steps, prepend=0)
+    known = np.isfinite(values) & (lengths > np.median(lengths) / 2)
+    at = np.searchsorted(steps[known], grid, side="right")
     return np.append(np.nan, values[known])[at]
 
 

@@ -100,11 +100,15 @@ def half_the_samples(found: Found, task: str) -> Claim:
         times = {method: sooner(ours, found[task, method], level) for method in BASELINES}
         ends_above = above(lead(found[task, best].final, ours.final), 0) == "confirmed"
         fastest = best if ends_above else min(times, key=lambda method: float(times[method].estimate))
+        said = f"steps to a return of {level:.3g}: {_steps(ours, level)}; " + ", ".join(
+            f"{METHODS[method].label} {words(one, '.2g')} times as many" for method, one in times.items()
+        )
+        if not learned(ours):  # then its level is where it began, and steps to it tell nothing
+            said = f"{METHODS[best].label} ends {words(lead(found[task, best].final, ours.final))} above it"
         return Judged(
             "refuted" if ends_above else worst(above(one, HALF_THE_SAMPLES) for one in times.values()),
-            f"steps to a return of {level:.3g}: {_steps(ours, level)}; "
-            + ", ".join(f"{METHODS[method].label} {words(one, '.2g')} times as many" for method, one in times.items()),
-            reasons.behind(found, task, fastest),
+            said,
+            "it has not learned here" if not learned(ours) else reasons.behind(found, task, fastest),
         )
 
     judged = where_trained(found, task, judge)
