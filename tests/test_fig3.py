@@ -10,16 +10,16 @@ from deep_runs import SETTINGS
 
 from greedystep import record
 from greedystep.cli import main
-from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, presets
+from greedystep.experiments import NOTHING, chance, fig3, fig4, fig5, horizon, presets
 from greedystep.experiments.deep import published, session, sweep, timing, training
 from greedystep.experiments.deep.evidence import Evidence, gather
 from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.store import Store
-from greedystep.experiments.deep.tasks import TASKS
+from greedystep.experiments.deep.tasks import FIGURE_3
 from greedystep.experiments.deep.training import Lane, Length, StoppedError
 
 TIMES = ("seconds", "steps_per_second")
-EXPERIMENTS = (fig3, fig4, fig5, horizon, presets)
+EXPERIMENTS = (fig3, fig4, fig5, horizon, chance, presets)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_a_lane_is_known_by_what_is_trained():
         pytest.param(experiment, only, id=" ".join((experiment.NAME, *only)))
         for experiment in EXPERIMENTS
         for only in ((), ("breakout",), ("seaquest",))
-        if experiment is not presets or only == ()  # it has one task
+        if experiment not in (presets, chance) or only == ()  # they have tasks of their own
     ],
 )
 def test_figures_and_tables_come_from_the_json_alone(made_up, experiment, only, tmp_path):
@@ -288,10 +288,22 @@ def test_presets_agree_where_the_same_method_is_ahead(slow, fast, verdict):
 def test_our_dqn_is_set_beside_the_published_one(times, verdict):
     steps = np.array([2_500_000, 5_000_000])
     found = {}
-    for task, share in zip(published.DQN_AFTER_5M, times, strict=False):
-        curves = np.full((3, 2), share * published.DQN_AFTER_5M[task])
-        found[task, "dqn"] = Evidence(steps, curves, curves, curves, curves)
-    assert published.claim(found).verdict == verdict
+    for one, share in zip(published.MINATAR, times, strict=False):
+        curves = np.full((3, 2), share * published.MINATAR[one])
+        found[one] = Evidence(steps, curves, curves, curves, curves)
+    assert published.claims(found)[0].verdict == verdict
+
+
+def test_seeds_that_learned_nothing_are_told_of():
+    steps, found = np.array([1_000_000, 3_500_000]), {}
+    for one, level in published.SMALL.items():
+        curves = np.full((3, 2), level)
+        found[one] = Evidence(steps, curves, curves, curves, curves)
+    assert published.claims(found)[1].verdict == "confirmed"
+    found["mountaincar", "maxmin"].returns[0] = -1000
+    claim = published.claims(found)[1]
+    assert claim.verdict == "partly"
+    assert "MountainCar, Maxmin DQN: a median of -154, the worst of 3 seeds at -1000" in claim.reason
 
 
 def test_gathering_runs_nothing(made_up, tmp_path, monkeypatch, capsys):
@@ -448,4 +460,4 @@ def test_the_paper_methods_are_five():
         "Multi-Step SARSA",
         "Greedy-Step DQN",
     ]
-    assert len(TASKS) == 9
+    assert len(FIGURE_3) == 9

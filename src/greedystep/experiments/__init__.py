@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from greedystep.experiments.claims import Table
 
-Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "presets"]
+Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "chance", "presets"]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""In the order of the paper; `horizon` is about what it says of its N, `presets` about our settings."""
+"""In the order of the paper; `horizon` is about what it says of its N, `chance` about why, `presets` about us."""
 
 Scale = Literal["quick", "paper"]
 """quick: minutes on two cores. paper: the paper's sizes."""
@@ -62,9 +62,9 @@ def is_in_parts(experiment: Experiment) -> bool:
 
 def tasks_of(experiment: Experiment) -> tuple[str, ...]:
     """What `only` may name."""
-    from greedystep.experiments.deep.tasks import TASKS
+    from greedystep.experiments.deep.tasks import FIGURE_3
 
-    return tuple(getattr(experiment, "TASKS", TASKS))
+    return tuple(getattr(experiment, "TASKS", FIGURE_3))
 
 
 def load(name: str) -> Experiment:

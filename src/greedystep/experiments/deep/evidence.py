@@ -86,7 +86,7 @@ def gather(lanes: Sequence[Mapping[str, Any]], steps: int) -> Evidence:
             "env": lanes[0]["env"],
             "side_by_side": max(lane["side_by_side"] for lane in lanes),
             "devices": sorted({lane["device"] for lane in lanes}),
-            "seconds": sum({lane["part"]: lane["seconds"] for lane in lanes}.values()),
+            "machine_seconds": sum({lane["part"]: lane["seconds"] / lane["side_by_side"] for lane in lanes}.values()),
             "diverged": [lane["seed"] for lane in lanes if lane["diverged"] is not None],
         },
     )

@@ -157,6 +157,21 @@ def improvement_table(name: str, tasks: Mapping[str, Mapping[str, Any]], ours: s
     return Table(name, heading, ["than one of", "tasks", "probability", "from", "to"], rows)
 
 
+def time_table(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
+    """What the trainings of each task took of a machine. Trainings that shared it count with their share."""
+    rows = []
+    for task in tasks.values():
+        entries = task["methods"].values()
+        steps = sum(len(entry["seeds"]) * entry["steps"][-1] for entry in entries)
+        seconds = sum(entry["machine_seconds"] for entry in entries)
+        if seconds:
+            devices = ", ".join(sorted({device for entry in entries for device in entry["devices"]}))
+            lanes = sum(len(entry["seeds"]) for entry in entries)
+            rows.append([task["title"], task["preset"], lanes, steps, devices, seconds / 60, steps / seconds])
+    header = ["task", "preset", "trainings", "steps of all", "device", "minutes", "steps/s"]
+    return Table(name, "What the trainings took, without compiling and choosing settings", header, rows)
+
+
 def tried_table(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
     """The settings that were tried, and their returns on the seeds of the choice."""
     rows = [

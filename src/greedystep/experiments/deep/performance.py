@@ -44,7 +44,7 @@ def claims(found: Found) -> list[Claim]:
         worse(found),
         *samples.claims(found),
         *standing.claims(found),
-        published.claim(found),
+        *published.claims(found),
     ]
 
 

@@ -1,8 +1,8 @@
-"""The nine tasks of Figure 3: environment, options, lengths, learning rates."""
+"""The nine tasks of Figure 3, and two of them without chance: environment, options, lengths, learning rates."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from greedystep.deep.presets import env_options
@@ -44,4 +44,17 @@ TASKS = {
     "pong": Task("Pong", "ple/pong", 2_000_000, **_PLE),
     "catcher": Task("Catcher", "ple/catcher", 3_500_000, **_PLE),
     "mountaincar": Task("MountainCar", "classic/mountaincar", 100_000, 50_000, (3e-3, 1e-3, 3e-4, 1e-4)),
+}
+FIGURE_3 = tuple(TASKS)
+
+
+def steady(task: str) -> str:
+    """The name of the same game when no action ever sticks."""
+    return f"{task}-steady"
+
+
+# Both are then deterministic, but for the side on which the first ball of Breakout starts.
+TASKS |= {
+    steady(name): replace(TASKS[name], title=f"{TASKS[name].title} without sticky actions", options={"sticky": 0.0})
+    for name in ("breakout", "space-invaders")
 }
