@@ -58,4 +58,5 @@ def test_verdicts(without, luck, ahead):
     del found["breakout", "dqn"], found["space-invaders-steady", GREEDY]
     claims = chance.claims(found)
     assert {claim.verdict for claim in claims} == {"untested"}
-    assert "Breakout: not trained: DQN; Space Invaders: not trained: Greedy-Step DQN" in claims[0].measured
+    assert "Breakout: with sticky actions: not trained: DQN" in claims[0].measured
+    assert "Space Invaders: without: not trained: Greedy-Step DQN" in claims[0].measured

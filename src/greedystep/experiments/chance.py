@@ -127,8 +127,12 @@ def ahead(found: Found) -> Claim:
 def _on_each_game(found: Found, judge: Callable[[str], Judged]) -> Judged:
     judged = {}
     for game in GAMES:
-        lacking = missing(found, game, BOTH) or missing(found, steady(game), BOTH)
-        judged[game] = Judged("untested", lacking) if lacking else judge(game)
+        lacking = [
+            f"{which}: {what}"
+            for which, task in (("with sticky actions", game), ("without", steady(game)))
+            if (what := missing(found, task, BOTH))
+        ]
+        judged[game] = Judged("untested", ", ".join(lacking)) if lacking else judge(game)
     return Judged(
         together(one.verdict for one in judged.values()),
         "; ".join(f"{ALL_TASKS[game].title}: {one.said}" for game, one in judged.items()),
