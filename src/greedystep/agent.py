@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from greedystep.envs.toy import ToyTask
 from greedystep.replay import Store
 from greedystep.tabular import TabularAgent
 from greedystep.trajectory import Trajectory
+
+PIECES = 50
+"""Of `fit_in_pieces`, about."""
 
 
 class DQN:
@@ -80,18 +83,34 @@ class DQN:
 
     def fit(self, dataset: Iterable[Trajectory], updates: int = 10_000, *, seed: int = 0) -> DQN:
         """Learn from logged trajectories alone, with so many updates; what the agent has stored itself is not used."""
-        learner, observation = self.trainer.learner, self.env.observation
-        found = offline.checked(learner, dataset)
-        store, replay = Store.holding(found, observation.shape, observation.dtype)
-        fit = jax.jit(partial(offline.fit, learner, store))
-        lane, numbers = jax.tree.map(lambda x: x[0], (self.trainer.state.lanes.knowledge, self.trainer.numbers))
-        fitted = fit(replay, lane, numbers, jax.random.key(seed), jnp.int32(updates))
-        if not jnp.isfinite(fitted.loss):
-            raise DivergedError("the loss was not finite: try a smaller learning_rate; the agent is as it was before")
-        state = self.trainer.state
-        knowledge = jax.tree.map(lambda x: x[None], fitted.knowledge)
-        self.trainer.state = state._replace(lanes=state.lanes._replace(knowledge=knowledge))
+        for _ in self.fit_in_pieces(dataset, updates, seed=seed):
+            pass
         return self
+
+    def fit_in_pieces(
+        self, dataset: Iterable[Trajectory], updates: int = 10_000, *, seed: int = 0
+    ) -> Iterator[tuple[int, float]]:
+        """`fit` for those who want to watch it: the updates so far, and the mean loss of those since the last time.
+
+        The agent has learned what is told. If a loss is not finite, it is again as it was before all of them.
+        """
+        learner, observation = self.trainer.learner, self.env.observation
+        store, replay = Store.holding(offline.checked(learner, dataset), observation.shape, observation.dtype)
+        fit = jax.jit(partial(offline.fit, learner, store))
+        before, period = self.trainer.state, offline.updates_a_period(self.config)
+        lane, numbers = jax.tree.map(lambda x: x[0], (before.lanes.knowledge, self.trainer.numbers))
+        piece, key = period * max(1, updates // (PIECES * period)), jax.random.key(seed)
+        for begin in range(0, updates, piece):
+            end = min(begin + piece, updates)
+            lane, key, loss = fit(replay, lane, numbers, key, jnp.int32(begin), jnp.int32(end))
+            if not jnp.isfinite(loss):
+                self.trainer.state = before
+                raise DivergedError(
+                    "the loss was not finite: try a smaller learning_rate; the agent is as it was before"
+                )
+            knowledge = jax.tree.map(lambda x: x[None], lane)
+            self.trainer.state = before._replace(lanes=before.lanes._replace(knowledge=knowledge))
+            yield end, float(loss)
 
     def values(self, observations: Any) -> np.ndarray:
         """The action values that the agent acts on, the minimum over its networks: [..., A]."""

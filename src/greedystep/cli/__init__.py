@@ -19,6 +19,7 @@ from greedystep import __version__
 from greedystep.cli.bench import Bench
 from greedystep.cli.envs import Envs
 from greedystep.cli.eval import Eval
+from greedystep.cli.fit import Fit
 from greedystep.cli.interrupt import TerminatedError
 from greedystep.cli.plan import Plan
 from greedystep.cli.report import Report
@@ -30,6 +31,7 @@ from greedystep.cli.words import BadInputError, note
 Command = (
     Annotated[Plan, subcommand("plan")]
     | Annotated[Train, subcommand("train")]
+    | Annotated[Fit, subcommand("fit")]
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Reproduce, subcommand("reproduce")]
     | Annotated[Report, subcommand("report")]
@@ -42,6 +44,7 @@ ABOUT = """Exact planning with a proven error bound, the greedy-step paper's age
 
   greedystep plan frozenlake-8x8      solve a model, print its values and policy
   greedystep train minatar/breakout   let an agent learn, keep it in runs/
+  greedystep fit LOG.npz --env NAME   let one learn from logged trajectories alone
   greedystep eval RUN                 how good it is
   greedystep report RUN RUN --out DIR compare runs by their learning curves
   greedystep reproduce all            run the paper's experiments, write results/quick/report.html

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Eval:
     """Let the agents of a run play whole episodes without learning, and tabulate their returns."""
 
-    # Folder of a run of `greedystep train`.
-    folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`.
+    agent: Annotated[Positional[Path], arg(metavar="RUN")]
 
     # Episodes of each seed.
     episodes: Count = 100
@@ -52,7 +52,7 @@ class Eval:
         if self.out is not None:
             from greedystep.record import provenance, write_json
 
-            settings = {"run": str(self.folder), "episodes": self.episodes, "epsilon": self.epsilon}
+            settings = {"run": str(self.agent), "episodes": self.episodes, "epsilon": self.epsilon}
             settings |= {"seed": self.seed, "limit": self.limit, "trained": result.pop("config")}
             write_json(self.out, {**result, "table": vars(table), "provenance": provenance(settings)})
         say(Console(), markdown(table))
@@ -62,13 +62,13 @@ class Eval:
 
     def _play(self) -> tuple[dict[str, Any], Table]:
         from greedystep.deep.evaluation import Evaluator
-        from greedystep.deep.run import read_config, trained
+        from greedystep.deep.run import trained
 
-        trainer = trained(self.folder)
+        trainer = trained(self.agent)
         evaluate = Evaluator(trainer.learner, trainer.env)
         how = {"episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
         played = evaluate(trainer.state.lanes.knowledge.networks, self.seed, **how)
-        about = {"config": read_config(self.folder)[0].as_json(), "steps": int(trainer.state.step)}
+        about = {"config": trainer.about(), "steps": int(trainer.state.step)}
         result = {**about, "seeds": trainer.seeds, **played._asdict()}
         greedy = "" if self.epsilon == 0 else f", {self.epsilon:g} of the actions at random"
         title = f"{trainer.env.name} after {about['steps']} steps: {self.episodes} episodes{greedy}"

@@ -162,7 +162,7 @@ class Train:
         if job.finished:
             note(job.finished)
             return 0
-        with _warnings_as_notes():
+        with warnings_as_notes():
             try:
                 self._train(job)
             except KeyboardInterrupt:
@@ -176,7 +176,7 @@ class Train:
     def _start(self) -> Job:
         if not self.env:
             raise ValueError("env: give an environment, or --resume FOLDER")
-        if self._wants_table():
+        if wants_table(self.env, self.agent):
             self._refuse(self._given_of_network(), "table", "--agent network trains a network")
             from greedystep.cli.train_table import TableJob
 
@@ -189,16 +189,6 @@ class Train:
         return NetworkJob.start(
             self.env, parse_options(self.options), self.seed or 0, self.network, given, self._folder
         )
-
-    def _wants_table(self) -> bool:
-        """Numbered states are for tables; all our other environments want a network."""
-        from greedystep import envs
-
-        families = {name.partition("/")[0] for name in envs.names()} - {"toy"}
-        is_game = self.env.partition("/")[0] in families
-        if self.agent == "table" and is_game:
-            raise ValueError(f"agent: {self.env} does not number its states, as a table needs")
-        return not is_game if self.agent is None else self.agent == "table"
 
     def _resume(self, folder: Path) -> Job:
         everything = {
@@ -270,8 +260,19 @@ class Train:
         say(Console(), f"Written: {job.folder}")
 
 
+def wants_table(env: str, agent: str | None) -> bool:
+    """Numbered states are for tables; all our other environments want a network. `agent` is what was asked for."""
+    from greedystep import envs
+
+    families = {name.partition("/")[0] for name in envs.names()} - {"toy"}
+    is_game = env.partition("/")[0] in families
+    if agent == "table" and is_game:
+        raise ValueError(f"agent: {env} does not number its states, as a table needs")
+    return not is_game if agent is None else agent == "table"
+
+
 @contextmanager
-def _warnings_as_notes() -> Iterator[None]:
+def warnings_as_notes() -> Iterator[None]:
     """Whatever the learner warns of is said once the line of progress is gone."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

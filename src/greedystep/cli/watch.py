@@ -36,7 +36,8 @@ class Watch:
     """Watch an environment being played, by chance or by an agent: live on the terminal, or as a film."""
 
     # Name of an environment (`greedystep envs` lists them), played by chance; or the folder of a run of `greedystep
-    # train`, played by its agent, with its action values and how far its return looks ahead.
+    # train` or a file of `greedystep fit`, played by its agent, with its action values and how far its return looks
+    # ahead.
     env: Positional[str]
 
     # Who plays: random, or a run's agent (default: the agent of a run, else random).
@@ -111,7 +112,7 @@ class Watch:
 
         steps = USUAL_STEPS if self.steps is None and self.episodes is None else self.steps
         length: Any = {"steps": steps, "episodes": self.episodes}
-        if self.env not in envs.names() and Path(self.env).is_dir():
+        if self.env not in envs.names() and Path(self.env).exists():
             if self.options:
                 raise ValueError("options: a run keeps its own")
             from greedystep.deep.run import trained

@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from greedystep.deep import pool
+from greedystep.deep.config import DQNConfig
 from greedystep.deep.dqn import Knowledge, Learner
 from greedystep.deep.targets import Numbers
 from greedystep.replay import Replay, Store
@@ -21,6 +22,8 @@ class Fitted(NamedTuple):
     """What came of it."""
 
     knowledge: Knowledge
+    key: jax.Array
+    """To go on with."""
     loss: jax.Array
     """Mean over all updates; not finite if one was not."""
 
@@ -32,11 +35,14 @@ def fit(
     knowledge: Knowledge,
     numbers: Numbers,
     key: jax.Array,
-    updates: jax.Array,
+    begin: jax.Array,
+    end: jax.Array,
 ) -> Fitted:
-    """So many updates on what the replay holds; targets and pool are renewed as often as in training. Compilable."""
-    config = learner.config
-    period = config.samples_a_period // config.batch_size
+    """The updates `begin`, `begin` + 1, ... up to `end` on what the replay holds. Compilable.
+
+    Targets and pool are renewed as often as in training, and at once: `begin` must be the beginning of a period.
+    """
+    config, period = learner.config, updates_a_period(learner.config)
     made = pool.empty(config, store) if config.is_pooled else None
 
     def a_period(carry: tuple) -> tuple:
@@ -51,13 +57,18 @@ def fit(
             knowledge, learned = learner.update(knowledge, batch, of_network, numbers.learning_rate)
             return knowledge, total + learned.loss
 
-        until = jnp.minimum(done + period, updates)
+        until = jnp.minimum(done + period, end)
         knowledge, total = lax.fori_loop(done, until, update, (knowledge._replace(targets=targets), total))
         return until, key, knowledge, made, total
 
-    first = jnp.int32(0), key, knowledge, made, jnp.float32(0)
-    _, _, knowledge, _, total = lax.while_loop(lambda carry: carry[0] < updates, a_period, first)
-    return Fitted(knowledge, total / jnp.maximum(updates, 1))
+    first = begin, key, knowledge, made, jnp.float32(0)
+    _, key, knowledge, _, total = lax.while_loop(lambda carry: carry[0] < end, a_period, first)
+    return Fitted(knowledge, key, total / jnp.maximum(end - begin, 1))
+
+
+def updates_a_period(config: DQNConfig) -> int:
+    """Updates between two copies of the targets."""
+    return config.samples_a_period // config.batch_size
 
 
 def checked(learner: Learner, dataset: Trajectory | Iterable[Trajectory]) -> list[Trajectory]:

@@ -167,11 +167,13 @@ class Run:
         self._saved = self.step
 
 
-def trained(folder: Path) -> Trainer:
-    """The trainer of a run as its last checkpoint left it, to be asked and not to go on."""
-    run = Run.resume(folder)
+def trained(path: Path) -> Trainer:
+    """The trainer of a run as its last checkpoint left it, or of a saved agent's file; to be asked and not to go on."""
+    if path.is_file():
+        return Trainer.load(path)
+    run = Run.resume(path)
     if not run.step:
-        raise ValueError(f"{folder} has no checkpoint yet")
+        raise ValueError(f"{path} has no checkpoint yet")
     return run.trainer
 
 

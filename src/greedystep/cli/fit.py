@@ -1,0 +1,217 @@
+"""`greedystep fit`: learn from logged trajectories alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from greedystep.cli import deep_settings
+from greedystep.cli.deep_settings import DeepSettings
+from greedystep.cli.interrupt import stoppable
+from greedystep.cli.train import NO_HINT, MaybeMethod, Options, Said, wants_table, warnings_as_notes
+from greedystep.cli.words import (
+    BadInputError,
+    Count,
+    MaybeCount,
+    MaybePath,
+    MaybeReal,
+    answering_bad_input,
+    check_place,
+    choice,
+    note,
+    parse_options,
+)
+
+if TYPE_CHECKING:
+    from greedystep import DQN
+    from greedystep.trajectory import Trajectory
+
+FROM_MINARI = "minari:"
+BATCHES, SWEEPS = 10_000, 10
+OF_ACTING = (
+    "num_envs",
+    "replay_size",
+    "updates",
+    "warmup",
+    "epsilon_start",
+    "epsilon_end",
+    "epsilon_steps",
+    "log_every",
+)
+"""Settings of networks that mean nothing where nobody acts."""
+
+
+@dataclass(frozen=True)
+class FitTable:
+    """Of tables, for environments with numbered states"""
+
+    # How it learns: greedy-step (the default) or another method of `greedystep train`.
+    method: MaybeMethod = None
+
+    # How often to go through all trajectories (default: 10).
+    sweeps: MaybeCount = None
+
+    # The value that the table begins with (default: 0, or for greedy-step on a toy task the lowest possible return).
+    initial: MaybeReal = None
+
+    # Options of the method, such as form=expected or alpha=0.5.
+    method_options: Options = ()
+
+
+@dataclass(frozen=True)
+class FitNetwork:
+    """Of networks"""
+
+    # Batches to learn from, one after another (default: 10 000).
+    batches: MaybeCount = None
+
+    # Where settings that are not given come from: paper (the default) or fast.
+    preset: Annotated[str | None, choice("paper", "fast"), NO_HINT] = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Learn from logged trajectories alone, without acting, and keep the agent in a file."""
+
+    # Files of trajectories, as `greedystep.trajectory.save` writes them, or minari:ID for a dataset of Minari that is
+    # on this machine (the extra `minari`).
+    data: Annotated[Positional[tuple[str, ...]], arg(metavar="DATA [DATA ...]", help_behavior_hint="(required)")] = ()
+
+    # The environment that they come from: a game or a toy task (`greedystep envs` lists them), or the id of a Gymnasium
+    # environment with Discrete observations and actions.
+    env: Annotated[str, arg(help_behavior_hint="(required)")] = ""
+
+    # What learns: table or network (default: a table where states are numbered, else a network).
+    agent: Annotated[str | None, choice("table", "network"), NO_HINT] = None
+
+    # Seed of everything random.
+    seed: Count = 0
+
+    # Options of the environment, such as delay=20 or sticky=0; of a Gymnasium environment also discount=0.99 and
+    # limit=1000.
+    options: Options = ()
+
+    # File to write (default: one in runs/, named after what is fitted).
+    out: MaybePath = None
+
+    table: OmitArgPrefixes[FitTable] = field(default_factory=FitTable)
+
+    network: OmitArgPrefixes[FitNetwork] = field(default_factory=FitNetwork)
+
+    settings: OmitArgPrefixes[DeepSettings] = field(default_factory=DeepSettings)
+
+    def run(self) -> int:
+        with answering_bad_input():
+            if not self.data:
+                raise ValueError("data: give at least one file of trajectories")
+            if not self.env:
+                raise ValueError("env: name the environment that they come from")
+            is_table = wants_table(self.env, self.agent)
+            self._refuse(is_table)
+            data = [one for name in self.data for one in _read(name)]
+        with warnings_as_notes():
+            said, out = self._fit_table(data) if is_table else self._fit_network(data)
+        from rich.console import Console
+
+        from greedystep.report.terminal import say
+
+        steps = sum(map(len, data))
+        say(Console(), f"{len(data)} trajectories, {steps} steps; {said}")
+        say(Console(), f"Written: {out}")
+        return 0
+
+    def _refuse(self, is_table: bool) -> None:
+        """Options of what does not learn here."""
+        of_table = {name for name, value in vars(self.table).items() if value not in (None, ())}
+        of_network = {name for name, value in vars(self.network).items() if value is not None}
+        of_network |= set(deep_settings.given(self.settings))
+        for name in sorted(of_network if is_table else of_table):
+            kind = "table" if is_table else "network"
+            raise ValueError(f"{name.strip('_')}: {self.env} is for a {kind}, which has no such option")
+        for name in OF_ACTING:
+            if name in of_network:
+                raise ValueError(f"{name}: means nothing where all is learned from a log and nobody acts")
+
+    def _place(self, usual: str) -> Path:
+        out = self.out or Path("runs", f"fit-{self.env.replace('/', '-')}-{usual}")
+        check_place(out.parent)
+        if out.exists():
+            raise ValueError(f"out: {out} exists already; choose another file")
+        return out
+
+    # -- both answer with what was done, and the file ------------------------------------------------------------------
+
+    def _fit_table(self, data: list[Trajectory]) -> tuple[str, Path]:
+        from greedystep.tabular.run import RunConfig
+
+        given = {name: getattr(self.table, name) for name in ("method", "initial")}
+        given = {name: value for name, value in given.items() if value is not None}
+        sweeps = SWEEPS if self.table.sweeps is None else self.table.sweeps
+        with answering_bad_input():
+            how = parse_options(self.table.method_options)
+            config = RunConfig(
+                self.env, options=parse_options(self.options), seed=self.seed, method_options=how, **given
+            )
+            agent, out = config.agent(), self._place(f"{config.method}-seed{self.seed}.npz")
+            agent.fit(data, sweeps=sweeps)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        agent.save(out)
+        return f"{sweeps} sweeps. The greedy policy's expected return: {agent.evaluate():.6g}", out
+
+    def _fit_network(self, data: list[Trajectory]) -> tuple[str, Path]:
+        from rich.console import Console
+
+        from greedystep.deep.train import DivergedError
+        from greedystep.report.terminal import progress
+
+        batches = BATCHES if self.network.batches is None else self.network.batches
+        with answering_bad_input():
+            agent = self._network(batches, data)
+            out = self._place(f"{agent.config.returns}-seed{self.seed}.agent")
+        done, loss = 0, float("nan")
+
+        def pieces() -> Iterator[Said]:
+            nonlocal done, loss
+            for done, loss in agent.fit_in_pieces(data, batches, seed=self.seed):
+                yield Said(done / batches, f"{done:,} of {batches:,} batches, loss {loss:.4g}")
+
+        try:
+            with progress(Console(stderr=True), self.env) as report:
+                for said in stoppable(pieces()):
+                    report(*said)
+        except DivergedError as problem:
+            raise BadInputError(str(problem)) from problem
+        except KeyboardInterrupt:
+            if done:
+                agent.save(out)
+                note(f"Saved after {done} of {batches} batches: {out}")
+            raise
+        agent.save(out)
+        return f"{batches} batches, loss {loss:.4g} at the end. How good it is: greedystep eval {out}", out
+
+    def _network(self, batches: int, data: list[Trajectory]) -> DQN:
+        """A new agent that can learn from the data."""
+        import greedystep
+        from greedystep import envs
+        from greedystep.deep import offline
+        from greedystep.deep.presets import env_options
+
+        if batches < 1:
+            raise ValueError(f"batches: expected at least 1, got {batches}")
+        env = envs.make_env(self.env, **(env_options(self.env) | parse_options(self.options)))
+        settings = deep_settings.given(self.settings)
+        agent = greedystep.DQN(env, preset=self.network.preset or "paper", seed=self.seed, **settings)
+        offline.checked(agent.trainer.learner, data)
+        return agent
+
+
+def _read(name: str) -> list[Trajectory]:
+    from greedystep import trajectory
+
+    if name.startswith(FROM_MINARI):
+        return trajectory.from_minari(name.removeprefix(FROM_MINARI))
+    return trajectory.load(name)
