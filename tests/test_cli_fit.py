@@ -43,7 +43,7 @@ def test_a_network_learns_from_a_file_and_is_played(cars, tmp_path, capsys):
     logs = gs.trajectory.load(cars)
     np.testing.assert_array_equal(same.fit(logs, 300).values(np.zeros(2)), agent.values(np.zeros(2)))
     assert main(["eval", str(out), "--episodes", "2", "--limit", "50"]) == 0
-    assert "classic/mountaincar" in capsys.readouterr().out
+    assert "classic/mountaincar, car.agent: 2 episodes" in capsys.readouterr().out
     assert main(["watch", str(out), "--steps", "3"]) == 0
     assert main(command) == 2
     assert "exists already; choose another file" in capsys.readouterr().err

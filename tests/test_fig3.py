@@ -10,7 +10,7 @@ from deep_runs import SETTINGS
 
 from greedystep import record
 from greedystep.cli import main
-from greedystep.experiments import NOTHING, chance, fig3, fig4, fig5, horizon, presets
+from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, luck, presets
 from greedystep.experiments.deep import published, session, sweep, timing, training
 from greedystep.experiments.deep.evidence import Evidence, gather
 from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
@@ -19,7 +19,7 @@ from greedystep.experiments.deep.tasks import FIGURE_3
 from greedystep.experiments.deep.training import Lane, Length, StoppedError
 
 TIMES = ("seconds", "steps_per_second")
-EXPERIMENTS = (fig3, fig4, fig5, horizon, chance, presets)
+EXPERIMENTS = (fig3, fig4, fig5, horizon, luck, presets)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_a_lane_is_known_by_what_is_trained():
         pytest.param(experiment, only, id=" ".join((experiment.NAME, *only)))
         for experiment in EXPERIMENTS
         for only in ((), ("breakout",), ("seaquest",))
-        if experiment not in (presets, chance) or only == ()  # they have tasks of their own
+        if experiment not in (presets, luck) or only == ()  # they have tasks of their own
     ],
 )
 def test_figures_and_tables_come_from_the_json_alone(made_up, experiment, only, tmp_path):

@@ -374,6 +374,10 @@ def test_the_page_needs_nothing_outside_itself_and_is_escaped(result):
     assert "&lt;b&gt;&quot;bold&quot;&lt;/b&gt; &amp; $summary" in html
 
 
+def test_no_experiment_has_the_id_of_another_section():
+    assert not set(experiments.NAMES) & set(page.OWN_SECTIONS)
+
+
 def test_a_long_table_or_list_is_folded_and_a_short_one_is_not():
     rows = [[number] for number in range(elements.LONG + 1)]
     assert "<details open><summary>Many (25 rows)</summary>" in elements.table(Table("t", "Many", ["n"], rows))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from greedystep import record
-from greedystep.experiments import NAMES, chance, fig1, fig2, presets, table1
+from greedystep.experiments import NAMES, fig1, fig2, luck, presets, table1
 from greedystep.experiments.claims import FAILED, NOT_KNOWN
 from greedystep.experiments.deep import behaviour, performance, timing
 from greedystep.experiments.deep.methods import GREEDY
@@ -35,7 +35,7 @@ def results():
         "fig4": behaviour.claims_networks({}),
         "fig5": behaviour.claims_step({}, GREEDY),
         "horizon": behaviour.claims_horizon({}),
-        "chance": chance.claims({}),
+        "luck": luck.claims({}),
         "presets": [presets.agree({})],
     }
     made |= {name: {"claims": [asdict(claim) for claim in some]} for name, some in claims.items()}

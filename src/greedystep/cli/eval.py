@@ -71,7 +71,8 @@ class Eval:
         about = {"config": trainer.about(), "steps": int(trainer.state.step)}
         result = {**about, "seeds": trainer.seeds, **played._asdict()}
         greedy = "" if self.epsilon == 0 else f", {self.epsilon:g} of the actions at random"
-        title = f"{trainer.env.name} after {about['steps']} steps: {self.episodes} episodes{greedy}"
+        which = f", {self.agent.name}" if self.agent.is_file() else f" after {about['steps']} steps"
+        title = f"{trainer.env.name}{which}: {self.episodes} episodes{greedy}"
         return result, tabulate(title, trainer.seeds, played)
 
 

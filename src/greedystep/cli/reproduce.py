@@ -20,7 +20,7 @@ KEPT = Path("results", "paper")
 class Reproduce:
     """Run experiments of the paper and compare what they measure with what it claims."""
 
-    # Which experiments to run: table1, fig1, fig2, fig3, fig4, fig5, horizon, chance, presets, or all.
+    # Which experiments to run: table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, or all.
     names: Annotated[Positional[tuple[Literal[experiments.Name, "all"], ...]], NAMES]
 
     # quick takes minutes on two cores; paper has the paper's sizes.

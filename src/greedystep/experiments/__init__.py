@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from greedystep.experiments.claims import Table
 
-Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "chance", "presets"]
+Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets"]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""In the order of the paper; `horizon` is about what it says of its N, `chance` about why, `presets` about us."""
+"""In the order of the paper; `horizon` is about what it says of its N, `luck` about why, `presets` about us."""
 
 Scale = Literal["quick", "paper"]
 """quick: minutes on two cores. paper: the paper's sizes."""

@@ -81,15 +81,18 @@ def _summary(results: list[dict[str, Any]], problems: Sequence[str]) -> str:
     )
 
 
+OWN_SECTIONS = {
+    "sentences": "Sentences",
+    "errata": "Errata",
+    "chance": "The trap: chance",
+    "making": "How it was made",
+    "missing": "What is missing",
+}
+"""By their ids, beside those of the experiments, which are their names."""
+
+
 def _contents(results: list[dict[str, Any]]) -> str:
-    links = {result["name"]: heading(result["name"]) for result in results}
-    links |= {
-        "sentences": "Sentences",
-        "errata": "Errata",
-        "chance": "The trap: chance",
-        "making": "How it was made",
-        "missing": "What is missing",
-    }
+    links = {result["name"]: heading(result["name"]) for result in results} | OWN_SECTIONS
     return " ".join(["<nav>", *(f'<a href="#{escape(to)}">{text(name)}</a>' for to, name in links.items()), "</nav>"])
 
 

@@ -27,7 +27,7 @@ from greedystep.experiments.deep.tasks import TASKS as ALL_TASKS
 from greedystep.experiments.deep.tasks import steady
 from greedystep.experiments.deep.training import Length
 
-NAME, IN_PARTS = "chance", True
+NAME, IN_PARTS = "luck", True
 TITLE = "DQN and Greedy-Step DQN with and without sticky actions"
 GAMES = ("breakout", "space-invaders")
 TASKS = tuple(name for game in GAMES for name in (game, steady(game)))
@@ -78,10 +78,10 @@ def _entries(store: Store, leg: sweep.Leg, chooser: sweep.Leg) -> dict[str, swee
 
 
 def claims(found: Found) -> list[Claim]:
-    return [luck(found), ahead(found)]
+    return [for_skill(found), ahead(found)]
 
 
-def luck(found: Found) -> Claim:
+def for_skill(found: Found) -> Claim:
     """The over-estimation of Greedy-Step beyond DQN's, seed by seed: with sticky actions minus without, above 0."""
 
     def judge(game: str) -> Judged:
@@ -97,7 +97,7 @@ def luck(found: Found) -> Claim:
 
     judged = _on_each_game(found, judge)
     return judged.claim(
-        "chance-luck",
+        "luck-for-skill",
         "Greedy-Step DQN over-estimates because it takes luck for skill: without sticky actions it does so less, set "
         "beside DQN.",
         "not in the paper",
@@ -117,7 +117,7 @@ def ahead(found: Found) -> Claim:
 
     judged = _on_each_game(found, judge)
     return judged.claim(
-        "chance-ahead",
+        "luck-ahead",
         "Where nothing is left to chance, Greedy-Step DQN is ahead of DQN.",
         "not in the paper",
         "more than 0",
@@ -146,7 +146,7 @@ def _on_each_game(found: Found, judge: Callable[[str], Judged]) -> Judged:
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
     quantities = ("returns", "q", "overestimation")
     styles = {method: fig3.STYLES[method] for method in BOTH}
-    return {"chance": output.draw_tasks(result["numbers"]["tasks"], styles, quantities)}
+    return {"luck": output.draw_tasks(result["numbers"]["tasks"], styles, quantities)}
 
 
 def tables(result: dict[str, Any]) -> list[Table]:
