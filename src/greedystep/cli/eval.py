@@ -62,13 +62,14 @@ class Eval:
 
     def _play(self) -> tuple[dict[str, Any], Table]:
         from greedystep.deep.evaluation import Evaluator
-        from greedystep.deep.run import trained
+        from greedystep.deep.run import read_config, trained
 
         trainer = trained(self.agent)
         evaluate = Evaluator(trainer.learner, trainer.env)
         how = {"episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
         played = evaluate(trainer.state.lanes.knowledge.networks, self.seed, **how)
-        about = {"config": trainer.about(), "steps": int(trainer.state.step)}
+        settings = trainer.about() if self.agent.is_file() else read_config(self.agent)[0].as_json()
+        about = {"config": settings, "steps": int(trainer.state.step)}
         result = {**about, "seeds": trainer.seeds, **played._asdict()}
         greedy = "" if self.epsilon == 0 else f", {self.epsilon:g} of the actions at random"
         which = f", {self.agent.name}" if self.agent.is_file() else f" after {about['steps']} steps"
