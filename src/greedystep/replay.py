@@ -251,21 +251,26 @@ class Store:
         always complete.
         """
         order, there = self.in_time(replay)
-        is_step = (self.read(replay, order).taken & there).reshape(-1)
-        index = jnp.arange(self.rows)
-        is_end = ~is_step & jnp.roll(is_step, 1) & (index > 0)
-        before = jax.lax.cummax(jnp.where(is_step, -1, index))  # the last row that is no step, up to each row
-        ends = jnp.flatnonzero(is_end, size=self.rows // 2 + 1, fill_value=0)
-        starts = before[ends - 1] + 1
+        is_step = self.read(replay, order).taken & there
+        # An episode ends with a row that is no step. The rows before the first step of a column are none either.
+        flat = is_step.reshape(-1)
+        ended = jnp.cumsum(~flat & jnp.roll(flat, 1), dtype=jnp.int32)  # up to each row; a column's last is no step
+        first_step = is_step.argmax(axis=1) + jnp.arange(self.columns) * self.height
 
-        drawn = jax.random.randint(key, (rows // 2 + 1,), 0, jnp.maximum(is_end.sum(), 1))
+        def end_of(number: jax.Array) -> jax.Array:
+            return jnp.minimum(jnp.searchsorted(ended, number + 1), self.rows - 1)
+
+        drawn = jax.random.randint(key, (rows // 2 + 1,), 0, jnp.maximum(ended[-1], 1))
+        ends = end_of(drawn)
+        after = jnp.where(drawn > 0, end_of(drawn - 1) + 1, 0)
+        starts = jnp.maximum(after, first_step[ends // self.height])
         # Sums beyond 2^24 are not exact in float32, but they are only compared with `rows`, and cannot overflow.
-        until = jnp.cumsum((ends - starts + 1)[drawn].astype(jnp.float32))
+        until = jnp.cumsum((ends - starts + 1).astype(jnp.float32))
         until = jnp.minimum(until, rows).astype(jnp.int32)
         line = jnp.arange(rows)
         which = jnp.searchsorted(until, line, side="right")
-        flat = ends[drawn[which]] - (until[which] - 1 - line)
-        return Places(order.column.reshape(-1)[flat], order.row.reshape(-1)[flat])
+        found = ends[which] - (until[which] - 1 - line)
+        return Places(order.column.reshape(-1)[found], order.row.reshape(-1)[found])
 
     def read(self, replay: Replay, places: Places) -> Rows:
         """What was done in these rows."""
