@@ -145,7 +145,7 @@ def test_gymnasium_with_options(tmp_path, capsys):
 def test_all_methods_can_be_named():
     assert tuple(METHODS) == train.METHODS
     for name in METHODS:
-        assert name in " ".join(inspect.getsource(train.TableSettings).split())
+        assert name in " ".join(inspect.getsource(train.TableMethod).split())
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,12 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from greedystep.cli import deep_settings
 from greedystep.cli.deep_settings import DeepSettings
 from greedystep.cli.interrupt import stoppable
-from greedystep.cli.train import NO_HINT, MaybeMethod, Options, Said, wants_table, warnings_as_notes
+from greedystep.cli.train import NO_HINT, Options, Said, TableMethod, wants_table, warnings_as_notes
 from greedystep.cli.words import (
     BadInputError,
     Count,
     MaybeCount,
     MaybePath,
-    MaybeReal,
     answering_bad_input,
     check_place,
     choice,
@@ -46,20 +45,11 @@ OF_ACTING = (
 
 
 @dataclass(frozen=True)
-class FitTable:
+class FitTable(TableMethod):
     """Of tables, for environments with numbered states"""
-
-    # How it learns: greedy-step (the default) or another method of `greedystep train`.
-    method: MaybeMethod = None
 
     # How often to go through all trajectories (default: 10).
     sweeps: MaybeCount = None
-
-    # The value that the table begins with (default: 0, or for greedy-step on a toy task the lowest possible return).
-    initial: MaybeReal = None
-
-    # Options of the method, such as form=expected or alpha=0.5.
-    method_options: Options = ()
 
 
 @dataclass(frozen=True)

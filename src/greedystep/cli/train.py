@@ -85,24 +85,29 @@ class Job(Protocol):
 
 
 @dataclass(frozen=True)
-class TableSettings:
-    """Of tables, on toy tasks and in Gymnasium environments with Discrete spaces"""
+class TableMethod:
+    """How a table learns."""
 
     # How it learns: greedy-step (the default), q-learning, backward-q-learning, n-step-q, n-step-sarsa, sarsa-lambda,
     # watkins, peng, harutyunyan, tree-backup, retrace, q-sigma, monte-carlo, episodic-backward, or model.
     method: MaybeMethod = None
+
+    # Options of the method, such as form=expected or alpha=0.5.
+    method_options: Options = ()
+
+    # The value that the table begins with (default: 0, or for greedy-step on a toy task the lowest possible return).
+    initial: MaybeReal = None
+
+
+@dataclass(frozen=True)
+class TableSettings(TableMethod):
+    """Of tables, on toy tasks and in Gymnasium environments with Discrete spaces"""
 
     # Episodes in all; more than before lets a finished run go on (default: 1000).
     episodes: MaybeCount = None
 
     # Share of random actions while learning (default: 0.2).
     epsilon: MaybeReal = None
-
-    # The value that the table begins with (default: 0, or for greedy-step on a toy task the lowest possible return).
-    initial: MaybeReal = None
-
-    # Options of the method, such as form=expected or alpha=0.5.
-    method_options: Options = ()
 
 
 @dataclass(frozen=True)
