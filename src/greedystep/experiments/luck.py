@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from matplotlib.figure import Figure
 from greedystep.experiments import Progress, fig3
 from greedystep.experiments.claims import Claim, Table
 from greedystep.experiments.deep import output, sweep
-from greedystep.experiments.deep.methods import GREEDY, METHODS
+from greedystep.experiments.deep.methods import GREEDY
 from greedystep.experiments.deep.rules import Found, Judged, above, lead, missing, reasons, together, words
 from greedystep.experiments.deep.session import Session
 from greedystep.experiments.deep.store import Store
@@ -42,36 +41,21 @@ SCALES: dict[str, list[sweep.Leg]] = {
 
 
 def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
-    store, pairs = Store(parts), [(leg, replace(leg, task=steady(leg.task))) for leg in SCALES[scale]]
-    legs = [leg for pair in pairs for leg in pair]
-    wanted = sweep.wanted(legs, only)
+    store, games = Store(parts), SCALES[scale]
+    without = [replace(leg, task=steady(leg.task), chosen_on=leg.task) for leg in games]
+    wanted = sweep.wanted([*games, *without], only)
     work = (leg.work(leg.seeds * len(BOTH), len(BOTH) if leg.selection else 0) for leg in wanted)
     session = Session(store, progress, sum(work))
-    chooser = {leg.task: pair[0] for pair in pairs for leg in pair}
-    chosen_for = {chooser[leg.task].task: chooser[leg.task] for leg in wanted}
-    session.all(partial(sweep.choose, session, leg, method) for leg in chosen_for.values() for method in BOTH)
-    session.all(
-        partial(sweep.train_setting, session, leg, METHODS[method].label, made["setting"], leg.seeds)
-        for leg in wanted
-        for method in BOTH
-        if (made := sweep.choice(store, chooser[leg.task], method)) is not None
-    )
-    found, numbers = sweep.collect(store, legs, lambda leg: _entries(store, leg, chooser[leg.task]))
+    for legs in (games, without):  # in this order, since the first choose for the second
+        sweep.train_methods(session, [leg for leg in legs if leg in wanted])
+    in_pairs = [leg for pair in zip(games, without, strict=True) for leg in pair]
+    found, numbers = sweep.collect(store, in_pairs, lambda leg: sweep.methods_of(store, leg))
     return {
         "title": TITLE,
-        "settings": {"scale": scale, **sweep.about(legs)},
+        "settings": {"scale": scale, **sweep.about(in_pairs)},
         "numbers": numbers,
         "claims": [asdict(claim) for claim in claims(found)],
     }
-
-
-def _entries(store: Store, leg: sweep.Leg, chooser: sweep.Leg) -> dict[str, sweep.Entry]:
-    found = {}
-    for method in BOTH:
-        made = sweep.choice(store, chooser, method)
-        one = None if made is None else sweep.of_setting(store, leg, made["setting"])
-        found[method] = (METHODS[method].label, one, {})
-    return found
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ trained afresh with the seeds 0, 1, 2, ... Greedy-Step and the best of the paper
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class Leg:
     """Added for Greedy-Step and the best of the paper's baselines."""
     selection: int = 0
     """Steps after which settings are chosen; 0: each method takes its first setting."""
+    chosen_on: str = ""
+    """The task on which they are chosen, if it is not this one."""
     methods: tuple[str, ...] = tuple(METHODS)
     changes: Setting = field(default_factory=dict)
     """Of the preset, for all methods."""
@@ -54,6 +56,10 @@ class Leg:
         """What a method may choose from."""
         offered = METHODS[method].settings(TASKS[self.task].rates)
         return offered if self.selection else offered[:1]
+
+    def tried(self, setting: Setting) -> list[Lane]:
+        """The trainings by which a setting is chosen."""
+        return replace(self, task=self.chosen_on or self.task).lanes(setting, SELECTION_SEEDS)
 
     @property
     def of_selection(self) -> Length:
@@ -75,7 +81,7 @@ def choice(store: Store, leg: Leg, method: str) -> dict[str, Any] | None:
         return {"setting": offered[0], "tried": []}
     tried = []
     for setting in offered:
-        lanes = [store.get(lane, leg.selection) for lane in leg.lanes(setting, SELECTION_SEEDS)]
+        lanes = [store.get(lane, leg.selection) for lane in leg.tried(setting)]
         if any(lane is None for lane in lanes):
             return None
         returns = gather([lane for lane in lanes if lane is not None], leg.selection).final
@@ -88,7 +94,7 @@ def choose(session: Session, leg: Leg, method: str) -> Setting:
     """The same, after training what it needs."""
     offered = leg.settings(method)
     if len(offered) > 1:
-        lanes = [lane for setting in offered for lane in leg.lanes(setting, SELECTION_SEEDS)]
+        lanes = [lane for setting in offered for lane in leg.tried(setting)]
         session.ensure(lanes, leg.of_selection, f"{_what(leg, METHODS[method].label)}, choosing")
     made = choice(session.store, leg, method)
     assert made is not None
