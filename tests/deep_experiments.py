@@ -14,6 +14,8 @@ class MadeUp:
     def __init__(self):
         self.trained = []
         self.fail_at = None
+        self.fading = None
+        """Returns and number of networks whose later seeds come to nothing."""
 
     def __call__(self, lanes, length, on_chunk=lambda steps, speed: None, half_way=None):
         assert len({lane.program for lane in lanes}) == 1
@@ -28,6 +30,8 @@ class MadeUp:
         config = lane.config
         final = BASE.get(config.returns, 5.0) + config.ensemble - 1e3 * abs(config.learning_rate - 1e-4)
         final += {5: 0.5}.get(config.n, 0.0) + (lane.seed % 7) / 10
+        if 5 <= lane.seed < 100 and (config.returns, config.ensemble) == self.fading:
+            final = 0.0
         rows = [
             {
                 "step": int(step),

@@ -12,7 +12,7 @@ from greedystep import record
 from greedystep.cli import main
 from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, luck, presets
 from greedystep.experiments.deep import published, session, sweep, timing, training
-from greedystep.experiments.deep.evidence import Evidence, gather
+from greedystep.experiments.deep.evidence import Evidence, gather, only_end
 from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import FIGURE_3
@@ -83,6 +83,65 @@ def test_nothing_is_trained_twice(made_up, tmp_path):
     assert len(added) == (2 * len(horizon.HORIZONS["paper"]) + 1 - 2) * 3  # T-t is there with 1 and with 6 networks
 
 
+def test_a_baseline_that_turns_out_to_be_the_best_gets_more_seeds_too(made_up, tmp_path):
+    made_up.fading = ("one-step", 6)  # Maxmin DQN, the best with five seeds
+    result = fig3.run("paper", silent, tmp_path, ["breakout"])
+    seeds = {name: len(one["seeds"]) for name, one in result["numbers"]["tasks"]["breakout"]["methods"].items()}
+    assert {name: seeds[name] for name in PAPER} == {
+        "dqn": 10,
+        "maxmin": 10,
+        "multi-step": 5,
+        "sarsa": 5,
+        GREEDY: 10,
+    }
+    before = len(made_up.trained)
+    fig3.run("paper", silent, tmp_path, ["breakout"])
+    assert len(made_up.trained) == before
+
+
+def test_progress_is_of_what_is_still_missing(made_up, tmp_path):
+    made_up.fail_at = 60
+    with pytest.raises(KeyboardInterrupt):
+        fig3.run("paper", silent, tmp_path, ["breakout"])
+    made_up.fail_at = None
+    shares = []
+    fig3.run("paper", lambda share, what: shares.append(share), tmp_path, ["breakout"])
+    assert shares[0] == 0.0
+    assert shares[-1] == 1.0
+
+
+def test_a_command_notes_what_it_trained_and_how_long_it_took(made_up, tmp_path):
+    made_up.fail_at = 60
+    with pytest.raises(KeyboardInterrupt):
+        fig3.run("paper", silent, tmp_path, ["breakout"])
+    first = {lane["name"] for path in tmp_path.glob("*.json") for lane in record.read_json(path)["lanes"]}
+    (noted,) = Store(tmp_path).sessions()
+    assert noted["trainings"] == len(first) > 0
+    assert noted["tasks"] == ["Breakout"]
+    assert noted["seconds"] > 0
+    made_up.fail_at = None
+    made_up.trained.clear()
+    fig3.run("paper", silent, tmp_path, ["breakout"])
+    trained = [noted["trainings"] for noted in Store(tmp_path).sessions()]
+    assert sorted(trained) == sorted([len(first), len(made_up.trained)])
+    result = fig3.run("paper", silent, tmp_path, ["breakout"])  # which trains nothing
+    assert result["numbers"]["sessions"] == Store(tmp_path).sessions()
+    assert len(result["numbers"]["sessions"]) == 2
+    (table,) = [table for table in fig3.tables(result) if table.id == "fig3-sessions"]
+    assert sum(row[3] for row in table.rows) == sum(noted["steps"] for noted in result["numbers"]["sessions"])
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"session": {"trainings": "many"}, "provenance": {}}'])
+def test_a_damaged_note_is_one_sentence(made_up, tmp_path, damage):
+    fig5.run("quick", silent, tmp_path)
+    (path,) = tmp_path.glob("sessions/*.json")
+    path.write_text(damage)
+    result = fig3.run("paper", silent, tmp_path, ["breakout"])
+    (problem,) = result["numbers"]["problems"]
+    assert path.name in problem
+    assert len(result["numbers"]["sessions"]) == 1
+
+
 def test_the_result_tells_of_a_shared_store_without_training(made_up, tmp_path):
     fig3.run("paper", silent, tmp_path, ["pong"])
     made_up.trained.clear()
@@ -133,6 +192,29 @@ def test_a_curve_with_a_column_too_short_is_not_taken(made_up, tmp_path):
     part["lanes"][0]["curve"]["mean_q"].pop()
     path.write_text(json.dumps(part))
     assert "curve is not complete" in Store(tmp_path).problems[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_end_of_a_curve_tells_the_same_final_return(seed):
+    draw = np.random.default_rng(seed)
+    rows = int(draw.integers(1, 60))
+    episodes = draw.integers(0, 30, rows)
+    episodes[draw.integers(rows)] += 1
+    lane = Lane("catcher", "paper", {"returns": "one-step"}, 0)
+    (whole,) = MadeUp()([lane], Length(1000))
+    whole |= {"side_by_side": 1, "part": "one"}
+    whole["curve"] = {
+        "step": np.linspace(1000 / rows, 1000, rows).astype(int).tolist(),
+        "episodes": episodes.tolist(),
+        "episode_return": [float(draw.normal()) if count else None for count in episodes],
+        **{name: draw.normal(size=rows).tolist() for name in ("mean_q", "mean_n", "overestimation")},
+    }
+    end = whole | {"curve": only_end(whole["curve"])}
+    assert sum(end["curve"]["episodes"]) == episodes.sum()
+    assert {len(column) for column in end["curve"].values()} == {len(end["curve"]["step"])}
+    assert len(end["curve"]["step"]) <= 1 + rows - (episodes[::-1].cumsum() > 129).sum()
+    np.testing.assert_allclose(gather([end], 1000).final, gather([whole], 1000).final, rtol=1e-12)
+    assert gather([end], 1000).q[:, -1] == gather([whole], 1000).q[:, -1]
 
 
 def test_longer_trainings_serve_and_shorter_ones_do_not(made_up):

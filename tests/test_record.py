@@ -123,6 +123,12 @@ def test_the_command_is_recorded_without_the_folder_it_is_installed_in(monkeypat
     assert record.provenance({})["command"] == "greedystep plan 'two words'"
 
 
+def test_a_module_is_recorded_as_it_is_started(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/somewhere/greedystep/cli/__main__.py", "plan"])
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", "greedystep.cli")
+    assert record.provenance({})["command"] == "python -m greedystep.cli plan"
+
+
 def test_the_hash_depends_on_the_settings_and_not_on_their_order():
     assert record.config_hash({"a": 1, "b": 2.5}) == record.config_hash({"b": 2.5, "a": 1})
     assert record.config_hash({"a": 1}) != record.config_hash({"a": 2})

@@ -166,7 +166,7 @@ def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[st
     """
     config = jsonable(config)
     return {
-        "command": command or shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command or shlex.join([*_program(), *sys.argv[1:]]),
         "config": config,
         "config_hash": config_hash(config),
         "versions": {"greedystep": _version("greedystep"), **{name: _version(name) for name in _dependencies()}},
@@ -177,6 +177,13 @@ def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[st
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+
+
+def _program() -> list[str]:
+    """The words by which this process was started, without the folder it is installed in."""
+    path = Path(sys.argv[0])
+    package = sys.modules["__main__"].__package__ if path.name == "__main__.py" else None
+    return ["python", "-m", package] if package else [path.name]
 
 
 def config_hash(config: Mapping[str, Any]) -> str:

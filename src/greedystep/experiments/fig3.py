@@ -56,14 +56,15 @@ def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequenc
     store = Store(parts)
     legs = SCALES[scale]
     wanted = sweep.wanted(legs, only)
-    session = Session(store, progress, sum(_work(leg) for leg in wanted))
-    sweep.train_methods(session, wanted)
+    with Session(store, progress, sum(_work(leg) for leg in wanted)) as session:
+        sweep.train_methods(session, wanted)
+    sessions = store.sessions()
     found, numbers = sweep.collect(store, legs, lambda leg: sweep.methods_of(store, leg))
     times = timing.kept(parts, *TIMED[scale], may_measure=not only or TIMED[scale][0] in only)
     return {
         "title": TITLE,
         "settings": {"scale": scale, **sweep.about(legs)},
-        "numbers": numbers | {"times": times},
+        "numbers": numbers | {"times": times, "sessions": sessions},
         "claims": [asdict(claim) for claim in (*performance.claims(found), timing.claim(times))],
     }
 
@@ -121,6 +122,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
         output.improvement_table("fig3-improvement", tasks, GREEDY),
         output.tried_table("fig3-settings", tasks),
         output.time_table("fig3-minutes", tasks),
+        output.session_table("fig3-sessions", result["numbers"]["sessions"]),
     ]
     if result["numbers"]["times"] is not None:
         made.append(timing.table("fig3-times", result["numbers"]["times"]))

@@ -41,8 +41,8 @@ def _legs(scale: str) -> list[sweep.Leg]:
 def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
     store, legs = Store(parts), _legs(scale)
     wanted = sweep.wanted(legs, only)
-    session = Session(store, progress, sum(leg.work(leg.seeds, 1 if leg.selection else 0) for leg in wanted))
-    sweep.train_methods(session, wanted)
+    with Session(store, progress, sum(leg.work(leg.seeds, 1 if leg.selection else 0) for leg in wanted)) as session:
+        sweep.train_methods(session, wanted)
     found, numbers = sweep.collect(store, legs, lambda leg: _entries(store, leg))
     return {
         "title": TITLE,

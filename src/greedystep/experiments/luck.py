@@ -45,9 +45,9 @@ def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequenc
     without = [replace(leg, task=steady(leg.task), chosen_on=leg.task) for leg in games]
     wanted = sweep.wanted([*games, *without], only)
     work = (leg.work(leg.seeds * len(BOTH), len(BOTH) if leg.selection else 0) for leg in wanted)
-    session = Session(store, progress, sum(work))
-    for legs in (games, without):  # in this order, since the first choose for the second
-        sweep.train_methods(session, [leg for leg in legs if leg in wanted])
+    with Session(store, progress, sum(work)) as session:
+        for legs in (games, without):  # in this order, since the first choose for the second
+            sweep.train_methods(session, [leg for leg in legs if leg in wanted])
     in_pairs = [leg for pair in zip(games, without, strict=True) for leg in pair]
     found, numbers = sweep.collect(store, in_pairs, lambda leg: sweep.methods_of(store, leg))
     return {

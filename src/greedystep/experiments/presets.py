@@ -45,15 +45,15 @@ def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequenc
     store, legs = Store(parts), SCALES[scale]
     wanted = sweep.wanted(legs, only)
     work = (leg.work(leg.seeds * len(leg.methods), len(leg.methods) if leg.selection else 0) for leg in wanted)
-    session = Session(store, progress, sum(work))
     fast = legs[1]
-    session.all(partial(sweep.choose, session, fast, method) for method in fast.methods if wanted)
-    session.all(
-        partial(sweep.train_setting, session, leg, METHODS[method].label, setting, leg.seeds)
-        for leg in wanted
-        for method in leg.methods
-        if (setting := _setting(store, fast, leg, method)) is not None
-    )
+    with Session(store, progress, sum(work)) as session:
+        session.all(partial(sweep.choose, session, fast, method) for method in fast.methods if wanted)
+        session.all(
+            partial(sweep.train_setting, session, leg, METHODS[method].label, setting, leg.seeds)
+            for leg in wanted
+            for method in leg.methods
+            if (setting := _setting(store, fast, leg, method)) is not None
+        )
     found, numbers = sweep.collect(store, legs, lambda leg: _entries(store, fast, leg))
     return {
         "title": TITLE,

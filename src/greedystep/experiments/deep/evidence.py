@@ -86,10 +86,21 @@ def gather(lanes: Sequence[Mapping[str, Any]], steps: int) -> Evidence:
             "env": lanes[0]["env"],
             "side_by_side": max(lane["side_by_side"] for lane in lanes),
             "devices": sorted({lane["device"] for lane in lanes}),
-            "machine_seconds": sum({lane["part"]: lane["seconds"] / lane["side_by_side"] for lane in lanes}.values()),
+            "machines": _machines(lanes),
             "diverged": [lane["seed"] for lane in lanes if lane["diverged"] is not None],
         },
     )
+
+
+def _machines(lanes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """What was trained on each device, and for how long: those that shared it count with their share."""
+    machines: dict[str, dict[str, float]] = {}
+    for device in sorted({lane["device"] for lane in lanes}):
+        own = [lane for lane in lanes if lane["device"] == device]
+        seconds = {lane["part"]: lane["seconds"] / lane["side_by_side"] for lane in own}  # one for all lanes of a part
+        steps = sum(lane["steps"] for lane in own)
+        machines[device] = {"trainings": len(own), "steps": steps, "seconds": sum(seconds.values())}
+    return machines
 
 
 def _grid(lanes: Sequence[Mapping[str, Any]], steps: int) -> np.ndarray:
@@ -121,6 +132,19 @@ def _mean_of_known(values: np.ndarray) -> np.ndarray:
     known = np.isfinite(values)
     count = known.sum(axis=1)
     return np.where(count, np.where(known, values, 0).sum(axis=1) / np.maximum(count, 1), np.nan)
+
+
+def only_end(curve: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The same final return in fewer rows: all rows before the last EPISODES episodes are put together into one."""
+    episodes, returns = np.array(curve["episodes"]), curve["episode_return"]
+    later = episodes[::-1].cumsum()[::-1] - episodes
+    first = int((later >= EPISODES).sum())
+    if first < 2:
+        return {name: list(column) for name, column in curve.items()}
+    number = int(episodes[:first].sum())
+    total = sum(count * value for count, value in zip(episodes[:first], returns, strict=False) if count)
+    put_together = {"episodes": number, "episode_return": float(total) / number if number else None}
+    return {name: [put_together.get(name, column[first - 1]), *column[first:]] for name, column in curve.items()}
 
 
 # -- as JSON ----------------------------------------------------------------------------------------------------------

@@ -161,15 +161,29 @@ def time_table(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
     """What the trainings of each task took of a machine. Trainings that shared it count with their share."""
     rows = []
     for task in tasks.values():
-        entries = task["methods"].values()
-        steps = sum(len(entry["seeds"]) * entry["steps"][-1] for entry in entries)
-        seconds = sum(entry["machine_seconds"] for entry in entries)
-        if seconds:
-            devices = ", ".join(sorted({device for entry in entries for device in entry["devices"]}))
-            lanes = sum(len(entry["seeds"]) for entry in entries)
-            rows.append([task["title"], task["preset"], lanes, steps, devices, seconds / 60, steps / seconds])
+        machines = [entry["machines"] for entry in task["methods"].values()]
+        for device in sorted({device for one in machines for device in one}):
+            own = [one[device] for one in machines if device in one]
+            lanes, steps, seconds = (sum(one[key] for one in own) for key in ("trainings", "steps", "seconds"))
+            rows.append([task["title"], task["preset"], lanes, steps, device, seconds / 60, steps / seconds])
     header = ["task", "preset", "trainings", "steps of all", "device", "minutes", "steps/s"]
     return Table(name, "What the trainings took, without compiling and choosing settings", header, rows)
+
+
+def session_table(name: str, sessions: Sequence[Mapping[str, Any]]) -> Table:
+    """What whole commands took."""
+    header = ["command", "tasks", "trainings", "steps of all", "device", "minutes", "steps/s"]
+    rows = [
+        [
+            one["command"],
+            ", ".join(one["tasks"]),
+            *(one[key] for key in ("trainings", "steps", "device")),
+            one["seconds"] / 60,
+            one["steps"] / one["seconds"],
+        ]
+        for one in sessions
+    ]
+    return Table(name, "Commands that trained, from their start to their end, with compiling", header, rows)
 
 
 def tried_table(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -29,7 +29,8 @@ def too_high(ours: Evidence, theirs: Evidence, rival: str) -> list[str]:
         return []
     return [
         f"its Q exceeds the returns that followed by {words(interval(mine, 'mean'))}, that of {METHODS[rival].label} "
-        f"by {words(interval(other, 'mean'))} (over-estimation: horizon-overestimation)"
+        f"by {words(interval(other, 'mean'))} (over-estimation: "
+        "horizon-overestimation; how much of it is luck: luck-for-skill)"
     ]
 
 

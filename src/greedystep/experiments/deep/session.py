@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
 from threading import Event, Lock
+from typing import Any
 
 import jax
 
 from greedystep.experiments import Progress
 from greedystep.experiments.deep.store import Store
+from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.training import Lane, Length, StoppedError, train
 
 COMPILING = 2
@@ -21,10 +24,11 @@ COMPILING = 2
 
 
 class Session:
-    """Runs trainings that the store lacks, and tells progress.
+    """Runs trainings that the store lacks, and tells progress. When it ends, in whatever way, it notes what it took.
 
     Args:
-        total: steps of all lanes of all trainings that will be asked for.
+        total: steps of all lanes of all trainings that will be asked for. Progress is the share done of those that the
+            store lacks, so that the time left can be told from the time it took.
     """
 
     def __init__(self, store: Store, progress: Progress, total: int):
@@ -32,6 +36,17 @@ class Session:
         self._progress, self._total, self._done = progress, max(total, 1), 0
         self._stop, self._lock = Event(), Lock()
         self._is_cpu = jax.default_backend() == "cpu"
+        self._began = time.perf_counter()
+        self._trained: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._trained:
+            work = {"trainings": len(self._trained), "steps": sum(lane["steps"] for lane in self._trained)}
+            tasks = sorted({TASKS[lane["task"]].title for lane in self._trained})
+            self.store.note(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
 
     @property
     def _workers(self) -> int:
@@ -40,7 +55,7 @@ class Session:
     def ensure(self, lanes: Sequence[Lane], length: Length, what: str) -> None:
         """Train those that are missing, in as few programs as possible."""
         missing = [lane for lane in lanes if self.store.get(lane, length.steps) is None]
-        self._tell((len(lanes) - len(missing)) * length.steps, what)
+        self._skip((len(lanes) - len(missing)) * length.steps, what)
         programs: dict[str, list[Lane]] = {}
         for lane in missing:
             programs.setdefault(lane.program, []).append(lane)
@@ -51,6 +66,7 @@ class Session:
             for lane in found:
                 lane["side_by_side"] = self._workers if self._is_cpu else 1
             self.store.keep(found, asdict(group[0].config))
+            self._trained += found
             if half_way is not None:
                 shutil.rmtree(half_way, ignore_errors=True)
 
@@ -71,6 +87,11 @@ class Session:
             raise StoppedError
         plural = "lane" if lanes == 1 else "lanes"
         self._tell(steps, f"{what}: {lanes} {plural}, {speed:,.0f} steps/s")
+
+    def _skip(self, steps: int, what: str) -> None:
+        with self._lock:
+            self._total = max(self._total - steps, 1)
+        self._tell(0, what)
 
     def _tell(self, steps: int, what: str) -> None:
         with self._lock:

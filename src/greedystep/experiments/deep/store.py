@@ -53,6 +53,23 @@ class Store:
             write_json(self.folder / file, {"lanes": lanes, "provenance": provenance(settings)})
         self._add(lanes, file)
 
+    def note(self, session: Mapping[str, Any]) -> None:
+        """What a command trained, and how long it took."""
+        if self.folder is not None:
+            origin = provenance({"session": session})
+            name = f"{origin['date'].replace(':', '-').partition('+')[0]}-{origin['config_hash'][:8]}"
+            write_json(self.folder / "sessions" / f"{name}.json", {"session": session, "provenance": origin})
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """All that were noted, the oldest first, each with its command and device."""
+        found = []
+        for path in sorted(self.folder.glob("sessions/*.json")) if self.folder is not None else ():
+            try:
+                found.append(_session(path))
+            except (ValueError, OSError) as problem:
+                self.problems.append(str(problem))
+        return found
+
     def _add(self, lanes: Iterable[Record], file: str) -> None:
         with self._lock:
             for lane in lanes:
@@ -81,3 +98,20 @@ def _lanes(path: Path) -> list[Record]:
         if len(lengths) > 1 or 0 in lengths:
             raise ValueError(f"{path} holds a training whose curve is not complete")
     return lanes
+
+
+def _session(path: Path) -> dict[str, Any]:
+    """What a command trained; ValueError says why the file does not tell it."""
+    noted = read_json(path)
+    try:
+        session, origin = noted["session"], noted["provenance"]
+        return {
+            "command": str(origin["command"]),
+            "tasks": [str(task) for task in session["tasks"]],
+            "trainings": int(session["trainings"]),
+            "steps": int(session["steps"]),
+            "device": str(origin["device"]),
+            "seconds": float(session["seconds"]),
+        }
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{path} does not tell what a command trained") from None

@@ -21,7 +21,7 @@ from greedystep.deep.presets import make_config
 from greedystep.deep.recipe import recipe_of
 from greedystep.deep.tally import NEVER, Tally
 from greedystep.deep.train import Row, Trainer
-from greedystep.experiments.deep.evidence import PHASE
+from greedystep.experiments.deep.evidence import PHASE, only_end
 from greedystep.experiments.deep.methods import Setting
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.underway import Underway
@@ -76,6 +76,8 @@ class Length:
     """Rows of metrics; at most so many are kept."""
     episodes: int = 100
     """Episodes of greedy play after training; 0 for none."""
+    only_end: bool = False
+    """Of the curve only its end is looked at, and kept in full."""
 
 
 class StoppedError(Exception):
@@ -164,6 +166,8 @@ def _play(trainer: Trainer, episodes: int) -> list[float | None]:
 def _record(lane: Lane, rows: Sequence[Row], length: Length) -> dict[str, Any]:
     phase = min(PHASE, length.steps // 5)
     learning = [row["steps_per_second"] for row in rows if row["mean_q"] is not None]
+    # Many environments side by side make a whole number of rounds, a few steps more than asked for.
+    curve = {"step": [min(row["step"], length.steps) for row in rows]} | {name: _column(rows, name) for name in CURVES}
     return {
         "name": lane.name,
         "task": lane.task,
@@ -172,9 +176,7 @@ def _record(lane: Lane, rows: Sequence[Row], length: Length) -> dict[str, Any]:
         "seed": lane.seed,
         "env": lane._identity["env"],
         "steps": length.steps,
-        # Many environments side by side make a whole number of rounds, a few steps more than asked for.
-        "curve": {"step": [min(row["step"], length.steps) for row in rows]}
-        | {name: _column(rows, name) for name in CURVES},
+        "curve": only_end(curve) if length.only_end else curve,
         "phase": phase,
         "n_first": _histogram(row for row in rows if row["step"] <= phase),
         "n_last": _histogram(row for row in rows if row["step"] > rows[-1]["step"] - phase),
