@@ -1,6 +1,7 @@
 """The report in Chromium: drawn, read with pointer and keys, chosen from; light and dark, on a phone and on paper."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from browser import Browser
@@ -146,6 +147,29 @@ def test_the_arrow_keys_go_from_point_to_point(browser):
     assert steps[4] == steps[5] == 50_000
     browser.press("Escape")
     assert browser.evaluate("document.querySelector('#fig4-curves .readout').hidden")
+
+
+def test_curves_that_are_no_trainings_have_their_own_axes(browser):
+    spec = browser.evaluate("JSON.parse(document.querySelector('#fig1-curves script').textContent)")
+    (horizons,) = spec["grids"]
+    panel = "#fig1-curves .panel"
+    drawn = every(browser, f"{panel}:first-child path", "e.getAttribute('d')")
+    assert not any("NaN" in d for d in drawn)
+    points = [tuple(map(float, point.split(","))) for point in drawn[0].removeprefix("M").split("L")]
+    distances = {round(right[0] - left[0], 0) for left, right in pairwise(points)}
+    assert len(points) == len(horizons)
+    assert len(distances) == 1  # powers of two on a logarithmic axis
+    browser.hover(f"{panel} svg")
+    said = browser.evaluate(f"document.querySelector('{panel} .readout').innerText")
+    horizon_read = int(re.match(r"horizon N ([\d,]+)", said)[1].replace(",", ""))
+    assert horizon_read in horizons
+    rows = every(browser, f"{panel} .readout tr", "[...e.cells].map(c => c.textContent)")
+    assert {row[0]: row[1] for row in rows} == {
+        "value iteration": str(horizon_read),
+        "Greedy-Step, N/2 steps": "2",
+        "Greedy-Step, N steps": "2",
+    }
+    assert every(browser, "#fig1 .static img", "e.checkVisibility()") == [False]
 
 
 def test_one_legend_picks_methods_in_all_panels(browser):

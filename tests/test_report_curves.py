@@ -2,14 +2,19 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from deep_experiments import silent
 
 from greedystep import figures
-from greedystep.experiments import fig3, fig4, horizon
+from greedystep.experiments import fig1, fig2, fig3, fig4, horizon
+from greedystep.experiments.charts import Chart, Line
+from greedystep.experiments.fig2.contestants import published
 from greedystep.report import colours, curves
 
+KEPT = Path(__file__).parents[1] / "results" / "paper"
 BINS = ["1", "2", "3-4"]
 
 
@@ -72,6 +77,57 @@ def test_shares_of_n_are_bars():
     assert [bar["values"] for bar in panel["bars"]] == [[0.5, 0.5], [0.1235, 0]]
     untrained = made("fig5", BINS, **{"greedy-step": entry("Greedy-Step DQN", [100], [1.0], first=[0.0], last=[])})
     assert curves.figure(untrained, {})["quantities"][-1]["panels"][0]["bars"] == []
+
+
+def test_charts_keep_their_axes_and_share_a_legend():
+    steep = Line("steep", ("#0072B2", "-"), [1, 10], [1.23456, 98765.4], [1.0, None], [2.0, None])
+    flat = Line("flat", ("#D55E00", figures.DASHES[1]), [1, 10], [None, 3.0])
+    even = Line("steep", ("#0072B2", "-"), [5, 6, 7], [0.51239, 0.6, 0.7])
+    drawn = curves.charts(
+        [
+            Chart("one", "delay", "episodes", [steep, flat], log_x=True, log_y=True),
+            Chart("two", "size", "share", [even]),
+        ]
+    )
+    assert [method["label"] for method in drawn["methods"]] == ["steep", "flat"]
+    assert [method["dash"] for method in drawn["methods"]] == [[], [5, 1.5]]
+    assert drawn["grids"] == [[1, 10], [5, 6, 7]]
+    first, second = drawn["quantities"]
+    assert (first["label"], second["label"]) == ("episodes", "share")
+    (panel,) = first["panels"]
+    assert (panel["title"], panel["x"], panel["logX"], panel["logY"]) == ("one", "delay", True, True)
+    assert panel["curves"] == [
+        {"method": 0, "grid": 0, "y": [1.235, 98770], "low": [1, None], "high": [2, None]},  # four digits of each
+        {"method": 1, "grid": 0, "y": [None, 3]},
+    ]
+    (panel,) = second["panels"]
+    assert not panel["logX"]
+    assert panel["curves"] == [{"method": 0, "grid": 1, "y": [0.5124, 0.6, 0.7]}]
+
+
+def test_the_charts_of_figure_1_show_its_counts():
+    result = fig1.run("quick", silent)
+    (row,) = [row for row in result["numbers"]["rows"] if row["horizon"] == 64]
+    for chart, measure in zip(fig1.charts(result), ("iterations", "sweeps"), strict=True):
+        found = {one.label: one.y[one.x.index(64)] for one in chart.lines}
+        assert found == {method: row[method][measure] for method in fig1.LOOK_AHEAD}
+
+
+def test_the_charts_of_figure_2_show_medians_bands_and_published_numbers():
+    result = json.loads((KEPT / "fig2.json").read_text())
+    charts = fig2.charts(result)
+    assert [chart.title.split(",")[0] for chart in charts] == ["Choice", "Trace Back", "Grid World"]
+    assert all(len(one.x) == len(one.y) for chart in charts for one in chart.lines)
+    lines = {one.label: one for one in charts[1].lines}
+    rows = {(row["method"], row["delay"]): row["solved"] for row in result["numbers"]["trace-back"]}
+    ours, at = lines["Greedy-Step"], lines["Greedy-Step"].x.index(10)
+    assert {"median": ours.y[at], "low": ours.low[at], "high": ours.high[at]} == {
+        name: rows["greedy-step", 10][name] for name in ("median", "low", "high")
+    }
+    theirs = lines["RUDDER, published"]
+    assert theirs.y[theirs.x.index(10)] == published("rudder", 10)
+    given_up = [i for i, delay in enumerate(lines["SARSA(λ)"].x) if rows["sarsa-lambda", delay]["high"] is None]
+    assert all(lines["SARSA(λ)"].low[i] is lines["SARSA(λ)"].high[i] is None for i in given_up)
 
 
 def test_a_full_figure_stays_small():

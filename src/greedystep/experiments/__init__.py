@@ -8,6 +8,11 @@ An experiment is a module with
     draw      result -> figures by name, from the result's JSON alone
     tables    result -> tables, likewise
 
+One whose curves are no trainings may have
+
+    charts    result -> `Chart`s, which stand on the page in the place of the picture that bears its name
+    CHARTS    a sentence on what their lines and bands are
+
 One that takes long also has
 
     IN_PARTS  true; then `run` takes two arguments more: `parts`, a folder in which finished trainings or trials are
@@ -27,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from greedystep.experiments.charts import Chart
     from greedystep.experiments.claims import Table
 
 Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets"]
@@ -58,6 +64,12 @@ class Experiment(Protocol):
 def is_in_parts(experiment: Experiment) -> bool:
     """Whether its `run` takes `parts` and `only`."""
     return getattr(experiment, "IN_PARTS", False)
+
+
+def charts_of(experiment: Experiment, result: dict[str, Any]) -> tuple[str, list[Chart]]:
+    """What its lines are, and the charts; none if it has none."""
+    draw = getattr(experiment, "charts", None)
+    return getattr(experiment, "CHARTS", ""), draw(result) if draw else []
 
 
 def tasks_of(experiment: Experiment) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from greedystep import figures, models, operators
 from greedystep.experiments import Progress
+from greedystep.experiments.charts import Chart, Line
 from greedystep.experiments.claims import Claim, Table, Verdict, because
 
 NAME = "fig1"
@@ -30,6 +31,7 @@ LOOK_AHEAD = {ONE_STEP: lambda N: 1, HALF: lambda N: N // 2, FULL: lambda N: N}
 """How many steps each method looks ahead. N/2 is as far as either policy knows the way: the best, if one knew it."""
 
 COLOUR = dict(zip(LOOK_AHEAD, figures.COLOURS, strict=False))
+MEASURES = {"iterations": "Iterations until V is exact", "sweeps": "Bellman sweeps until V is exact"}
 
 
 def run(scale: str, progress: Progress) -> dict[str, Any]:
@@ -121,7 +123,7 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
     horizons = [row["horizon"] for row in rows]
     with figures.style():
         figure, axes = figures.panels(1, 2, sharex=True, sharey=True)
-        for axis, measure, what in zip(axes, ("iterations", "sweeps"), ("Iterations", "Bellman sweeps"), strict=True):
+        for axis, (measure, what) in zip(axes, MEASURES.items(), strict=True):
             curves: dict[tuple[float, ...], list[str]] = {}  # curves that coincide are drawn once, with both names
             for method in LOOK_AHEAD:
                 curves.setdefault(tuple(row[method][measure] for row in rows), []).append(method)
@@ -137,7 +139,7 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
                     ha="right" if top else "left",
                     va="bottom" if top else "top",
                 )
-            axis.set(title=f"{what} until V is exact", xlabel="horizon N")
+            axis.set(title=what, xlabel="horizon N")
         for axis, set_scale in ((axes[0].xaxis, axes[0].set_xscale), (axes[0].yaxis, axes[0].set_yscale)):
             set_scale("log", base=2)
             axis.set_ticks([2, *horizons] if axis is axes[0].yaxis else horizons)
@@ -146,8 +148,30 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
     return {"fig1": figure}
 
 
+CHARTS = "Counts, not estimates: nothing here is random."
+
+
+def charts(result: dict[str, Any]) -> list[Chart]:
+    rows = result["numbers"]["rows"]
+    horizons = [row["horizon"] for row in rows]
+    return [
+        Chart(
+            "The N-horizon problem",
+            "horizon N",
+            what,
+            [
+                Line(method, (COLOUR[method], dash), horizons, [row[method][measure] for row in rows])
+                for method, dash in zip(LOOK_AHEAD, figures.DASHES, strict=False)  # two of them coincide
+            ],
+            log_x=True,
+            log_y=True,
+        )
+        for measure, what in MEASURES.items()
+    ]
+
+
 def tables(result: dict[str, Any]) -> list[Table]:
-    measures = [(method, measure) for measure in ("iterations", "sweeps") for method in LOOK_AHEAD]
+    measures = [(method, measure) for measure in MEASURES for method in LOOK_AHEAD]
     header = ["N", *(f"{measure}: {method}" for method, measure in measures)]
     rows = [
         [row["horizon"], *(row[method][measure] for method, measure in measures)] for row in result["numbers"]["rows"]

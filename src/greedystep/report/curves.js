@@ -31,6 +31,17 @@
     return `${Number((value / unit).toFixed(Math.min(digits, 9)))}${name}`.replace("-", "−");
   }
 
+  /** The same on a logarithmic axis: of 1, 2 and 5 times powers of ten as many as there is room for. */
+  function logTicks(low, high, about) {
+    const values = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
+      values.push(...[1, 2, 5].map((by) => by * 10 ** power));
+    }
+    const inside = values.filter((value) => value >= low * 0.999 && value <= high * 1.001);
+    const tens = inside.filter((value) => Number.isInteger(Math.round(Math.log10(value) * 1e9) / 1e9));
+    return { values: inside.length <= about * 1.6 || tens.length < 2 ? inside : tens };
+  }
+
   /** The index of the number nearest to `value` in a rising list. */
   function nearest(list, value) {
     let low = 0, high = list.length - 1;
@@ -71,15 +82,17 @@
     }
 
     up(value) {
-      return HEIGHT - BOTTOM - ((value - this.y[0]) / (this.y[1] - this.y[0])) * (HEIGHT - TOP - BOTTOM);
+      const along = this.spec.logY ? Math.log : (number) => number;
+      const [low, high] = this.y.map(along);
+      return HEIGHT - BOTTOM - ((along(value) - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
     }
 
     * vertical() {
-      const { values, step } = ticks(...this.y, 5);
+      const { values, step } = (this.spec.logY ? logTicks : ticks)(...this.y, 5);
       for (const value of values) {
         const y = this.up(value).toFixed(1);
         yield `<line class="grid" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y}" y2="${y}"/>`;
-        yield `<text x="${LEFT - 5}" y="${y}" dy=".35em" text-anchor="end">${short(value, step)}</text>`;
+        yield `<text x="${LEFT - 5}" y="${y}" dy=".35em" text-anchor="end">${short(value, step || value)}</text>`;
       }
     }
 
@@ -127,7 +140,7 @@
     }
   }
 
-  /** Lines over environment steps, with their intervals. */
+  /** Lines over environment steps or something else, with their intervals. */
   class Curves extends Panel {
     draw() {
       const { methods, grids } = this.figure.data;
@@ -143,26 +156,31 @@
       const known = values.filter((value) => value !== null);
       const low = Math.min(...known), high = Math.max(...known);
       const margin = (high - low) * 0.04 || Math.abs(high) * 0.1 || 1;
-      this.y = [low - margin, high + margin];
+      const factor = (high / low) ** 0.04 || 1.1;
+      this.y = this.spec.logY ? [low / factor, high * factor] : [low - margin, high + margin];
       this.steps = [...new Set(this.shown.flatMap((one) => one.x))].sort((a, b) => a - b);
       this.end = this.steps[this.steps.length - 1];
+      this.begin = this.spec.x ? this.steps[0] : 0;
       this.stops = this.steps.map((step) => this.right(step));
       const bands = this.shown.filter((one) => one.low).map((one) => this.band(one));
       this.show([...this.vertical(), ...this.horizontal(), ...bands, ...this.shown.map((one) => this.line(one))]);
     }
 
     right(step) {
-      return LEFT + (step / this.end) * (WIDTH - LEFT - RIGHT);
+      const along = this.spec.logX ? Math.log : (number) => number;
+      const share = (along(step) - along(this.begin)) / (along(this.end) - along(this.begin) || 1);
+      return LEFT + share * (WIDTH - LEFT - RIGHT);
     }
 
     * horizontal() {
-      const { values, step } = ticks(0, this.end, 5);
+      const { values, step } = (this.spec.logX ? logTicks : ticks)(this.begin, this.end, 5);
       const at = (value) => this.right(value).toFixed(1);
       for (const x of values.map(at)) {
         yield `<line class="grid" x1="${x}" x2="${x}" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>`;
       }
-      const anchor = (value) => (value >= this.end * 0.99 ? "end" : "middle");
-      yield* this.below("environment steps", values.map((value) => [at(value), short(value, step), anchor(value)]));
+      const anchor = (value) => (this.right(value) > WIDTH - RIGHT - 12 ? "end" : "middle");
+      const labels = values.map((value) => [at(value), short(value, step || value), anchor(value)]);
+      yield* this.below(clean(this.spec.x || "environment steps"), labels);
     }
 
     /** Stretches of known values, each a list of points. */
@@ -190,15 +208,17 @@
     read(stop) {
       const step = this.steps[stop], x = this.right(step).toFixed(1);
       // Methods may have points at different steps; one that ends long before has nothing to tell here.
+      const near = 0.02 * (WIDTH - LEFT - RIGHT);
       const points = this.shown.map((one) => ({ one, i: nearest(one.x, step) }))
-        .filter(({ one, i }) => one.y[i] !== null && Math.abs(one.x[i] - step) <= 0.02 * this.end)
+        .filter(({ one, i }) => one.y[i] !== null && Math.abs(this.right(one.x[i]) - x) <= near)
         .sort((a, b) => b.one.y[b.i] - a.one.y[a.i]);
       const dots = points.map(({ one, i }) =>
         `<circle class="dot" r="3" cx="${x}" cy="${this.up(one.y[i]).toFixed(1)}" style="fill: ${pair(one.of)}"/>`);
-      const number = (value) => value.toFixed(this.spec.digits).replace("-", "−");
+      const number = (value) =>
+        (this.spec.logY ? value.toLocaleString("en") : value.toFixed(this.spec.digits)).replace("-", "−");
       const between = ({ low, high }, i) => (low && low[i] !== null ? `${number(low[i])} to ${number(high[i])}` : "");
       return {
-        words: `step ${step.toLocaleString("en")}`,
+        words: `${this.spec.x || "step"} ${step.toLocaleString("en")}`,
         rows: points.map(({ one, i }) => [one.of, number(one.y[i]), between(one, i)]),
         marks: `<line class="rule" x1="${x}" x2="${x}" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>${dots.join("")}`,
       };

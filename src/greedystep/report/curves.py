@@ -5,6 +5,7 @@ grids        lists of environment steps, shared by the curves that refer to them
 quantities   what is on the axis, whether it is shown at first, and a panel for each task: curves [{method, grid,
              y, low, high}] with the decimals of their numbers (digits), or bars [{label, light, dark, values}] over
              bins
+x, logX, logY  of a panel: what is on its other axis, if not environment steps, and which of the two are logarithmic
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from greedystep import figures
+from greedystep.experiments.charts import Chart
 from greedystep.experiments.deep.methods import GREEDY, PAPER
 from greedystep.experiments.deep.output import AXES, GREEN, ORANGE, SOLID, title
 from greedystep.report.colours import pair
@@ -72,6 +74,41 @@ def assemble(
         if any(one["curves"][key] for _, methods in tasks for one in methods.values())
     ]
     return {"methods": list(lines.values()), "grids": [list(grid) for grid in grids], "quantities": quantities}
+
+
+def charts(found: Sequence[Chart]) -> dict[str, Any]:
+    """Curves that are no trainings. Logarithmic ones keep four digits of every number."""
+    styles: dict[str, tuple[str, Any]] = {one.label: one.style for chart in found for one in reversed(chart.lines)}
+    labels = list(dict.fromkeys(one.label for chart in found for one in chart.lines))
+    place = {label: number for number, label in enumerate(labels)}
+    grids: dict[tuple[float, ...], int] = {}
+    quantities: dict[str, dict[str, Any]] = {}
+    for chart in found:
+        quantity = {"key": f"q{len(quantities)}", "label": chart.y, "shown": True, "panels": []}
+        quantities.setdefault(chart.y, quantity)["panels"].append(_chart(chart, place, grids))
+    methods = [{"label": label, "shown": True} | line(styles[label], 0) for label in labels]
+    return {
+        "methods": methods,
+        "grids": [list(grid) for grid in grids],
+        "quantities": list(quantities.values()),
+    }
+
+
+def _chart(chart: Chart, place: Mapping[str, int], grids: dict[tuple[float, ...], int]) -> dict[str, Any]:
+    numbers = [value for one in chart.lines for part in (one.y, one.low, one.high) for value in part]
+    digits = _digits([value for value in numbers if value is not None])
+    curves = []
+    for one in chart.lines:
+        parts = {name: part for name, part in (("y", one.y), ("low", one.low), ("high", one.high)) if part}
+        short = {
+            name: [float(f"{value:.4g}") if value is not None else None for value in part]
+            if chart.log_y
+            else _short([math.nan if value is None else value for value in part], digits)
+            for name, part in parts.items()
+        }
+        curves.append({"method": place[one.label], "grid": grids.setdefault(tuple(one.x), len(grids))} | short)
+    axes = {"x": chart.x, "logX": chart.log_x, "logY": chart.log_y}
+    return {"title": chart.title, "curves": curves, "digits": max(0, digits)} | axes
 
 
 def _panel(

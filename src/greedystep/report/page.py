@@ -28,6 +28,16 @@ LUCK = Table(
 
 
 @dataclass(frozen=True)
+class Live:
+    """What the page's script draws (`report.curves`)."""
+
+    figure: dict[str, Any]
+    about: str = "Lines are means over seeds, shades or bars their 95 % bootstrap intervals."
+    instead_of: Sequence[str] | None = None
+    """Names of pictures that show the same; None: all of the section's."""
+
+
+@dataclass(frozen=True)
 class Section:
     """An experiment's part of the page."""
 
@@ -35,8 +45,7 @@ class Section:
     pictures: dict[str, bytes]
     """SVG files by name."""
     tables: list[Table]
-    curves: dict[str, Any] | None = None
-    """What the page's script draws (`report.curves`)."""
+    live: Live | None = None
     problems: list[str] = field(default_factory=list)
     """What could not be drawn."""
 
@@ -101,11 +110,12 @@ def _contents(results: list[dict[str, Any]]) -> str:
 
 def _section(section: Section) -> str:
     result = section.result
-    pictures = [elements.picture(name, svg, result["title"]) for name, svg in section.pictures.items()]
-    drawn = pictures
-    if section.curves is not None:
-        about = "<p>Lines are means over seeds, shades or bars their 95 % bootstrap intervals.</p>"
-        drawn = [about, elements.curves(result["name"], section.curves, pictures)]
+    pictures = {name: elements.picture(name, svg, result["title"]) for name, svg in section.pictures.items()}
+    drawn = list(pictures.values())
+    if (live := section.live) is not None:
+        same = [one for name, one in pictures.items() if live.instead_of is None or name in live.instead_of]
+        curves = elements.curves(result["name"], live.figure, same)
+        drawn = [f"<p>{text(live.about)}</p>", curves, *(one for one in drawn if one not in same)]
     return elements.section(
         result["name"],
         result["title"],

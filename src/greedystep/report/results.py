@@ -122,12 +122,21 @@ def _draw(result: dict[str, Any], folder: Path) -> page.Section:
     made = attempt("tables", lambda: experiment.tables(result)) or []
     for table in made:
         _write_table(table, folder / _stem(result, table.id))
-    styles = getattr(experiment, "STYLES", {})
-    live = attempt("curves", lambda: curves.figure(result, styles) if curves.has_curves(result) else None)
+    live = attempt("curves", lambda: _live(experiment, result))
     before = len(problems)
     attempt("summary", lambda: page.check(result))
     shown = result if len(problems) == before else result | {"numbers": {}}
     return page.Section(shown, pictures, made, live, problems)
+
+
+def _live(experiment: experiments.Experiment, result: dict[str, Any]) -> page.Live | None:
+    """What the page's script draws, if there is any."""
+    about, charts = experiments.charts_of(experiment, result)
+    if charts:
+        return page.Live(curves.charts(charts), about, instead_of=(result["name"],))
+    if curves.has_curves(result):
+        return page.Live(curves.figure(result, getattr(experiment, "STYLES", {})))
+    return None
 
 
 def _claims(results: list[dict[str, Any]]) -> Table:

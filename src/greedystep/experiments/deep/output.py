@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ AXES = {
     "overestimation": "Q minus the return that followed",
     "n": "mean chosen n",
 }
+TITLE_WIDTH = 40
+"""Letters."""
 
 
 def grid(tasks: Sequence[str], rows: Sequence[str], columns: int | None = None) -> tuple[Figure, Any]:
@@ -95,10 +98,10 @@ def legend(figure: Figure, axes: Any) -> None:
 
 
 def title(task: Mapping[str, Any]) -> str:
-    """The task, and how much of its full length was trained."""
+    """The task, and how much of its full length was trained, in lines no wider than a panel."""
     trained = max(entry["steps"][-1] for entry in task["methods"].values())
     part = "" if trained >= task["full_steps"] else f" (of {_thousands(task['full_steps'])} steps)"
-    return f"{task['title']}{part}"
+    return textwrap.fill(f"{task['title']}{part}", TITLE_WIDTH)
 
 
 def _thousands(value: float) -> str:

@@ -9,6 +9,7 @@
     workers       one queue of all trials for all cores
     verdicts      the paper's claims, judged by these numbers
     output        tables and figures
+    charts        the main figure for the page
 
 "Solved" is RUDDER's rule: the exact expected return of the greedy policy reaches 90 % of the optimal one. Trials that
 were given up stay in the numbers as None and count as longer than all others.
@@ -24,12 +25,13 @@ from typing import Any
 
 from greedystep.experiments import Progress
 from greedystep.experiments.fig2 import delayed, noise, offline, verdicts
+from greedystep.experiments.fig2.charts import CHARTS, charts
 from greedystep.experiments.fig2.contestants import EPSILON, PUBLISHED, STEP, TRACE
 from greedystep.experiments.fig2.output import draw, tables
 from greedystep.experiments.fig2.pieces import Batch, Kept
 from greedystep.experiments.fig2.workers import carry_out
 
-__all__ = ["IN_PARTS", "NAME", "TASKS", "TITLE", "draw", "run", "tables"]
+__all__ = ["CHARTS", "IN_PARTS", "NAME", "TASKS", "TITLE", "charts", "draw", "run", "tables"]
 
 NAME, IN_PARTS = "fig2", True
 TITLE = "Toy tasks with delayed rewards: episodes to solve, exploration, and the order of updates"
