@@ -510,7 +510,7 @@ def test_foreign_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match=f"not a model saved by greedystep .its format is not '{FILE_FORMAT}'"):
         MDP.load(path)
     path.write_text("hello")
-    with pytest.raises(ValueError, match="not a readable"):
+    with pytest.raises(ValueError, match=r"not a readable .npz file .it is not an archive of arrays"):
         MDP.load(path)
     with open(path, "wb") as file:
         np.save(file, np.ones(3))
@@ -526,7 +526,7 @@ def test_pickles_are_refused(tmp_path):
     path = tmp_path / "model.npz"
     poison = np.array([[print]], dtype=object)
     np.savez(path, format=FILE_FORMAT, rewards=poison, discount=0.9)
-    with pytest.raises(ValueError, match=r"not a readable .npz file .*allow_pickle"):
+    with pytest.raises(ValueError, match=r"not a readable .npz file .it holds Python objects, which are never loaded"):
         MDP.load(path)
 
 

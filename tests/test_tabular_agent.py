@@ -83,11 +83,14 @@ def test_broken_files_are_answered_by_one_sentence(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such agent file"):
         gs.TabularAgent.load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("hello")
-    with pytest.raises(ValueError, match="is not an agent saved by greedystep"):
+    with pytest.raises(ValueError, match=r"is not an agent saved by greedystep .it is not an archive of arrays"):
         gs.TabularAgent.load(tmp_path / "text.npz")
     np.save(tmp_path / "array.npy", np.zeros(3))
     with pytest.raises(ValueError, match="is not an agent saved by greedystep"):
         gs.TabularAgent.load(tmp_path / "array.npy")
+    np.savez(tmp_path / "words.npz", format="greedystep-tabular-1", about="not JSON", q=np.zeros((39, 2)))
+    with pytest.raises(ValueError, match=r"words\.npz is damaged"):
+        gs.TabularAgent.load(tmp_path / "words.npz")
     with open(tmp_path / "half.npz", "wb") as file:
         np.savez(file, format="greedystep-tabular-1", about='{"task": "toy/choice"}', q=np.zeros((39, 2)))
     with pytest.raises(ValueError, match="is damaged: 'made_with'"):

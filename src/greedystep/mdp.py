@@ -14,15 +14,13 @@ of the environment. A *terminal state* is one in which every action ends at once
 from __future__ import annotations
 
 import os
-import struct
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from greedystep import archive
 from greedystep.mdp_arguments import (
     ROW_SUM_TOLERANCE,
     as_mask,
@@ -38,10 +36,6 @@ Policy = Any
 """A policy is int [S] (the action of each state) or float [S, A] (action probabilities, rows sum to one)."""
 
 FILE_FORMAT = "greedystep-mdp-1"
-
-UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, KeyError, SyntaxError)
-UNREADABLE += (EOFError, OSError, RuntimeError, MemoryError, OverflowError)
-"""What NumPy and zipfile raise on files that are broken or something else."""
 
 
 class MDP:
@@ -308,14 +302,8 @@ class MDP:
         if not Path(path).is_file():
             raise FileNotFoundError(f"no such model file: {path}")
         try:
-            # The file is opened here, because np.load leaves it open when the archive is broken.
-            with open(path, "rb") as file:
-                archive = np.load(file, allow_pickle=False)
-                if not isinstance(archive, np.lib.npyio.NpzFile):
-                    raise ValueError("it holds a single array")
-                with archive:
-                    arrays = dict(archive)
-        except UNREADABLE as problem:
+            arrays = archive.read(path)
+        except (ValueError, OSError) as problem:
             raise ValueError(f"{path} is not a readable .npz file ({problem})") from None
         if str(arrays.get("format")) != FILE_FORMAT:
             raise ValueError(f"{path} is not a model saved by greedystep (its format is not {FILE_FORMAT!r})")

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from greedystep import record
-from greedystep.mdp import UNREADABLE
+from greedystep import archive, record
 
 FILE_FORMAT = "greedystep-trajectories-1"
 
@@ -126,11 +125,10 @@ def load(path: str | os.PathLike) -> list[Trajectory]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"no such file of trajectories: {path}")
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            kind, arrays = str(archive["format"]), dict(archive)
-    except (*UNREADABLE, AttributeError) as problem:
+        arrays = archive.read(path)
+    except (ValueError, OSError) as problem:
         raise ValueError(f"{path} holds no trajectories saved by greedystep ({problem})") from None
-    if kind != FILE_FORMAT:
+    if str(arrays.get("format")) != FILE_FORMAT:
         raise ValueError(f"{path} holds no trajectories saved by greedystep (its format is not {FILE_FORMAT!r})")
     try:
         ends = np.cumsum(arrays["lengths"])

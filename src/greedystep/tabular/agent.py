@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from greedystep import envs, record
+from greedystep import archive, envs, record
 from greedystep.envs.toy import ToyTask
-from greedystep.mdp import UNREADABLE
 from greedystep.tabular.branching import Watch
 from greedystep.tabular.episodes import Episodes
 from greedystep.tabular.loops import CURE, Learned, filled_table, learn, replay, study
@@ -192,15 +191,14 @@ class TabularAgent:
         if not Path(path).is_file():
             raise FileNotFoundError(f"no such agent file: {path}")
         try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                kind = str(archive["format"])
-                about, q = json.loads(str(archive["about"])), archive["q"]
-                kept = {k.removeprefix("memory_"): v for k, v in archive.items() if k.startswith("memory_")}
-        except (*UNREADABLE, AttributeError) as problem:
+            arrays = archive.read(path)
+        except (ValueError, OSError) as problem:
             raise ValueError(f"{path} is not an agent saved by greedystep ({problem})") from None
-        if kind != FILE_FORMAT:
+        if str(arrays.get("format")) != FILE_FORMAT:
             raise ValueError(f"{path} is not an agent saved by greedystep (its format is not {FILE_FORMAT!r})")
         try:
+            about, q = json.loads(str(arrays["about"])), arrays["q"]
+            kept = {k.removeprefix("memory_"): v for k, v in arrays.items() if k.startswith("memory_")}
             name, made_with, world = about["task"], about["made_with"], about["world"]
             if env is None and made_with is None:
                 raise ValueError(f"env: {path} was learned on {name!r}, which has to be given to load it")
@@ -209,7 +207,7 @@ class TabularAgent:
             rules = {} if world is None else {"discount": world["discount"], "limit": world["limit"]}
             agent = cls(env, about["method"], epsilon=about["epsilon"], q=q, **rules, **about["options"])
             agent._go_on_from(about, kept)
-        except (KeyError, TypeError) as problem:
+        except (KeyError, TypeError, json.JSONDecodeError) as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None
         return agent
 

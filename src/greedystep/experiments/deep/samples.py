@@ -62,7 +62,7 @@ def same_level(found: Found, task: str) -> Claim:
         )
         level = _converged(ours)
         reached = [above(final, level) for final in finals.values()]
-        said = f"to a return of {level:.3g}: " + ", ".join(
+        said = f"to a return of {level:.3g} ({_began(ours)}): " + ", ".join(
             f"{METHODS[method].label} {words(final, '.3g')}" for method, final in finals.items()
         )
         if "untested" in reached:
@@ -100,7 +100,7 @@ def half_the_samples(found: Found, task: str) -> Claim:
         times = {method: sooner(ours, found[task, method], level) for method in BASELINES}
         ends_above = above(lead(found[task, best].final, ours.final), 0) == "confirmed"
         fastest = best if ends_above else min(times, key=lambda method: float(times[method].estimate))
-        said = f"steps to a return of {level:.3g}: {_steps(ours, level)}; " + ", ".join(
+        said = f"steps to a return of {level:.3g} ({_began(ours)}): {_steps(ours, level)}; " + ", ".join(
             f"{METHODS[method].label} {words(one, '.2g')} times as many" for method, one in times.items()
         )
         if not learned(ours):  # then its level is where it began, and steps to it tell nothing
@@ -130,6 +130,11 @@ def sooner(ours: Evidence, theirs: Evidence, level: float) -> Interval:
 def _converged(ours: Evidence) -> float:
     first = first_level(ours).mean()
     return float(first + LEARNED * (ours.final.mean() - first))
+
+
+def _began(ours: Evidence) -> str:
+    """A level close to it is no achievement."""
+    return f"it began at {first_level(ours).mean():.3g}"
 
 
 def _steps(ours: Evidence, level: float) -> str:
