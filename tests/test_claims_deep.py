@@ -243,6 +243,18 @@ def test_pessimism_is_a_reason_with_several_networks_only():
     assert all("long returns still win" in claim.reason for claim in step)
 
 
+def test_steps_that_shorten_with_one_inflated_network_are_a_reason():
+    rising, falling = np.linspace(2, 9, 100), np.linspace(9, 2, 100)
+    found = {("pong", GREEDY): made(1, over=3.0, n=rising)}
+
+    def said(alone):
+        return [claim.reason for claim in behaviour.claims_step(found, GREEDY, alone)]
+
+    assert all("with one network n falls here too" in one for one in said({"pong": made(1, over=30.0, n=falling)}))
+    for alone in ({}, {"pong": made(1, over=3.0, n=falling)}, {"pong": made(1, over=30.0, n=rising)}):
+        assert said(alone) == [f"Pong: {NOT_KNOWN}"] * 2
+
+
 def test_a_rival_that_looks_ahead_too_is_a_reason():
     found = against("breakout", made(10), made(3), made(3), made(10), made(3))
     assert "without the choice" in performance.twice(found, "breakout").reason
@@ -272,6 +284,12 @@ def test_double_that_still_over_estimates_is_a_reason():
     claim = next(c for c in behaviour.claims_horizon(found) if c.id == "horizon-double")
     assert claim.verdict == "refuted"
     assert "over-estimation is 0.50" in claim.reason
+    found |= {("pong", behaviour.CURED_BY_DOUBLE): made(5, over=2.0), ("pong", behaviour.SHORT): made(5, over=0.5)}
+    claim = next(c for c in behaviour.claims_horizon(found) if c.id == "horizon-double")
+    assert "over-estimates less, but still by 2.00" in claim.reason
+    found["pong", behaviour.SHORT] = made(5, over=2.5)
+    claim = next(c for c in behaviour.claims_horizon(found) if c.id == "horizon-double")
+    assert claim.reason == f"Pong: {NOT_KNOWN}"
 
 
 def test_every_failure_has_a_reason_and_nothing_else_has():

@@ -295,7 +295,12 @@ def test_what_fails_says_why_where_the_experiment_knows():
     assert "like a power too" in verdicts.steep_growth(numbers()).reason
     assert "published fewer" in verdicts.more_than_thousand(numbers()).reason
     assert "from the end of an episode" in verdicts.looking_ahead(numbers()).reason
-    assert verdicts.outperforms(numbers(medians={"rudder": lambda d: 39.0})).reason == NOT_KNOWN
+    assert verdicts.outperforms(numbers(medians={"rudder": lambda d: 39.0}, seen=30.0)).reason == NOT_KNOWN
+    as_good = numbers(medians={"peng": lambda d: 40.0}, tasks=["choice"], seen=40.0)
+    assert verdicts.outperforms(as_good).reason.startswith("choice: it is solved when the best return is first seen")
+    nothing = numbers(quality={"q-learning": [0.1, 0.02, 0.01]})
+    assert verdicts.wider_gap(nothing).reason.startswith("Q-learning, α = 0.1: next to nothing is learned from size 10")
+    assert verdicts.wider_gap(numbers(quality={"forward": [1, 1, 1]})).reason == NOT_KNOWN
 
 
 def test_where_exploration_explains_a_figure_it_is_said():

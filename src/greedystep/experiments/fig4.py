@@ -1,6 +1,7 @@
 """The paper's Figure 4: Greedy-Step DQN with 1, 2, 4 and 6 target networks: return, mean Q, and over-estimation.
 
-The paper does not name its tasks; ours are the three on which it reports the largest gains. Claims: `deep.behaviour`.
+Beside them stands the chosen n, which the paper shows for one number of networks alone (Figure 5). The paper does not
+name its tasks; ours are the three on which it reports the largest gains. Claims: `deep.behaviour`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequenc
 
 
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    return {"fig4": output.draw_tasks(result["numbers"]["tasks"], STYLES, ("returns", "q", "overestimation"))}
+    return {"fig4": output.draw_tasks(result["numbers"]["tasks"], STYLES, ("returns", "q", "overestimation", "n"))}
 
 
 def tables(result: dict[str, Any]) -> list[Table]:

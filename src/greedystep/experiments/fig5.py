@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from greedystep import figures
 from greedystep.deep.tally import bin_names
-from greedystep.experiments import Progress, fig3
+from greedystep.experiments import Progress, fig3, fig4
 from greedystep.experiments.claims import Table
 from greedystep.experiments.deep import behaviour, output, sweep
 from greedystep.experiments.deep.evidence import Evidence
@@ -48,8 +48,15 @@ def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequenc
         "title": TITLE,
         "settings": {"scale": scale, **sweep.about(legs)},
         "numbers": numbers | {"bins": bin_names()},
-        "claims": [asdict(claim) for claim in behaviour.claims_step(found, GREEDY)],
+        "claims": [asdict(claim) for claim in behaviour.claims_step(found, GREEDY, _with_one_network(store, scale))],
     }
+
+
+def _with_one_network(store: Store, scale: str) -> dict[str, Evidence]:
+    """By task, where Figure 4 has it."""
+    one = {behaviour.ONE: fig4.VARIANTS[behaviour.ONE]}
+    found = {leg.task: sweep.variants_of(store, leg, one)[behaviour.ONE][1] for leg in fig4.SCALES[scale]}
+    return {task: evidence for task, evidence in found.items() if evidence is not None}
 
 
 def _entries(store: Store, leg: sweep.Leg) -> dict[str, tuple[str, Evidence | None, dict[str, Any]]]:

@@ -20,8 +20,9 @@ from greedystep.experiments.deep.methods import GREEDY, PAPER
 from greedystep.experiments.deep.output import AXES, GREEN, ORANGE, SOLID, title
 from greedystep.report.colours import pair
 
-FIRST_SHOWN = {"fig3": ("returns",), "fig4": ("returns", "q", "overestimation"), "fig5": ("n",)}
-"""Quantities; for other results those of Figure 4."""
+FIRST_SHOWN = {"fig3": ("returns",), "fig4": ("returns", "q", "overestimation", "n"), "fig5": ("n",)}
+USUAL = ("returns", "q", "overestimation")
+"""Quantities, by result, and of others."""
 
 ALONE = {GREEDY: (ORANGE, SOLID)}
 """As in Figure 5, which has no other method."""
@@ -42,7 +43,7 @@ def figure(result: Mapping[str, Any], styles: Mapping[str, tuple[str, Any]]) -> 
         name: {"label": label, "shown": not paper or name in paper} | line((ALONE | dict(styles)).get(name), number)
         for number, (name, label) in enumerate(labels.items())
     }
-    shown = FIRST_SHOWN.get(result["name"], FIRST_SHOWN["fig4"])
+    shown = FIRST_SHOWN.get(result["name"], USUAL)
     titles = [title(task) if task["methods"] else task["title"] for task in tasks]
     drawn = assemble(lines, zip(titles, (task["methods"] for task in tasks), strict=True), AXES, shown)
     if "bins" in result["numbers"]:

@@ -152,7 +152,7 @@ def only_end(curve: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 def numbers(found: Evidence) -> dict[str, Any]:
     """What a result keeps: curves with intervals of the mean over seeds, and the final numbers of each seed."""
-    q, over = found.at_end(found.q), found.at_end(found.overestimation)
+    q, over, n = (found.at_end(curves) for curves in (found.q, found.overestimation, found.n))
     return {
         **found.about,
         "steps": found.steps,
@@ -165,6 +165,7 @@ def numbers(found: Evidence) -> dict[str, Any]:
             "mean": interval(found.final, "mean")._asdict(),
             "q": interval(q, "mean")._asdict(),
             "overestimation": interval(over, "mean")._asdict(),
+            "n": interval(n, "mean")._asdict(),
             "greedy_play": None if found.evaluation is None else found.evaluation,
         },
         "steps_per_second": found.speed,

@@ -121,7 +121,7 @@ def _numbers(values: Sequence[Any]) -> np.ndarray:
 def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
     """One row for each task and method."""
     header = ["task", "method", "setting", "preset", "steps", "seeds", "mean return", "from", "to", "IQM"]
-    header += ["greedy play", "mean Q", "over-estimation", "steps/s"]
+    header += ["greedy play", "mean Q", "over-estimation", "mean n", "steps/s"]
     rows = []
     for task in tasks.values():
         for entry in task["methods"].values():
@@ -131,7 +131,7 @@ def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]])
                 [task["title"], entry["label"], setting_words(entry["setting"]), entry["preset"], entry["steps"][-1]]
                 + [len(entry["seeds"]), *(_known(final["mean"][part]) for part in ("estimate", "low", "high"))]
                 + [_known(final["iqm"]["estimate"]), None if played is None else _known(np.mean(_numbers(played)))]
-                + [_known(final[part]["estimate"]) for part in ("q", "overestimation")]
+                + [_known(final[part]["estimate"]) for part in ("q", "overestimation", "n")]
                 + [_known(entry["steps_per_second"])]
             )
     return Table(name, heading, header, rows)
