@@ -1,6 +1,9 @@
 """The experiments with networks, from the plan to the files, on made-up trainings; and one real training of lanes."""
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -129,6 +132,27 @@ def test_a_command_notes_what_it_trained_and_how_long_it_took(made_up, tmp_path)
     assert len(result["numbers"]["sessions"]) == 2
     (table,) = [table for table in fig3.tables(result) if table.id == "fig3-sessions"]
     assert sum(row[3] for row in table.rows) == sum(noted["steps"] for noted in result["numbers"]["sessions"])
+
+
+def test_trainings_tell_how_many_processes_shared_the_machine(made_up, tmp_path):
+    def side_by_side():
+        paths = tmp_path.glob("*.json")
+        return {lane["side_by_side"] for path in paths for lane in record.read_json(path)["lanes"]}
+
+    marks = tmp_path / "half-way"
+    marks.mkdir()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (marks / f"{ended.pid}.process").touch()  # as a kill leaves it
+    fig5.run("quick", silent, tmp_path)
+    assert side_by_side() == {1}
+    assert not (marks / f"{os.getpid()}.process").exists()
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+    (marks / f"{os.getppid()}.process").touch()  # somebody who is alive
+    fig5.run("quick", silent, tmp_path)
+    assert side_by_side() == {2}
+    assert Store().processes() == 1
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"session": {"trainings": "many"}, "provenance": {}}'])

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from threading import Event, Lock
@@ -38,11 +39,14 @@ class Session:
         self._is_cpu = jax.default_backend() == "cpu"
         self._began = time.perf_counter()
         self._trained: list[dict[str, Any]] = []
+        self._joined = ExitStack()
 
     def __enter__(self) -> Session:
+        self._joined.enter_context(self.store.joined())
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._joined.close()
         if self._trained:
             work = {"trainings": len(self._trained), "steps": sum(lane["steps"] for lane in self._trained)}
             tasks = sorted({TASKS[lane["task"]].title for lane in self._trained})
@@ -62,9 +66,11 @@ class Session:
         for group in programs.values():
             half_way = self.store.half_way([lane.name for lane in group], length.steps)
             on_chunk = partial(self._heard, what=what, lanes=len(group))
+            others = self.store.processes()
             found = train(group, length, on_chunk, half_way)
+            processes = max(others, self.store.processes())
             for lane in found:
-                lane["side_by_side"] = self._workers if self._is_cpu else 1
+                lane["side_by_side"] = processes * (self._workers if self._is_cpu else 1)
             self.store.keep(found, asdict(group[0].config))
             self._trained += found
             if half_way is not None:

@@ -6,7 +6,9 @@ what they have in common, and a training that is longer than needed serves as we
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -53,6 +55,25 @@ class Store:
             write_json(self.folder / file, {"lanes": lanes, "provenance": provenance(settings)})
         self._add(lanes, file)
 
+    @contextmanager
+    def joined(self) -> Iterator[None]:
+        """While this process trains for the folder, others see it in `processes`."""
+        if self.folder is None:
+            yield
+            return
+        mark = self.folder / "half-way" / f"{os.getpid()}.process"
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
+
+    def processes(self) -> int:
+        """How many train for the folder now, this one included; marks of those that were killed do not count."""
+        marks = [] if self.folder is None else self.folder.glob("half-way/*.process")
+        return len({os.getpid()} | {int(mark.stem) for mark in marks if _is_alive(int(mark.stem))})
+
     def note(self, session: Mapping[str, Any]) -> None:
         """What a command trained, and how long it took."""
         if self.folder is not None:
@@ -76,6 +97,18 @@ class Store:
                 known = self._found.get(lane["name"])
                 if known is None or known["steps"] < lane["steps"]:
                     self._found[lane["name"]] = {**lane, "part": file}
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":  # elsewhere asking would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def _group(names: Iterable[str], steps: int) -> str:
