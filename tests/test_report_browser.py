@@ -124,7 +124,7 @@ def test_hovering_shows_the_numbers_of_all_shown_methods(browser):
 
 
 def test_quantities_of_one_task_stand_side_by_side(browser):
-    tops = every(browser, "#fig4-curves .panel", "e.checkVisibility() ? e.getBoundingClientRect().top : null")
+    tops = every(browser, "#horizon-curves .panel", "e.checkVisibility() ? e.getBoundingClientRect().top : null")
     assert len({top for top in tops if top is not None}) == 1
     assert sum(top is not None for top in tops) == 3
 
