@@ -301,6 +301,29 @@ def test_the_probability_of_improvement_is_told_for_each_rival(made_up, tmp_path
     assert rows["Multi-Step SARSA"][0] == 2
 
 
+def test_shorter_trainings_are_compared_after_as_many_steps(made_up, tmp_path):
+    result = record.from_json(record.to_json(fig3.run("paper", silent, tmp_path, ["breakout"])))
+    methods = result["numbers"]["tasks"]["breakout"]["methods"]
+    ours, peng = methods[GREEDY], methods["peng"]
+    assert (ours["steps"][-1], peng["steps"][-1]) == (5_000_000, 2_000_000)
+    at_two_million = np.array(ours["final"]["levels"]["2000000"])
+    np.testing.assert_allclose(at_two_million, 0.4 * np.array(ours["final"]["returns"]))  # made up as straight lines
+    assert peng["final"]["levels"] == {}
+    table = next(table for table in fig3.tables(result) if table.id == "fig3-improvement")
+    assert {row[0]: row[1:3] for row in table.rows}["Peng's Q(λ)"] == [1, 0.0]  # 0.4 of 24 against all of 12
+    ours["final"]["levels"].clear()
+    table = next(table for table in fig3.tables(result) if table.id == "fig3-improvement")
+    assert "Peng's Q(λ)" not in {row[0] for row in table.rows}
+
+
+def test_what_was_trained_in_full_is_compared_alone(made_up, tmp_path):
+    result = record.from_json(record.to_json(fig3.run("quick", silent, tmp_path)))
+    whole = result["numbers"]["tasks"]["catcher"]
+    whole["full_steps"] = whole["methods"]["dqn"]["steps"][-1]
+    table = next(table for table in fig3.tables(result) if table.id == "fig3-improvement")
+    assert {row[1] for row in table.rows} == {1}
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda module: module.NAME)
 def test_an_empty_folder_is_drawn_as_missing(made_up, experiment, tmp_path):
     result = record.from_json(record.to_json(experiment.run("paper", silent, tmp_path, NOTHING)))

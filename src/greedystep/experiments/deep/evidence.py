@@ -15,6 +15,8 @@ EPISODES = 100
 """Returns are means over so many of the last episodes, as in Lan et al. (2020)."""
 POINTS = 200
 """Points of a curve."""
+MARKS = (2_000_000,)
+"""Steps at which longer trainings can be set beside the shorter ones of methods beyond the paper."""
 LAST = 0.1
 """Q and over-estimation at the end are means over this last share of the steps."""
 PHASE = 100_000
@@ -50,6 +52,10 @@ class Evidence:
     def final(self) -> np.ndarray:
         """[seeds] return at the end."""
         return self.returns[:, -1]
+
+    def level(self, steps: int) -> np.ndarray:
+        """[seeds] return after so many steps."""
+        return self.returns[:, np.searchsorted(self.steps, steps, side="right") - 1]
 
     def at_end(self, curves: np.ndarray) -> np.ndarray:
         """[seeds] the mean of a curve over the last tenth of the steps; NaN where nothing is known."""
@@ -161,6 +167,7 @@ def numbers(found: Evidence) -> dict[str, Any]:
         },
         "final": {
             "returns": found.final,
+            "levels": {str(mark): found.level(mark) for mark in MARKS if mark < found.steps[-1]},
             "iqm": interval(found.final, "iqm")._asdict(),
             "mean": interval(found.final, "mean")._asdict(),
             "q": interval(q, "mean")._asdict(),

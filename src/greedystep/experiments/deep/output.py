@@ -99,9 +99,13 @@ def legend(figure: Figure, axes: Any) -> None:
 
 def title(task: Mapping[str, Any]) -> str:
     """The task, and how much of its full length was trained, in lines no wider than a panel."""
-    trained = max(entry["steps"][-1] for entry in task["methods"].values())
-    part = "" if trained >= task["full_steps"] else f" (of {_thousands(task['full_steps'])} steps)"
+    part = "" if _trained(task) >= task["full_steps"] else f" (of {_thousands(task['full_steps'])} steps)"
     return textwrap.fill(f"{task['title']}{part}", TITLE_WIDTH)
+
+
+def _trained(task: Mapping[str, Any]) -> int:
+    """Steps of the longest training."""
+    return max(entry["steps"][-1] for entry in task["methods"].values())
 
 
 def _thousands(value: float) -> str:
@@ -138,26 +142,34 @@ def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]])
 
 
 def improvement_table(name: str, tasks: Mapping[str, Mapping[str, Any]], ours: str) -> Table:
-    """How probably a seed of one method ends higher than a seed of another, over the tasks that both were trained on
-    for as long."""
+    """How probably a seed of one method ends higher than a seed of another, after as many steps as both have; over the
+    tasks trained in full, if there are any."""
+    tasks = {name: task for name, task in tasks.items() if ours in task["methods"]}
+    tasks = {name: task for name, task in tasks.items() if _trained(task) >= task["full_steps"]} or tasks
     rows = []
     for rival in dict.fromkeys(rival for task in tasks.values() for rival in task["methods"] if rival != ours):
-        pairs = [
-            (task["methods"][ours], task["methods"][rival])
-            for task in tasks.values()
-            if ours in task["methods"] and rival in task["methods"]
+        entries = [
+            (task["methods"][ours], task["methods"][rival]) for task in tasks.values() if rival in task["methods"]
         ]
-        pairs = [(mine, other) for mine, other in pairs if mine["steps"][-1] == other["steps"][-1]]
-        if not pairs:
-            continue
-        mine, others = (
-            {str(i): _numbers(one["final"]["returns"]) for i, one in enumerate(side)}
-            for side in zip(*pairs, strict=True)
-        )
-        found = probability_of_improvement(mine, others)
-        rows.append([pairs[0][1]["label"], len(pairs), *map(_known, found)])
-    heading = "How probably a seed of Greedy-Step DQN ends higher, on a task drawn at random, with its 95 % interval"
-    return Table(name, heading, ["than one of", "tasks", "probability", "from", "to"], rows)
+        pairs = [pair for mine, other in entries if (pair := _after_as_many_steps(mine, other))]
+        if pairs:
+            mine, others = ({str(i): side for i, side in enumerate(sides)} for sides in zip(*pairs, strict=True))
+            found = probability_of_improvement(mine, others)
+            rows.append([entries[0][1]["label"], len(pairs), *map(_known, found)])
+    heading = (
+        "How probably a seed of Greedy-Step DQN is ahead after as many steps, on a task drawn at random, with its 95 % "
+        "interval"
+    )
+    return Table(name, heading, ["of one of", "tasks", "probability", "from", "to"], rows)
+
+
+def _after_as_many_steps(mine: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns of both by seed, where the longer training tells them for the length of the shorter one."""
+    steps = min(mine["steps"][-1], other["steps"][-1])
+    levels = [one["final"]["levels"] | {str(one["steps"][-1]): one["final"]["returns"]} for one in (mine, other)]
+    if not all(str(steps) in known for known in levels):
+        return None
+    return _numbers(levels[0][str(steps)]), _numbers(levels[1][str(steps)])
 
 
 def time_table(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:

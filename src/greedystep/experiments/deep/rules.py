@@ -144,7 +144,7 @@ def best_baseline(found: Found, task: str) -> str:
 
 def level_at(one: Evidence, steps: int | None) -> np.ndarray:
     """[seeds] the return after so many steps; None: at the end."""
-    return one.final if steps is None else one.returns[:, np.searchsorted(one.steps, steps, side="right") - 1]
+    return one.final if steps is None else one.level(steps)
 
 
 def first_level(one: Evidence) -> np.ndarray:
