@@ -144,6 +144,7 @@ def test_trainings_tell_how_many_processes_shared_the_machine(made_up, tmp_path)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     (marks / f"{ended.pid}.process").touch()  # as a kill leaves it
+    (marks / "foreign.process").touch()
     fig5.run("quick", silent, tmp_path)
     assert side_by_side() == {1}
     assert not (marks / f"{os.getpid()}.process").exists()
@@ -153,6 +154,26 @@ def test_trainings_tell_how_many_processes_shared_the_machine(made_up, tmp_path)
     fig5.run("quick", silent, tmp_path)
     assert side_by_side() == {2}
     assert Store().processes() == 1
+
+
+def test_gathering_writes_nothing_beside_the_trainings(made_up, tmp_path):
+    fig3.run("paper", silent, tmp_path, NOTHING)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_of_once(made_up, tmp_path, monkeypatch):
+    kept = []
+
+    def full(path, content):
+        kept.append(path)
+        if len(kept) > 3:
+            raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("greedystep.experiments.deep.store.write_json", full)
+    with pytest.raises(OSError, match="No space left on device") as problem:
+        fig3.run("paper", silent, tmp_path, ["breakout"])
+    assert problem.value.filename == str(kept[3])  # of the training that could not be kept, not of the note
+    assert "sessions" in kept[-1].parts
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"session": {"trainings": "many"}, "provenance": {}}'])

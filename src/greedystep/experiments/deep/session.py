@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
 from threading import Event, Lock
@@ -39,17 +39,16 @@ class Session:
         self._is_cpu = jax.default_backend() == "cpu"
         self._began = time.perf_counter()
         self._trained: list[dict[str, Any]] = []
-        self._joined = ExitStack()
 
     def __enter__(self) -> Session:
-        self._joined.enter_context(self.store.joined())
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._joined.close()
-        if self._trained:
-            work = {"trainings": len(self._trained), "steps": sum(lane["steps"] for lane in self._trained)}
-            tasks = sorted({TASKS[lane["task"]].title for lane in self._trained})
+    def __exit__(self, failure: object, *_: object) -> None:
+        if not self._trained:
+            return
+        work = {"trainings": len(self._trained), "steps": sum(lane["steps"] for lane in self._trained)}
+        tasks = sorted({TASKS[lane["task"]].title for lane in self._trained})
+        with suppress(OSError) if failure else nullcontext():  # a full disk has been told of
             self.store.note(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
 
     @property
@@ -66,9 +65,10 @@ class Session:
         for group in programs.values():
             half_way = self.store.half_way([lane.name for lane in group], length.steps)
             on_chunk = partial(self._heard, what=what, lanes=len(group))
-            others = self.store.processes()
-            found = train(group, length, on_chunk, half_way)
-            processes = max(others, self.store.processes())
+            with self.store.training():
+                at_first = self.store.processes()
+                found = train(group, length, on_chunk, half_way)
+                processes = max(at_first, self.store.processes())
             for lane in found:
                 lane["side_by_side"] = processes * (self._workers if self._is_cpu else 1)
             self.store.keep(found, asdict(group[0].config))

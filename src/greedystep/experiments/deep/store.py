@@ -31,7 +31,7 @@ class Store:
     def __init__(self, folder: Path | None = None):
         self.folder, self.problems = folder, []
         self._found: dict[str, Record] = {}
-        self._lock = Lock()
+        self._lock, self._training = Lock(), 0
         for path in sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else ():
             try:
                 self._add(_lanes(path), path.name)
@@ -56,23 +56,29 @@ class Store:
         self._add(lanes, file)
 
     @contextmanager
-    def joined(self) -> Iterator[None]:
-        """While this process trains for the folder, others see it in `processes`."""
-        if self.folder is None:
+    def training(self) -> Iterator[None]:
+        """While one or more threads of this process are within, others see it in `processes`."""
+        mark = None if self.folder is None else self.folder / "half-way" / f"{os.getpid()}.process"
+        if mark is None:
             yield
             return
-        mark = self.folder / "half-way" / f"{os.getpid()}.process"
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
+        with self._lock:
+            self._training += 1
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
         try:
             yield
         finally:
-            mark.unlink(missing_ok=True)
+            with self._lock:
+                self._training -= 1
+                if not self._training:
+                    mark.unlink(missing_ok=True)
 
     def processes(self) -> int:
         """How many train for the folder now, this one included; marks of those that were killed do not count."""
         marks = [] if self.folder is None else self.folder.glob("half-way/*.process")
-        return len({os.getpid()} | {int(mark.stem) for mark in marks if _is_alive(int(mark.stem))})
+        marked = {int(mark.stem) for mark in marks if mark.stem.isdecimal()}
+        return len({os.getpid()} | set(filter(_is_alive, marked)))
 
     def note(self, session: Mapping[str, Any]) -> None:
         """What a command trained, and how long it took."""
