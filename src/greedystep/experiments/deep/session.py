@@ -39,6 +39,7 @@ class Session:
         self._is_cpu = jax.default_backend() == "cpu"
         self._began = time.perf_counter()
         self._trained: list[dict[str, Any]] = []
+        self._counted: set[tuple[str, int]] = set()
 
     def __enter__(self) -> Session:
         return self
@@ -58,7 +59,7 @@ class Session:
     def ensure(self, lanes: Sequence[Lane], length: Length, what: str) -> None:
         """Train those that are missing, in as few programs as possible."""
         missing = [lane for lane in lanes if self.store.get(lane, length.steps) is None]
-        self._skip((len(lanes) - len(missing)) * length.steps, what)
+        self._skip([lane.name for lane in lanes if lane not in missing], length.steps, what)
         programs: dict[str, list[Lane]] = {}
         for lane in missing:
             programs.setdefault(lane.program, []).append(lane)
@@ -72,7 +73,9 @@ class Session:
             for lane in found:
                 lane["side_by_side"] = processes * (self._workers if self._is_cpu else 1)
             self.store.keep(found, asdict(group[0].config))
-            self._trained += found
+            with self._lock:
+                self._trained += found
+                self._counted |= {(lane["name"], length.steps) for lane in found}
             if half_way is not None:
                 shutil.rmtree(half_way, ignore_errors=True)
 
@@ -94,9 +97,12 @@ class Session:
         plural = "lane" if lanes == 1 else "lanes"
         self._tell(steps, f"{what}: {lanes} {plural}, {speed:,.0f} steps/s")
 
-    def _skip(self, steps: int, what: str) -> None:
+    def _skip(self, names: Iterable[str], steps: int, what: str) -> None:
+        """Trainings that are there are not counted; some are asked for again and again."""
         with self._lock:
-            self._total = max(self._total - steps, 1)
+            new = {(name, steps) for name in names} - self._counted
+            self._counted |= new
+            self._total = max(self._total - len(new) * steps, 1)
         self._tell(0, what)
 
     def _tell(self, steps: int, what: str) -> None:
