@@ -248,10 +248,11 @@ def test_steps_that_shorten_with_one_inflated_network_are_a_reason():
     found = {("pong", GREEDY): made(1, over=3.0, n=rising)}
 
     def said(alone):
-        return [claim.reason for claim in behaviour.claims_step(found, GREEDY, alone)]
+        return [claim.reason for claim in behaviour.claims_step(found | alone, GREEDY)]
 
-    assert all("with one network n falls here too" in one for one in said({"pong": made(1, over=30.0, n=falling)}))
-    for alone in ({}, {"pong": made(1, over=3.0, n=falling)}, {"pong": made(1, over=30.0, n=rising)}):
+    one = ("pong", behaviour.ONE)
+    assert all("with one network n falls here too" in reason for reason in said({one: made(1, over=30.0, n=falling)}))
+    for alone in ({}, {one: made(1, over=3.0, n=falling)}, {one: made(1, over=30.0, n=rising)}):
         assert said(alone) == [f"Pong: {NOT_KNOWN}"] * 2
 
 

@@ -1,9 +1,6 @@
 """The experiments with networks, from the plan to the files, on made-up trainings; and one real training of lanes."""
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 
 import numpy as np
@@ -14,7 +11,7 @@ from deep_runs import SETTINGS
 from greedystep import record
 from greedystep.cli import main
 from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, luck, presets
-from greedystep.experiments.deep import published, session, sweep, timing, training
+from greedystep.experiments.deep import published, timing, training
 from greedystep.experiments.deep.evidence import Evidence, gather, only_end
 from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.store import Store
@@ -23,20 +20,6 @@ from greedystep.experiments.deep.training import Lane, Length, StoppedError
 
 TIMES = ("seconds", "steps_per_second")
 EXPERIMENTS = (fig3, fig4, fig5, horizon, luck, presets)
-
-
-@pytest.fixture
-def made_up(monkeypatch):
-    trainer = MadeUp()
-    monkeypatch.setattr(session, "train", trainer)
-    monkeypatch.setattr(session.os, "cpu_count", lambda: 1)
-    monkeypatch.setattr(timing, "measure", made_up_times)
-    return trainer
-
-
-def made_up_times(task, preset, lanes):
-    seconds = {name: [1.0, 1.0, 1.1] for name in timing.AGENTS}
-    return {"task": task, "preset": preset, "lanes": lanes, "steps": 100, "device": "cpu", "seconds": seconds}
 
 
 # -- the protocol -----------------------------------------------------------------------------------------------------
@@ -100,100 +83,6 @@ def test_a_baseline_that_turns_out_to_be_the_best_gets_more_seeds_too(made_up, t
     before = len(made_up.trained)
     fig3.run("paper", silent, tmp_path, ["breakout"])
     assert len(made_up.trained) == before
-
-
-def test_progress_is_of_what_is_still_missing(made_up, tmp_path):
-    made_up.fail_at = 60
-    with pytest.raises(KeyboardInterrupt):
-        fig3.run("paper", silent, tmp_path, ["breakout"])
-    made_up.fail_at = None
-    shares = []
-    fig3.run("paper", lambda share, what: shares.append(share), tmp_path, ["breakout"])
-    assert shares[0] == 0.0
-    assert shares[-1] == 1.0
-    last = [*tmp_path.glob("breakout-soft-*.json"), *tmp_path.glob("breakout-greedy-step-twin-*.json")]
-    for path in last:
-        if record.read_json(path)["lanes"][0]["seed"] == 0:
-            path.unlink()  # three trainings of 2M steps each
-    shares.clear()
-    fig3.run("paper", lambda share, what: shares.append(share), tmp_path, ["breakout"])
-    assert shares == sorted(shares)
-    assert 0 < next(share for share in shares if share) <= 0.5
-    assert shares[-1] == 1.0
-
-
-def test_a_command_notes_what_it_trained_and_how_long_it_took(made_up, tmp_path):
-    made_up.fail_at = 60
-    with pytest.raises(KeyboardInterrupt):
-        fig3.run("paper", silent, tmp_path, ["breakout"])
-    first = {lane["name"] for path in tmp_path.glob("*.json") for lane in record.read_json(path)["lanes"]}
-    (noted,) = Store(tmp_path).sessions()
-    assert noted["trainings"] == len(first) > 0
-    assert noted["tasks"] == ["Breakout"]
-    assert noted["seconds"] > 0
-    made_up.fail_at = None
-    made_up.trained.clear()
-    fig3.run("paper", silent, tmp_path, ["breakout"])
-    trained = [noted["trainings"] for noted in Store(tmp_path).sessions()]
-    assert sorted(trained) == sorted([len(first), len(made_up.trained)])
-    result = fig3.run("paper", silent, tmp_path, ["breakout"])  # which trains nothing
-    assert result["numbers"]["sessions"] == Store(tmp_path).sessions()
-    assert len(result["numbers"]["sessions"]) == 2
-    (table,) = [table for table in fig3.tables(result) if table.id == "fig3-sessions"]
-    assert sum(row[3] for row in table.rows) == sum(noted["steps"] for noted in result["numbers"]["sessions"])
-
-
-def test_trainings_tell_how_many_processes_shared_the_machine(made_up, tmp_path):
-    def side_by_side():
-        paths = tmp_path.glob("*.json")
-        return {lane["side_by_side"] for path in paths for lane in record.read_json(path)["lanes"]}
-
-    marks = tmp_path / "half-way"
-    marks.mkdir()
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    (marks / f"{ended.pid}.process").touch()  # as a kill leaves it
-    (marks / "foreign.process").touch()
-    fig5.run("quick", silent, tmp_path)
-    assert side_by_side() == {1}
-    assert not (marks / f"{os.getpid()}.process").exists()
-    for path in tmp_path.glob("*.json"):
-        path.unlink()
-    (marks / f"{os.getppid()}.process").touch()  # somebody who is alive
-    fig5.run("quick", silent, tmp_path)
-    assert side_by_side() == {2}
-    assert Store().processes() == 1
-
-
-def test_gathering_writes_nothing_beside_the_trainings(made_up, tmp_path):
-    fig3.run("paper", silent, tmp_path, NOTHING)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_full_disk_is_told_of_once(made_up, tmp_path, monkeypatch):
-    kept = []
-
-    def full(path, content):
-        kept.append(path)
-        if len(kept) > 3:
-            raise OSError(28, "No space left on device", str(path))
-
-    monkeypatch.setattr("greedystep.experiments.deep.store.write_json", full)
-    with pytest.raises(OSError, match="No space left on device") as problem:
-        fig3.run("paper", silent, tmp_path, ["breakout"])
-    assert problem.value.filename == str(kept[3])  # of the training that could not be kept, not of the note
-    assert "sessions" in kept[-1].parts
-
-
-@pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"session": {"trainings": "many"}, "provenance": {}}'])
-def test_a_damaged_note_is_one_sentence(made_up, tmp_path, damage):
-    fig5.run("quick", silent, tmp_path)
-    (path,) = tmp_path.glob("sessions/*.json")
-    path.write_text(damage)
-    result = fig3.run("paper", silent, tmp_path, ["breakout"])
-    (problem,) = result["numbers"]["problems"]
-    assert path.name in problem
-    assert len(result["numbers"]["sessions"]) == 1
 
 
 def test_the_result_tells_of_a_shared_store_without_training(made_up, tmp_path):
@@ -567,27 +456,6 @@ def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, monkeypatch):
     straight = training.train(lanes, length)
     for one, other in zip(resumed, straight, strict=True):
         assert {k: v for k, v in one.items() if k not in TIMES} == {k: v for k, v in other.items() if k not in TIMES}
-
-
-def test_half_way_states_are_kept_on_interrupt_and_go_when_finished(tmp_path):
-    leg = sweep.Leg("catcher", "paper", Length(600, points=6, episodes=0), changes=SETTINGS | {"returns": "one-step"})
-    store = Store(tmp_path)
-
-    def interrupted(share, what):
-        if share > 0.5:
-            raise KeyboardInterrupt
-
-    def train(progress):
-        runner = session.Session(store, progress, 600)
-        runner.all([lambda: sweep.train_setting(runner, leg, "DQN", {}, 1)])
-
-    with pytest.raises(KeyboardInterrupt):
-        train(interrupted)
-    assert len(list(tmp_path.glob("half-way/*/*.ckpt"))) == 1
-    assert not list(tmp_path.glob("*.json"))
-    train(silent)
-    assert len(list(tmp_path.glob("*.json"))) == 1
-    assert not list(tmp_path.glob("half-way/*"))
 
 
 def test_a_few_steps_more_than_asked_for_are_still_the_whole_training():

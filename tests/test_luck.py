@@ -1,21 +1,13 @@
 """With and without sticky actions: what is trained, and how it is judged, on made-up trainings."""
 
 import pytest
-from deep_experiments import MadeUp, silent
+from deep_experiments import silent
 from made_evidence import made
 
 from greedystep import envs
 from greedystep.experiments import luck
-from greedystep.experiments.deep import session
 from greedystep.experiments.deep.methods import GREEDY
 from greedystep.experiments.deep.tasks import TASKS, steady
-
-
-@pytest.fixture
-def made_up(monkeypatch):
-    stand_in = MadeUp()
-    monkeypatch.setattr(session, "train", stand_in)
-    return stand_in
 
 
 def test_the_games_differ_in_nothing_but_sticky_actions():

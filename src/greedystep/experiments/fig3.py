@@ -23,6 +23,7 @@ from greedystep.experiments.deep.session import Session
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import FIGURE_3, TASKS
 from greedystep.experiments.deep.training import Length
+from greedystep.experiments.deep.workplace import Workplace
 
 NAME, IN_PARTS = "fig3", True
 TITLE = "Learning curves of Greedy-Step DQN and nine other methods"
@@ -58,13 +59,13 @@ def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequenc
     wanted = sweep.wanted(legs, only)
     with Session(store, progress, sum(_work(leg) for leg in wanted)) as session:
         sweep.train_methods(session, wanted)
-    sessions = store.sessions()
     found, numbers = sweep.collect(store, legs, lambda leg: sweep.methods_of(store, leg))
+    sessions, problems = Workplace(parts).sessions()
     times = timing.kept(parts, *TIMED[scale], may_measure=not only or TIMED[scale][0] in only)
     return {
         "title": TITLE,
         "settings": {"scale": scale, **sweep.about(legs)},
-        "numbers": numbers | {"times": times, "sessions": sessions},
+        "numbers": numbers | {"times": times, "sessions": sessions, "problems": [*numbers["problems"], *problems]},
         "claims": [asdict(claim) for claim in (*performance.claims(found), timing.claim(times))],
     }
 

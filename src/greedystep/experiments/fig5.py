@@ -48,15 +48,17 @@ def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequenc
         "title": TITLE,
         "settings": {"scale": scale, **sweep.about(legs)},
         "numbers": numbers | {"bins": bin_names()},
-        "claims": [asdict(claim) for claim in behaviour.claims_step(found, GREEDY, _with_one_network(store, scale))],
+        "claims": [
+            asdict(claim) for claim in behaviour.claims_step({**found, **_with_one_network(store, scale)}, GREEDY)
+        ],
     }
 
 
-def _with_one_network(store: Store, scale: str) -> dict[str, Evidence]:
-    """By task, where Figure 4 has it."""
+def _with_one_network(store: Store, scale: str) -> dict[tuple[str, str], Evidence]:
+    """What Figure 4 has of it."""
     one = {behaviour.ONE: fig4.VARIANTS[behaviour.ONE]}
     found = {leg.task: sweep.variants_of(store, leg, one)[behaviour.ONE][1] for leg in fig4.SCALES[scale]}
-    return {task: evidence for task, evidence in found.items() if evidence is not None}
+    return {(task, behaviour.ONE): evidence for task, evidence in found.items() if evidence is not None}
 
 
 def _entries(store: Store, leg: sweep.Leg) -> dict[str, tuple[str, Evidence | None, dict[str, Any]]]:

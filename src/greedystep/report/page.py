@@ -134,7 +134,7 @@ def _making(results: list[dict[str, Any]]) -> str:
     for result in results:
         made = result["provenance"]
         tasks = result["numbers"].get("tasks", {}).values()
-        trained = sorted({d for task in tasks for one in task["methods"].values() for d in one.get("devices", ())})
+        trained = sorted({d for task in tasks for one in task["methods"].values() for d in one.get("machines", ())})
         commit, *local_changes = str(made.get("commit") or "").partition("-")
         commit = "".join([commit[:10], *local_changes])
         date = str(made.get("date") or "")[:16].replace("T", " ")

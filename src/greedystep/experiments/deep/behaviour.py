@@ -8,7 +8,7 @@ where nothing can be told apart, and the chosen steps are compared between the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 from scipy.stats import rankdata
@@ -24,9 +24,6 @@ EARLY = 0.2
 NETWORKS = (1, 2, 4, 6)
 FULL = "T-t"
 HORIZONS = (1, 3, 10, 30, None)
-
-
-NOBODY: Mapping[str, Evidence] = {}
 
 
 def networks(number: int) -> str:
@@ -136,11 +133,11 @@ def _list(numbers: list[int]) -> str:
 STEP = "Section 6.2, Figure 5"
 
 
-def claims_step(found: Found, method: str, alone: Mapping[str, Evidence] = NOBODY) -> list[Claim]:
-    """`alone` is the same by task with one network, where it was trained: only for the reasons."""
+def claims_step(found: Found, method: str) -> list[Claim]:
+    """The same with ONE network, where it was trained, is only for the reasons."""
 
     def why(task: str) -> str:
-        return _long_returns_win(found[task, method]) or _not_inflated(found[task, method], alone.get(task))
+        return _long_returns_win(found[task, method]) or _not_inflated(found[task, method], found.get((task, ONE)))
 
     def first_and_last(task: str) -> Judged:
         first, last = phases(found[task, method])

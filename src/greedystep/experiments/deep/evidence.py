@@ -91,7 +91,6 @@ def gather(lanes: Sequence[Mapping[str, Any]], steps: int) -> Evidence:
             "preset": lanes[0]["preset"],
             "env": lanes[0]["env"],
             "side_by_side": max(lane["side_by_side"] for lane in lanes),
-            "devices": sorted({lane["device"] for lane in lanes}),
             "machines": _machines(lanes),
             "diverged": [lane["seed"] for lane in lanes if lane["diverged"] is not None],
         },

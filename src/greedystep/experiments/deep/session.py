@@ -19,6 +19,7 @@ from greedystep.experiments import Progress
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.training import Lane, Length, StoppedError, train
+from greedystep.experiments.deep.workplace import Workplace
 
 COMPILING = 2
 """Programs that are compiled ahead while a GPU computes: compiling one takes tens of seconds."""
@@ -33,7 +34,7 @@ class Session:
     """
 
     def __init__(self, store: Store, progress: Progress, total: int):
-        self.store = store
+        self.store, self._place = store, Workplace(store.folder)
         self._progress, self._total, self._done = progress, max(total, 1), 0
         self._stop, self._lock = Event(), Lock()
         self._is_cpu = jax.default_backend() == "cpu"
@@ -50,7 +51,7 @@ class Session:
         work = {"trainings": len(self._trained), "steps": sum(lane["steps"] for lane in self._trained)}
         tasks = sorted({TASKS[lane["task"]].title for lane in self._trained})
         with suppress(OSError) if failure else nullcontext():  # a full disk has been told of
-            self.store.note(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
+            self._place.note(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
 
     @property
     def _workers(self) -> int:
@@ -66,10 +67,10 @@ class Session:
         for group in programs.values():
             half_way = self.store.half_way([lane.name for lane in group], length.steps)
             on_chunk = partial(self._heard, what=what, lanes=len(group))
-            with self.store.training():
-                at_first = self.store.processes()
+            with self._place.training():
+                at_first = self._place.processes()
                 found = train(group, length, on_chunk, half_way)
-                processes = max(at_first, self.store.processes())
+                processes = max(at_first, self._place.processes())
             for lane in found:
                 lane["side_by_side"] = processes * (self._workers if self._is_cpu else 1)
             self.store.keep(found, asdict(group[0].config))

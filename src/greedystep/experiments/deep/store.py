@@ -6,9 +6,7 @@ what they have in common, and a training that is longer than needed serves as we
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -31,7 +29,7 @@ class Store:
     def __init__(self, folder: Path | None = None):
         self.folder, self.problems = folder, []
         self._found: dict[str, Record] = {}
-        self._lock, self._training = Lock(), 0
+        self._lock = Lock()
         for path in sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else ():
             try:
                 self._add(_lanes(path), path.name)
@@ -55,66 +53,12 @@ class Store:
             write_json(self.folder / file, {"lanes": lanes, "provenance": provenance(settings)})
         self._add(lanes, file)
 
-    @contextmanager
-    def training(self) -> Iterator[None]:
-        """While one or more threads of this process are within, others see it in `processes`."""
-        mark = None if self.folder is None else self.folder / "half-way" / f"{os.getpid()}.process"
-        if mark is None:
-            yield
-            return
-        with self._lock:
-            self._training += 1
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            mark.touch()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._training -= 1
-                if not self._training:
-                    mark.unlink(missing_ok=True)
-
-    def processes(self) -> int:
-        """How many train for the folder now, this one included; marks of those that were killed do not count."""
-        marks = [] if self.folder is None else self.folder.glob("half-way/*.process")
-        marked = {int(mark.stem) for mark in marks if mark.stem.isdecimal()}
-        return len({os.getpid()} | set(filter(_is_alive, marked)))
-
-    def note(self, session: Mapping[str, Any]) -> None:
-        """What a command trained, and how long it took."""
-        if self.folder is not None:
-            origin = provenance({"session": session})
-            name = f"{origin['date'].replace(':', '-').partition('+')[0]}-{origin['config_hash'][:8]}"
-            write_json(self.folder / "sessions" / f"{name}.json", {"session": session, "provenance": origin})
-
-    def sessions(self) -> list[dict[str, Any]]:
-        """All that were noted, the oldest first, each with its command and device."""
-        found = []
-        for path in sorted(self.folder.glob("sessions/*.json")) if self.folder is not None else ():
-            try:
-                found.append(_session(path))
-            except (ValueError, OSError) as problem:
-                self.problems.append(str(problem))
-        return found
-
     def _add(self, lanes: Iterable[Record], file: str) -> None:
         with self._lock:
             for lane in lanes:
                 known = self._found.get(lane["name"])
                 if known is None or known["steps"] < lane["steps"]:
                     self._found[lane["name"]] = {**lane, "part": file}
-
-
-def _is_alive(process: int) -> bool:
-    if os.name != "posix":  # elsewhere asking would end it
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
 
 
 def _group(names: Iterable[str], steps: int) -> str:
@@ -137,20 +81,3 @@ def _lanes(path: Path) -> list[Record]:
         if len(lengths) > 1 or 0 in lengths:
             raise ValueError(f"{path} holds a training whose curve is not complete")
     return lanes
-
-
-def _session(path: Path) -> dict[str, Any]:
-    """What a command trained; ValueError says why the file does not tell it."""
-    noted = read_json(path)
-    try:
-        session, origin = noted["session"], noted["provenance"]
-        return {
-            "command": str(origin["command"]),
-            "tasks": [str(task) for task in session["tasks"]],
-            "trainings": int(session["trainings"]),
-            "steps": int(session["steps"]),
-            "device": str(origin["device"]),
-            "seconds": float(session["seconds"]),
-        }
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{path} does not tell what a command trained") from None
