@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from greedystep import record
-from greedystep.experiments import NAMES, fig1, fig2, luck, presets, table1
+from greedystep.experiments import NAMES, fig1, fig2, luck, presets, settings, table1
 from greedystep.experiments.claims import FAILED, NOT_KNOWN
 from greedystep.experiments.deep import behaviour, performance, timing
 from greedystep.experiments.deep.methods import GREEDY
@@ -37,6 +37,7 @@ def results():
         "horizon": behaviour.claims_horizon({}),
         "luck": luck.claims({}),
         "presets": [presets.agree({})],
+        "settings": [settings.one_for_all({})],
     }
     made |= {name: {"claims": [asdict(claim) for claim in some]} for name, some in claims.items()}
     return json.loads(record.to_json(made))

@@ -20,7 +20,8 @@ KEPT = Path("results", "paper")
 class Reproduce:
     """Run experiments of the paper and compare what they measure with what it claims."""
 
-    # Which experiments to run: table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, or all.
+    # Which experiments to run: table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, settings,
+    # or all.
     names: Annotated[Positional[tuple[Literal[experiments.Name, "all"], ...]], NAMES]
 
     # quick takes minutes on two cores; paper has the paper's sizes.
@@ -39,7 +40,7 @@ class Reproduce:
     # fig2. What other tasks have in the folder already is drawn, the rest is reported as missing.
     only: Annotated[tuple[str, ...], arg(metavar="TASK [TASK ...]", help_behavior_hint="(default: all)")] = ()
 
-    # Run nothing: judge and draw what the folder has so far, say after an interruption. For fig2 to presets.
+    # Run nothing: judge and draw what the folder has so far, say after an interruption. For fig2 to settings.
     gather: bool = False
 
     # Folder with results of the full size, for scale quick: their learning curves are drawn beside what is trained,

@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from greedystep.experiments.charts import Chart
     from greedystep.experiments.claims import Table
 
-Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets"]
+Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings"]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""In the order of the paper; `horizon` is about what it says of its N, `luck` about why, `presets` about us."""
+"""In the order of the paper; `horizon` is about what it says of its N, `luck` about why, `presets` about us,
+`settings` about which fixed rule wins where."""
 
 Scale = Literal["quick", "paper"]
 """quick: minutes on two cores. paper: the paper's sizes."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from greedystep.experiments.claims import Verdict
 
 BEYOND_THE_PAPER = ("fig2-like-published", "fig3-like-published", "fig3-like-published-small")
-BEYOND_THE_PAPER += ("luck-for-skill", "luck-ahead", "presets-agree")
+BEYOND_THE_PAPER += ("luck-for-skill", "luck-ahead", "presets-agree", "settings-one-for-all")
 """Claims of experiments that check our baselines, not the paper."""
 
 
