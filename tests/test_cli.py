@@ -110,7 +110,7 @@ BAD = {
     "plan grid-20": "expected sizes as in grid-20x30",
     "plan grid-0x5": "expected at least 1",
     "plan missing.npz": "no such model file: missing.npz",
-    "plan broken.npz": "broken.npz is not a readable .npz file",
+    "plan broken.npz": "broken.npz is no model file of greedystep",
     "plan foreign.npz": "foreign.npz",
     "plan Nothing-v1": "gymnasium cannot make 'Nothing-v1'",
     "plan CartPole-v1": "has no transition table",

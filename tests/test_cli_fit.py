@@ -90,7 +90,7 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
     [
         ([], "data: give at least one file of trajectories"),
         (["CARS"], "env: name the environment that they come from"),
-        (["nothing.npz", "--env", "classic/mountaincar"], "no such file of trajectories: nothing.npz"),
+        (["nothing.npz", "--env", "classic/mountaincar"], "no such trajectory file: nothing.npz"),
         (["minari:no/such-v0", "--env", "classic/mountaincar"], "inari"),
         (
             ["CARS", "--env", "minatar/breakout", "--batches", "5"],

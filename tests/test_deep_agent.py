@@ -110,7 +110,7 @@ def test_what_is_no_agent_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is not the folder of a run"):
         gs.load(tmp_path)
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(ValueError, match="is not an agent saved by greedystep"):
+    with pytest.raises(ValueError, match="is no agent file of greedystep"):
         gs.load(tmp_path / "text")
 
 

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import shlex
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,10 @@ import numpy as np
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How the numbers that JSON lacks are written."""
+LARGEST_JSON = 2**30
+"""Bytes; far above every JSON of ours. A larger file is something else, and is not read into memory to find out."""
+DEEPEST_JSON = 100
+"""Levels of lists and objects within one another; far above every JSON of ours."""
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -54,6 +59,21 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 @contextmanager
+def reading(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """A file, opened to be read as bytes; ValueError if it is a folder, a pipe or a device, which may have no end.
+
+    OSError, with the path as its `filename`, if the system does not let us: it is not there, or a link to itself.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(descriptor).st_mode  # asked of what is open: the path may lead elsewhere by now
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise ValueError(f"{path} is {'a folder' if stat.S_ISDIR(mode) else 'a pipe or a device'}, not a file")
+    with open(descriptor, "rb") as file:
+        yield file
+
+
+@contextmanager
 def saying(sentence: str) -> Iterator[None]:
     """Let an OSError (a full disk, a folder that may not be written) say what it stopped, and then its reason."""
     try:
@@ -78,9 +98,13 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
 
 def read_json(path: str | os.PathLike) -> Any:
     """Read what `write_json` wrote; ValueError says in one sentence what is wrong with a file."""
+    with reading(path) as file:
+        text = file.read(LARGEST_JSON + 1)
     try:
-        return from_json(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        if len(text) > LARGEST_JSON:
+            raise ValueError(f"it is larger than {LARGEST_JSON} bytes")
+        return from_json(text.decode())
+    except ValueError as problem:
         raise ValueError(f"{path} is not a readable JSON file ({problem})") from None
 
 
@@ -90,8 +114,30 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """The value that `to_json` wrote."""
-    return _with_floats(json.loads(text))
+    """The value that `to_json` wrote; ValueError says why a text is none.
+
+    Where JSON leaves it to the reader, this one is strict: no entry occurs twice in an object, every number is finite.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)
+        return _with_floats(value)
+    except RecursionError:
+        raise ValueError("it has too many levels") from None
+
+
+def _object(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(entries)
+    if len(made) < len(entries):
+        names = [name for name, _ in entries]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} occurs twice in one object")
+    return made
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is not a finite number")
+    return number
 
 
 def _in_one_line(value: Any, separators: tuple[str, str] = (", ", ": ")) -> str:
@@ -133,13 +179,19 @@ def _key(key: Any) -> str:
     return key
 
 
-def _with_floats(value: Any) -> Any:
+def _with_floats(value: Any, levels: int = DEEPEST_JSON) -> Any:
+    """With the three strings as floats; ValueError for what no file of ours can hold."""
     if isinstance(value, str):
+        if not value.isascii():
+            value.encode()  # half a character (\ud800) could be read, but never written or printed
         return NOT_FINITE.get(value, value)
+    if isinstance(value, list | dict) and levels == 0:
+        raise ValueError(f"it has more than {DEEPEST_JSON} levels")
     if isinstance(value, list):
-        return [_with_floats(v) for v in value]
+        return [_with_floats(v, levels - 1) for v in value]
     if isinstance(value, dict):
-        return {k: _with_floats(v) for k, v in value.items()}
+        "".join(value).encode()
+        return {k: _with_floats(v, levels - 1) for k, v in value.items()}
     return value
 
 

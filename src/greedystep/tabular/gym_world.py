@@ -5,6 +5,7 @@ Acting is a Python loop over `env.step`, since the environment is Python; every 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +106,20 @@ def made(env_id: str, **options: Any) -> gymnasium.Env:
         return gymnasium.make(env_id, **options)
     except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
         raise ValueError(f"env: gymnasium cannot make {env_id!r}: {problem}") from None
+
+
+def check_registered(env_id: str, source: Any) -> None:
+    """ValueError unless Gymnasium has the environment already that a file names.
+
+    Of an id "module:name" Gymnasium imports the module, and so runs what is in it. Whoever makes an environment by such
+    an id decides that; a file that somebody sent does not.
+    """
+    module, _, name = env_id.rpartition(":")
+    if module and not (module in sys.modules and name in gymnasium.registry):
+        raise ValueError(
+            f"env: {source} names the environment {env_id!r}, for which the module {module!r} would be imported; "
+            "if you trust it, name the environment yourself (env=..., or greedystep train ENV --resume FOLDER)"
+        )
 
 
 def _discrete(name: str, what: str, space: Any) -> gymnasium.spaces.Discrete:

@@ -72,7 +72,7 @@ def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters
     chosen = defaults | options
     if "form" in chosen:
         form = chosen.pop("form")
-        if form not in FORMS:
+        if not isinstance(form, str) or form not in FORMS:
             raise ValueError(f"form: expected one of {', '.join(FORMS)}, got {form!r}")
         code = FORMS[form]
     for name in ("alpha", "lambda_", "sigma", "beta", "target_epsilon"):

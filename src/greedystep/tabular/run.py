@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from greedystep import envs
+from greedystep import envs, schema
 from greedystep.metrics import MetricsFile
 from greedystep.record import provenance, read_json, write_json
 from greedystep.tabular.agent import TabularAgent
@@ -86,9 +86,13 @@ class Run:
         return cls(folder, config, config.agent())
 
     @classmethod
-    def resume(cls, folder: Path, episodes: int | None = None) -> Run:
-        """A run that was stopped, or is to go on beyond its end, to `episodes` in all."""
-        config = _read_config(folder)
+    def resume(cls, folder: Path, episodes: int | None = None, env: str | None = None) -> Run:
+        """A run that was stopped, or is to go on beyond its end, to `episodes` in all.
+
+        Args:
+            env: the run's own environment, which has to be named where making it imports a module.
+        """
+        config = read_config(folder, env)
         if episodes is not None:
             config = dataclasses.replace(config, episodes=checked_whole("episodes", episodes))
         if (folder / "agent.npz").exists():
@@ -173,14 +177,49 @@ class _Row:
         self.lengths += lengths.tolist()
 
 
-def _read_config(folder: Path) -> RunConfig:
+def load_agent(folder: Path, env: Any = None) -> TabularAgent:
+    """The agent of a run as it was saved last.
+
+    Args:
+        env: as in `Run.resume`, or an environment to be used instead of the run's.
+    """
+    config = read_config(folder, env if isinstance(env, str) else None)
+    if not (folder / "agent.npz").exists():
+        raise ValueError(f"{folder} has saved no agent yet (it has no agent.npz)")
+    return TabularAgent.load(folder / "agent.npz", config.env_and_rules()[0] if isinstance(env, str | None) else env)
+
+
+CONTENT = {
+    "kind": schema.OneOf(KIND),
+    "config": {
+        "env": str,
+        "options": dict,
+        "method": str,
+        "method_options": dict,
+        "epsilon": schema.Real(0, 1),
+        "initial": schema.Maybe(schema.Real()),
+        "seed": schema.Whole(),
+        "episodes": schema.Whole(1),
+    },
+}
+"""Of config.json."""
+
+
+def read_config(folder: Path, env: str | None = None) -> RunConfig:
+    """The run's settings; ValueError says why a folder is no run of a table, or not one of `env`."""
     path = folder / "config.json"
     if not path.is_file():
         raise ValueError(f"resume: {folder} holds no run (it has no config.json)")
     content = read_json(path)
     try:
-        if content["kind"] != KIND:
-            raise TypeError(f"its kind is {content['kind']!r}")
-        return RunConfig(**content["config"])
-    except (KeyError, TypeError) as problem:
+        schema.check(content, CONTENT, "it")
+        config = schema.build(RunConfig, content["config"], "config")
+    except ValueError as problem:
         raise ValueError(f"{path} is not the configuration of a tabular run ({problem})") from None
+    if env is not None and env != config.env:
+        raise ValueError(f"env: {folder} is a run in {config.env!r}, got {env!r}")
+    if env is None and not config.env.startswith("toy/"):
+        from greedystep.tabular.gym_world import check_registered
+
+        check_registered(config.env, path)
+    return config
