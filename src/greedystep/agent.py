@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep import checkpoint, envs
+from greedystep import checkpoint, envs, record
 from greedystep.deep import offline
 from greedystep.deep.evaluation import MAX_STEPS, Evaluation, Evaluator
 from greedystep.deep.networks import MakeNetwork
@@ -24,6 +24,8 @@ from greedystep.envs.core import Environment
 from greedystep.envs.toy import ToyTask
 from greedystep.replay import Store
 from greedystep.tabular import TabularAgent
+from greedystep.tabular.run import KIND as TABLE
+from greedystep.tabular.run import load_agent as table_of_run
 from greedystep.trajectory import Trajectory
 
 PIECES = 50
@@ -120,7 +122,7 @@ class DQN:
             raise ValueError(f"observations: expected shape {shape}, or many of them, got {seen.shape}")
         batch = seen.shape[: seen.ndim - len(shape)]
         q = self._values(self.networks, jnp.asarray(seen.reshape(-1, *shape), dtype))
-        return np.asarray(q).reshape(*batch, -1)
+        return np.asarray(q).reshape(*batch, q.shape[-1])
 
     def predict(self, observations: Any) -> Any:
         """The greedy action of an observation, or of an array of them; of equal ones the lowest."""
@@ -165,20 +167,40 @@ class DQN:
 
 
 def load(path: str | os.PathLike, env: Any = None, *, lane: int = 0, network: MakeNetwork | None = None) -> Any:
-    """Any agent that greedystep saved: a `DQN`, a `TabularAgent`, or the newest checkpoint of a run's folder."""
+    """Any agent that greedystep saved: a `DQN` or a `TabularAgent`, from its file or from the folder of its run.
+
+    Args:
+        env: needed where the file cannot say how to make its environment, or where Gymnasium would have to import a
+            module for it ("module:name"): then name that environment here, or give it.
+        lane, network: of networks only: which training of several, and what made the networks if that is one's own.
+    """
     path = Path(path)
+    try:
+        is_networks = _holds_networks(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no such agent file: {path}") from None
+    if is_networks:
+        return DQN.load(_newest(path) if path.is_dir() else path, env, lane=lane, network=network)
+    if lane or network is not None:
+        raise ValueError(f"{'lane' if lane else 'network'}: {path} is a table, which has none")
+    return table_of_run(path, env) if path.is_dir() else TabularAgent.load(path, env)
+
+
+def _holds_networks(path: Path) -> bool:
+    """Whether a file or the folder of a run is of a `DQN`; all others are taken for tables."""
     if path.is_dir():
-        newest = checkpoint.latest(path / "checkpoints")
-        if newest is None:
-            raise ValueError(f"{path} is not the folder of a run: there is no checkpoint in its checkpoints/")
-        path = newest
-    if not path.is_file():
-        raise FileNotFoundError(f"no such agent file: {path}")
-    with open(path, "rb") as file:
-        is_checkpoint = file.read(len(checkpoint.MAGIC)) == checkpoint.MAGIC
-    if is_checkpoint:
-        return DQN.load(path, env, lane=lane, network=network)
-    return TabularAgent.load(path, env)
+        config = path / "config.json"
+        content = record.read_json(config) if config.exists() else None
+        return not (isinstance(content, dict) and content.get("kind") == TABLE)
+    with record.reading(path) as file:
+        return file.read(len(checkpoint.MAGIC)) == checkpoint.MAGIC
+
+
+def _newest(folder: Path) -> Path:
+    newest = checkpoint.latest(folder / "checkpoints")
+    if newest is None:
+        raise ValueError(f"{folder} is not the folder of a run: there is no checkpoint in its checkpoints/")
+    return newest
 
 
 def _checked_env(env: Any) -> Environment:

@@ -7,6 +7,7 @@ is strict JSON for other tools, and `read_json` turns these three strings back i
 from __future__ import annotations
 
 import datetime
+import errno
 import hashlib
 import json
 import math
@@ -60,15 +61,16 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 @contextmanager
 def reading(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A file, opened to be read as bytes; ValueError if it is a folder, a pipe or a device, which may have no end.
+    """A file, opened to be read as bytes; a folder, and a pipe or a device, which may have no end, is an OSError.
 
-    OSError, with the path as its `filename`, if the system does not let us: it is not there, or a link to itself.
+    So is what the system itself refuses: a file that is not there, or a link to itself.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     mode = os.fstat(descriptor).st_mode  # asked of what is open: the path may lead elsewhere by now
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise ValueError(f"{path} is {'a folder' if stat.S_ISDIR(mode) else 'a pipe or a device'}, not a file")
+        kind = "folder" if stat.S_ISDIR(mode) else "pipe or device"
+        raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, f"it is a {kind}, not a file", str(path))
     with open(descriptor, "rb") as file:
         yield file
 

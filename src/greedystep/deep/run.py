@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from greedystep import checkpoint, envs
+from greedystep import checkpoint, envs, schema
+from greedystep.checks import LARGEST_SEED
 from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.train import Row, Trainer
+from greedystep.deep.train import Row, Trainer, config_from_json
 from greedystep.metrics import MetricsFile
-from greedystep.record import jsonable, provenance, read_json, saying, write_json
+from greedystep.record import jsonable, provenance, read_json, reading, saying, write_json
 from greedystep.tensorboard import EventFiles
 from greedystep.undisturbed import undisturbed
 
@@ -170,6 +171,9 @@ class Run:
 def trained(path: Path) -> Trainer:
     """The trainer of a run as its last checkpoint left it, or of a saved agent's file; to be asked and not to go on."""
     if path.is_file():
+        with reading(path) as file:
+            if file.read(2) == b"PK":
+                raise ValueError(f"{path} is an archive of arrays, as tables are kept in; expected an agent with networks")
         return Trainer.load(path)
     run = Run.resume(path)
     if not run.step:
@@ -182,6 +186,21 @@ def _progress(rows: list[Row]) -> Progress:
     return Progress(rows[0]["step"], float(np.mean(known)) if known else np.nan, rows[0]["steps_per_second"])
 
 
+CONTENT = {
+    "kind": schema.OneOf(KIND),
+    "config": {
+        "env": str,
+        "agent": dict,
+        "options": dict,
+        "preset": str,
+        "seeds": [schema.Whole(0, LARGEST_SEED)],
+        "steps": schema.Whole(1),
+    },
+    "tensorboard": bool,
+}
+"""Of config.json."""
+
+
 def read_config(folder: Path) -> tuple[RunConfig, bool]:
     """The run's settings, and whether it writes TensorBoard's events; ValueError says why a folder is no run."""
     path = folder / "config.json"
@@ -189,12 +208,9 @@ def read_config(folder: Path) -> tuple[RunConfig, bool]:
         raise ValueError(f"{folder} holds no run (it has no config.json)")
     content = read_json(path)
     try:
-        if content["kind"] != KIND:
-            raise TypeError(f"its kind is {content['kind']!r}")
-        config: dict[str, Any] = dict(content["config"])
-        agent: dict[str, Any] = dict(config["agent"])
-        agent["hidden"], config["seeds"] = tuple(agent["hidden"]), tuple(config["seeds"])
-        config["agent"] = DQNConfig(**agent)
-        return RunConfig(**config), bool(content["tensorboard"])
-    except (KeyError, TypeError, ValueError) as problem:
+        config = schema.check(content, CONTENT, "it")["config"]
+        agent, seeds = config_from_json(config["agent"]), tuple(config["seeds"])
+        made = schema.build(RunConfig, config | {"agent": agent, "seeds": seeds}, "config")
+    except ValueError as problem:
         raise ValueError(f"{path} is not the configuration of a DQN run ({problem})") from None
+    return made, content["tensorboard"]

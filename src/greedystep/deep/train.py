@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from greedystep import checkpoint, record
+from greedystep import checkpoint, record, schema
+from greedystep.checks import LARGEST_SEED
 from greedystep.deep.config import OPTIONS_OF, DQNConfig
 from greedystep.deep.dqn import Learner
 from greedystep.deep.loop import Lane, Loop
@@ -183,12 +184,10 @@ class Trainer:
 
     def restore(self, path: str | os.PathLike) -> None:
         """Go on from a checkpoint of the same config, environment, seeds and numbers."""
-        wanted, found = record.jsonable(self.about()), checkpoint.read_about(path)
+        wanted, found = record.jsonable(self.about()), _read_about(path)
         for name, value in wanted.items():
-            if found.get(name) != value:
-                raise ValueError(
-                    f"{path} was saved by another training: its {name} is {found.get(name)!r}, not {value!r}"
-                )
+            if found[name] != value:
+                raise ValueError(f"{path} was saved by another training: its {name} is {found[name]!r}, not {value!r}")
         self.state, _ = checkpoint.restore(path, self.state)
         self.seconds = float(found["seconds"])
 
@@ -206,13 +205,13 @@ class Trainer:
         Args:
             env, network: needed only where they cannot be made again from what the file says.
         """
-        about = checkpoint.read_about(path)
-        if about.get("kind") != "dqn":
-            raise ValueError(f"{path} is a checkpoint of something else than a DQN")
-        config = dict(about["config"])
-        config["hidden"] = tuple(config["hidden"])
+        about = _read_about(path)
         env = made_again(about["env"], path) if env is None else env
-        whole = cls(DQNConfig(**config), env, about["seeds"], numbers=_own(about), network=network)
+        try:
+            config = config_from_json(about["config"])
+            whole = cls(config, env, about["seeds"], numbers=_own(about), network=network)
+        except ValueError as problem:
+            raise ValueError(f"{path} cannot be loaded: {problem}") from None
         whole.restore(path)
         return whole if lane is None or len(whole.seeds) == 1 else whole.alone(lane)
 
@@ -235,6 +234,32 @@ def keep_compiled_programs() -> None:
     if jax.config.values["jax_compilation_cache_dir"] is None:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         jax.config.update("jax_compilation_cache_dir", str(Path(home) / "greedystep" / "xla"))
+
+
+ABOUT = {
+    "kind": schema.OneOf("dqn"),
+    "env": {"name": str, "options": schema.Maybe(dict)},
+    "config": {"returns": str, "hidden": [schema.Whole(1)]},
+    "seeds": [schema.Whole(0, LARGEST_SEED)],
+    "numbers": {name: [schema.Real()] for name in Numbers._fields},
+    "seconds": schema.Real(0),
+}
+"""What a checkpoint says of itself; the other entries of "config" are checked by `DQNConfig`."""
+
+
+def _read_about(path: str | os.PathLike) -> dict[str, Any]:
+    try:
+        return schema.check(checkpoint.read_about(path), ABOUT, "about")
+    except checkpoint.DamagedCheckpointError:
+        raise
+    except ValueError as problem:
+        raise ValueError(f"{path} is not the checkpoint of a DQN: {problem}") from None
+
+
+def config_from_json(content: dict[str, Any]) -> DQNConfig:
+    """The settings as a file has them; ValueError names the first that is not one."""
+    hidden = schema.check(content.get("hidden"), [schema.Whole(1)], "hidden")
+    return schema.build(DQNConfig, content | {"hidden": tuple(hidden)}, "config")
 
 
 def _own(about: Mapping[str, Any]) -> dict[str, list[float]]:

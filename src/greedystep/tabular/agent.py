@@ -156,6 +156,8 @@ class TabularAgent:
     def predict(self, states: Any) -> Any:
         """The greedy action of a state, or of an array of states; of equal ones the lowest."""
         numbers = np.asarray(states)
+        if not numbers.size:  # NumPy takes an empty list for real numbers
+            numbers = numbers.astype(np.int64)
         if not np.issubdtype(numbers.dtype, np.integer):
             raise ValueError(f"states: expected whole numbers, got {numbers.dtype}")
         if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self.q):
