@@ -55,9 +55,7 @@ class DQN:
         network: MakeNetwork | None = None,
         **settings: Any,
     ):
-        if isinstance(env, str):
-            env = envs.make_env(env, **env_options(env))
-        env = _checked_env(env.as_env() if isinstance(env, ToyTask) else env)
+        env = _environment(env)
         pictures = len(env.observation.shape) == 3
         config = make_config(env.name, preset, pictures=pictures, returns=returns, **settings)
         self._take(Trainer(config, env, [seed], network=network))
@@ -155,14 +153,14 @@ class DQN:
     def load(
         cls,
         path: str | os.PathLike,
-        env: Environment | None = None,
+        env: str | Environment | ToyTask | None = None,
         *,
         lane: int = 0,
         network: MakeNetwork | None = None,
     ) -> DQN:
         """Read what `save` wrote, or one lane of a checkpoint. `env` and `network` are needed only for one's own."""
         agent = cls.__new__(cls)
-        agent._take(Trainer.load(path, env, lane=lane, network=network))
+        agent._take(Trainer.load(path, None if env is None else _environment(env), lane=lane, network=network))
         return agent
 
 
@@ -203,7 +201,12 @@ def _newest(folder: Path) -> Path:
     return newest
 
 
-def _checked_env(env: Any) -> Environment:
+def _environment(env: Any) -> Environment:
+    """The environment of that name, with the time limit of the experiments, or the one that was given."""
+    if isinstance(env, str):
+        env = envs.make_env(env, **env_options(env))
+    if isinstance(env, ToyTask):
+        env = env.as_env()
     if not isinstance(env, Environment):
         raise ValueError(f"env: expected a name or an environment of greedystep, got {type(env).__name__}")
     return env

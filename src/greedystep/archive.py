@@ -32,6 +32,7 @@ HEADER = re.compile(
 """Of version 1.0 of NumPy's format, which all but very long headers have."""
 MOST_AXES = 32
 CHUNK = 2**22
+LONGEST_REASON = 200
 KINDS = {"b": "true or false", "i": "whole numbers", "iu": "whole numbers", "f": "numbers", "iuf": "numbers", "U": "text"}
 """Letters of NumPy's dtype kinds -> what such an array holds."""
 
@@ -89,7 +90,8 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
                         arrays[name] = _array(stream, member.file_size, name)
                 return arrays
         except UNREADABLE as problem:
-            raise ValueError(str(problem) or type(problem).__name__) from None
+            reason = str(problem) or type(problem).__name__
+            raise ValueError(reason[:LONGEST_REASON]) from None  # zipfile quotes names, however long a file says they are
 
 
 def _array(stream: BinaryIO, size: int, name: str) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 A kind says what a value has to be:
 
-    str, bool, dict, list           of that type
+    str, bool, dict, list           of that type; object: anything
     Whole(1), Real(0, 1)            a finite number within bounds; true and false are none
     [kind]                          a list of such values
     {"name": kind, ...}             an object with at least these entries

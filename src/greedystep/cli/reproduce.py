@@ -94,6 +94,7 @@ class Reproduce:
             if self.kept is not None:
                 raise BadInputError("kept: results are shown beside those of --scale quick only")
             return {}
+        from greedystep.experiments.deep.kept import check as check_kept
         from greedystep.report import results
 
         if self.kept is None and not _has_results(KEPT):
@@ -101,6 +102,8 @@ class Reproduce:
         found = results.collect([self.kept or KEPT])
         for problem in found.problems:
             note(f"kept: {problem}")
+        for result in found.results:
+            check_kept(result)
         return {result["name"]: result for result in found.results}
 
     def _run_one(self, name: str, settings: dict[str, Any], out: Path, kept: dict[str, Any] | None) -> None:
@@ -144,5 +147,6 @@ def _present(folder: Path) -> dict[str, dict[str, Any]]:
 def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
     """Made by the same version with the same settings, and nothing is missing."""
     made = result["provenance"]
-    is_same = made["config_hash"] == config_hash(settings) and made["versions"]["greedystep"] == __version__
-    return is_same and not result["numbers"].get("missing")
+    versions = made.get("versions")
+    is_same = made.get("config_hash") == config_hash(settings) and isinstance(versions, dict)
+    return is_same and versions.get("greedystep") == __version__ and not result["numbers"].get("missing")

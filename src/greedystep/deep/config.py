@@ -145,9 +145,9 @@ class DQNConfig:
         for field in dataclasses.fields(self):
             value, choices = getattr(self, field.name), _CHOICES.get(field.name)
             if choices and value not in choices:
-                near = get_close_matches(str(value), choices, n=1)
+                near = get_close_matches(str(value), map(str, choices), n=1)
                 guess = f"; did you mean {near[0]!r}?" if near else ""
-                raise ValueError(f"{field.name}: expected one of {', '.join(choices)}, got {value!r}{guess}")
+                raise ValueError(f"{field.name}: expected one of {', '.join(map(str, choices))}, got {value!r}{guess}")
         for name, least in _COUNTS.items():
             value = getattr(self, name)
             if value is None and name in ("n", "horizon"):

@@ -7,14 +7,20 @@ removes the folder when the finished training is safely in the store.
 from __future__ import annotations
 
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
-from greedystep import checkpoint
+from greedystep import checkpoint, schema
 from greedystep.deep.train import Row, Trainer
 
 EVERY = 60.0
 """Seconds between two checkpoints."""
+
+
+_ROW = {"step": schema.Whole(), "lane": schema.Whole(), "n_histogram": [schema.Whole()]}
+SO_FAR = {"so_far": {"rows": [_ROW], "diverged": dict}}
+"""What a checkpoint says of itself besides what its trainer does."""
 
 
 class Underway:
@@ -32,8 +38,13 @@ class Underway:
         found = None if self._folder is None else checkpoint.latest(self._folder)
         if found is None:
             return {}
-        self._trainer.restore(found)
-        return checkpoint.read_about(found)["so_far"]
+        try:
+            so_far = schema.check(checkpoint.read_about(found), SO_FAR, "about")["so_far"]
+            self._trainer.restore(found)
+        except ValueError as problem:
+            warnings.warn(f"{found}: {problem}; this training begins again", RuntimeWarning, stacklevel=2)
+            return {}
+        return so_far
 
     def save_now_and_then(self, rows: list[Row], **more: Any) -> None:
         """Call it after each chunk."""
