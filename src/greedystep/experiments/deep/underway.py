@@ -6,7 +6,9 @@ removes the folder when the finished training is safely in the store.
 
 from __future__ import annotations
 
+import shutil
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,18 @@ class Underway:
         self._folder, self._trainer, self._saved = folder, trainer, time.monotonic()
 
     def restore(self) -> dict[str, Any]:
-        """Bring the trainer to where it was; what was given to `save`, nothing if it is at its beginning."""
-        found = None if self._folder is None else checkpoint.latest(self._folder)
+        """Bring the trainer to where it was; what was given to `save`, nothing if it is at its beginning.
+
+        A state that is damaged is named in a warning and removed: the training begins again.
+        """
+        if self._folder is None:
+            return {}
+        try:
+            found = checkpoint.latest(self._folder)
+        except checkpoint.DamagedCheckpointError as problem:
+            warnings.warn(f"{problem}; this training begins again", RuntimeWarning, stacklevel=2)
+            shutil.rmtree(self._folder)
+            return {}
         if found is None:
             return {}
         self._trainer.restore(found)
