@@ -124,7 +124,11 @@ def _no_reports() -> Iterator[None]:
     before, active = sys.unraisablehook, True
 
     def again(number: int) -> None:
-        if active:
+        if not active:
+            return
+        if hasattr(signal, "pthread_kill"):  # a real signal wakes calls that wait, too
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
+        else:
             _thread.interrupt_main(signal.Signals(number))
 
     def hook(dropped: Any) -> None:
