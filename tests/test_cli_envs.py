@@ -1,6 +1,5 @@
 """`greedystep envs` and `greedystep watch`."""
 
-import contextlib
 import os
 import pty
 import re
@@ -15,7 +14,6 @@ from PIL import Image
 
 from greedystep import envs
 from greedystep.cli import main
-from greedystep.cli.interrupt import stoppable
 from greedystep.cli.words import parse_options
 from greedystep.envs.description import describe
 
@@ -157,24 +155,3 @@ def test_ctrl_c_leaves_the_live_view_and_restores_the_terminal():
     assert text.rindex("\x1b[?1049l") > text.rindex("▀")
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     assert text.endswith("greedystep: interrupted\r\n")
-
-
-def test_an_interrupt_that_was_lost_is_raised_before_the_next_item():
-    def losing():
-        yield 1
-        with contextlib.suppress(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(1)
-        yield 2
-
-    seen = []
-
-    def watch():
-        for item in stoppable(losing()):
-            seen.append(item)
-
-    with pytest.raises(KeyboardInterrupt):
-        watch()
-    assert seen == [1]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert list(stoppable([1, 2])) == [1, 2]

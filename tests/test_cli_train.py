@@ -2,11 +2,9 @@
 
 import inspect
 import json
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -17,7 +15,6 @@ from greedystep.cli import main, train
 from greedystep.metrics import read_metrics
 from greedystep.tabular import METHODS
 from greedystep.tabular.run import Run, RunConfig
-from greedystep.undisturbed import undisturbed
 
 CHOICE = ["train", "toy/choice", "--options", "delay=5", "--seed", "3"]
 
@@ -108,24 +105,6 @@ def test_ctrl_c_keeps_what_was_learned(tmp_path):
     alone = gs.TabularAgent(gs.envs.make("toy/choice", delay=5), seed=3)
     alone.learn(agent.episodes)
     np.testing.assert_array_equal(agent.q, alone.q)
-
-
-def test_an_interruption_waits_for_the_end_of_the_block():
-    done = []
-
-    def work():
-        with undisturbed():
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
-            done.append(True)
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert done
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    thread = threading.Thread(target=lambda: undisturbed().__enter__())
-    thread.start()
-    thread.join()
 
 
 def test_chance_is_noted(tmp_path, capsys):

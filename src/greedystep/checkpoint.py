@@ -86,14 +86,22 @@ def save(folder: str | os.PathLike, step: int, state: Any, about: Mapping[str, A
 
 
 def latest(folder: str | os.PathLike) -> Path | None:
-    """The newest checkpoint whose every byte is right; a warning names each damaged one that is passed over."""
+    """The newest checkpoint whose every byte is right; a warning names each damaged one that is passed over.
+
+    None if the folder has no checkpoint; DamagedCheckpointError if all that it has are damaged.
+    """
+    problems: list[str] = []
     for path in _newest_first(folder):
         try:
             _verify(path)
         except (DamagedCheckpointError, OSError) as problem:
-            warnings.warn(f"{problem}; it is passed over", RuntimeWarning, stacklevel=2)
+            problems.append(str(problem))
         else:
+            for problem in problems:
+                warnings.warn(f"{problem}; it is passed over", RuntimeWarning, stacklevel=2)
             return path
+    if problems:
+        raise DamagedCheckpointError(f"no checkpoint is whole: {'; '.join(problems)}")
     return None
 
 

@@ -18,6 +18,7 @@ import shlex
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
@@ -46,7 +47,7 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """
     target = Path(os.path.realpath(path))  # through a link, not over it
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         with open(part, "wb") as file:
             yield file
@@ -220,7 +221,7 @@ def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[st
     """
     config = jsonable(config)
     return {
-        "command": command or shlex.join([*_program(), *sys.argv[1:]]),
+        "command": command or command_line(),
         "config": config,
         "config_hash": config_hash(config),
         "versions": {"greedystep": _version("greedystep"), **{name: _version(name) for name in _dependencies()}},
@@ -231,6 +232,11 @@ def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[st
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+
+
+def command_line() -> str:
+    """What was typed to start this process."""
+    return shlex.join([*_program(), *sys.argv[1:]])
 
 
 def _program() -> list[str]:

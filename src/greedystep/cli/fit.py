@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from greedystep import signals
 from greedystep.cli import deep_settings
 from greedystep.cli.deep_settings import DeepSettings
-from greedystep.cli.interrupt import stoppable
-from greedystep.cli.train import NO_HINT, Options, Said, TableMethod, wants_table, warnings_as_notes
+from greedystep.cli.train import NO_HINT, Options, Said, TableMethod, wants_table
 from greedystep.cli.words import (
     BadInputError,
     Count,
@@ -23,7 +24,9 @@ from greedystep.cli.words import (
     choice,
     note,
     parse_options,
+    warnings_as_notes,
 )
+from greedystep.lock import lock_file
 
 if TYPE_CHECKING:
     from greedystep import DQN
@@ -103,8 +106,8 @@ class Fit:
             is_table = wants_table(self.env, self.agent)
             self._refuse(is_table)
             data = [one for name in self.data for one in _read(name)]
-        with warnings_as_notes():
-            said, out = self._fit_table(data) if is_table else self._fit_network(data)
+        with warnings_as_notes(), ExitStack() as locks:
+            said, out = self._fit_table(data, locks) if is_table else self._fit_network(data, locks)
         from rich.console import Console
 
         from greedystep.report.terminal import say
@@ -126,16 +129,18 @@ class Fit:
             if name in of_network:
                 raise ValueError(f"{name}: means nothing where all is learned from a log and nobody acts")
 
-    def _place(self, usual: str) -> Path:
+    def _place(self, usual: str, locks: ExitStack) -> Path:
+        """The file to write, which nobody else writes until `locks` is closed."""
         out = self.out or Path("runs", f"fit-{self.env.replace('/', '-')}-{usual}")
         check_place(out.parent)
+        locks.enter_context(lock_file(out))
         if out.exists():
             raise ValueError(f"out: {out} exists already; choose another file")
         return out
 
     # -- both answer with what was done, and the file ------------------------------------------------------------------
 
-    def _fit_table(self, data: list[Trajectory]) -> tuple[str, Path]:
+    def _fit_table(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
         from greedystep.tabular.run import RunConfig
 
         given = {name: getattr(self.table, name) for name in ("method", "initial")}
@@ -146,13 +151,12 @@ class Fit:
             config = RunConfig(
                 self.env, options=parse_options(self.options), seed=self.seed, method_options=how, **given
             )
-            agent, out = config.agent(), self._place(f"{config.method}-seed{self.seed}.npz")
+            agent, out = config.agent(), self._place(f"{config.method}-seed{self.seed}.npz", locks)
             agent.fit(data, sweeps=sweeps)
-        out.parent.mkdir(parents=True, exist_ok=True)
         agent.save(out)
         return f"{sweeps} sweeps. The greedy policy's expected return: {agent.evaluate():.6g}", out
 
-    def _fit_network(self, data: list[Trajectory]) -> tuple[str, Path]:
+    def _fit_network(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
         from rich.console import Console
 
         from greedystep.deep.train import DivergedError
@@ -161,7 +165,7 @@ class Fit:
         batches = BATCHES if self.network.batches is None else self.network.batches
         with answering_bad_input():
             agent = self._network(batches, data)
-            out = self._place(f"{agent.config.returns}-seed{self.seed}.agent")
+            out = self._place(f"{agent.config.returns}-seed{self.seed}.agent", locks)
         done, loss = 0, float("nan")
 
         def pieces() -> Iterator[Said]:
@@ -171,13 +175,14 @@ class Fit:
 
         try:
             with progress(Console(stderr=True), self.env) as report:
-                for said in stoppable(pieces()):
+                for said in signals.interruptible(pieces()):
                     report(*said)
         except DivergedError as problem:
             raise BadInputError(str(problem)) from problem
         except KeyboardInterrupt:
             if done:
-                agent.save(out)
+                with signals.deferred():
+                    agent.save(out)
                 note(f"Saved after {done} of {batches} batches: {out}")
             raise
         agent.save(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +11,16 @@ from tyro.conf import Positional, arg
 
 from greedystep import __version__, experiments
 from greedystep.cli.report import conclude
-from greedystep.cli.words import NAMES, BadInputError, MaybePath, answering_bad_input, check_place, note
+from greedystep.cli.words import (
+    NAMES,
+    BadInputError,
+    MaybePath,
+    answering_bad_input,
+    check_place,
+    note,
+    warnings_as_notes,
+)
+from greedystep.lock import lock_folder
 from greedystep.record import config_hash, provenance, write_json
 
 KEPT = Path("results", "paper")
@@ -52,20 +62,23 @@ class Reproduce:
         from greedystep.report import results
 
         out = self.out or Path("results", self.scale)
-        with answering_bad_input():
-            check_place(out)
-            present, kept = _present(out), self._kept()
-        try:
-            for name in names:
-                settings = {"experiment": name, "scale": self.scale}
-                if self.resume and name in present and _is_whole(settings, present[name]):
-                    note(f"{name}: already in {out}")
-                    continue
-                self._run_one(name, settings, out, kept.get(name))
-        except KeyboardInterrupt:
-            note(f"What is finished is in {out} and is not run again; --gather judges and draws what is there.")
-            raise
-        return conclude(results.collect([out]), out)
+        with ExitStack() as locks:
+            with answering_bad_input():
+                check_place(out)
+                locks.enter_context(lock_folder(out))
+                present, kept = _present(out), self._kept()
+            try:
+                for name in names:
+                    settings = {"experiment": name, "scale": self.scale}
+                    if self.resume and name in present and _is_whole(settings, present[name]):
+                        note(f"{name}: already in {out}")
+                        continue
+                    with warnings_as_notes():
+                        self._run_one(name, settings, out, kept.get(name))
+            except KeyboardInterrupt:
+                note(f"What is finished is in {out} and is not run again; --gather judges and draws what is there.")
+                raise
+            return conclude(results.collect([out]), out)
 
     def _names(self) -> list[str]:
         if not self.names:

@@ -41,8 +41,8 @@ class NetworkJob:
         return cls(run, how.save_every)
 
     @classmethod
-    def resume(cls, folder: Path, how: NetworkRun) -> NetworkJob:
-        return cls(Run.resume(folder, how.steps), how.save_every)
+    def resume(cls, folder: Path, how: NetworkRun, **more: Any) -> NetworkJob:
+        return cls(Run.resume(folder, how.steps, **more), how.save_every)
 
     @property
     def finished(self) -> str | None:
@@ -62,6 +62,9 @@ class NetworkJob:
             raise BadInputError(str(problem)) from problem
         finally:
             pieces.close()
+
+    def close(self) -> None:
+        self._run.close()
 
     def done(self) -> str:
         return f"{self._run.step} steps"

@@ -26,8 +26,8 @@ class TableJob:
         return cls(Run.start(folder, config))
 
     @classmethod
-    def resume(cls, folder: Path, episodes: int | None) -> TableJob:
-        return cls(Run.resume(folder, episodes))
+    def resume(cls, folder: Path, episodes: int | None, **more: Any) -> TableJob:
+        return cls(Run.resume(folder, episodes, **more))
 
     @property
     def finished(self) -> str | None:
@@ -45,6 +45,9 @@ class TableJob:
             raise BadInputError(str(problem)) from problem
         finally:
             pieces.close()
+
+    def close(self) -> None:
+        self._run.close()
 
     def done(self) -> str:
         return f"{self._run.agent.episodes} episodes"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.interrupt import stoppable
+from greedystep import signals
 from greedystep.cli.words import (
     BadInputError,
     Count,
@@ -93,7 +93,7 @@ class Watch:
             if self.out is not None:
                 check_place(self.out.parent)
                 film.check_film(self.out, fps)
-        moments = stoppable(moments)
+        moments = signals.interruptible(moments)
         console = Console()
         if self.out is not None:
             film.write_film(self.out, self._frames(env, moments), fps)

@@ -32,6 +32,7 @@ from greedystep.deep.recipe import made_again, recipe_of
 from greedystep.deep.tally import NEVER, Tally, columns
 from greedystep.deep.targets import Numbers
 from greedystep.envs.core import Environment
+from greedystep.signals import deferred
 
 Row = dict[str, Any]
 
@@ -83,7 +84,8 @@ class Trainer:
         self._chunk: jax.stages.Wrapped | jax.stages.Compiled = jax.jit(self._run_lanes, donate_argnums=1)
 
     def _begin(self) -> Lane:
-        return jax.jit(partial(lax.map, self.loop.begin))(jnp.asarray(self.seeds, jnp.uint32))
+        with deferred():  # an interrupt within JAX may come out of it as a SystemError
+            return jax.jit(partial(lax.map, self.loop.begin))(jnp.asarray(self.seeds, jnp.uint32))
 
     def _run_lanes(self, step: jax.Array, lanes: Lane, numbers: Numbers, rounds: jax.Array) -> tuple[Lane, Tally]:
         """One lane as it is; several side by side on a GPU, and one after another on a CPU, where that is faster."""
@@ -126,9 +128,10 @@ class Trainer:
         begin = time.perf_counter()
         step, lanes = self.state
         rounds = steps // self.config.num_envs
-        lanes, tally = self._chunk(jnp.int32(step), lanes, self.numbers, jnp.int32(rounds))
-        self.state = State(np.array(step + steps), lanes)
-        tally = jax.device_get(tally)
+        with deferred():  # the old state is given away, the new one must be kept
+            lanes, tally = self._chunk(jnp.int32(step), lanes, self.numbers, jnp.int32(rounds))
+            self.state = State(np.array(step + steps), lanes)
+            tally = jax.device_get(tally)
         spent = time.perf_counter() - begin
         self.seconds += spent
         self._check(tally)

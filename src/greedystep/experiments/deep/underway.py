@@ -6,6 +6,7 @@ removes the folder when the finished training is safely in the store.
 
 from __future__ import annotations
 
+import shutil
 import time
 import warnings
 from pathlib import Path
@@ -34,15 +35,21 @@ class Underway:
         self._folder, self._trainer, self._saved = folder, trainer, time.monotonic()
 
     def restore(self) -> dict[str, Any]:
-        """Bring the trainer to where it was; what was given to `save`, nothing if it is at its beginning."""
-        found = None if self._folder is None else checkpoint.latest(self._folder)
-        if found is None:
+        """Bring the trainer to where it was; what was given to `save`, nothing if it is at its beginning.
+
+        A state that is damaged is named in a warning and removed: the training begins again.
+        """
+        if self._folder is None:
             return {}
         try:
-            so_far = schema.check(checkpoint.read_about(found), SO_FAR, "about")["so_far"]
+            found = checkpoint.latest(self._folder)
+            if found is None:
+                return {}
+            so_far = schema.check(checkpoint.read_about(found), SO_FAR, str(found))["so_far"]
             self._trainer.restore(found)
         except ValueError as problem:
-            warnings.warn(f"{found}: {problem}; this training begins again", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{problem}; this training begins again", RuntimeWarning, stacklevel=2)
+            shutil.rmtree(self._folder)
             return {}
         return so_far
 
