@@ -106,7 +106,6 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
         (["CHAINS", "--env", "toy/n-horizon", "--double"], "double: toy/n-horizon is for a table"),
         (["CARS", "--env", "toy/n-horizon"], "states"),
         (["CARS", "--env", "classic/mountaincar", "--out", "CARS"], "exists already"),
-        (["CARS", "--env", "classic/mountaincar", "--learning-rate", "1e30"], "the loss was not finite"),
     ],
 )
 def test_bad_input_is_answered_in_a_sentence(words, message, cars, chains, capsys, monkeypatch, tmp_path):
@@ -117,3 +116,10 @@ def test_bad_input_is_answered_in_a_sentence(words, message, cars, chains, capsy
     assert message in said
     assert "Traceback" not in said
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_loss_without_bound_is_a_failure_that_writes_nothing(cars, capsys, tmp_path):
+    how = ["--env", "classic/mountaincar", "--learning-rate", "1e30", "--out", str(tmp_path / "cars.agent")]
+    assert main(["fit", str(cars), *how]) == 1
+    assert "the loss was not finite" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

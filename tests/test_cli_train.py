@@ -144,7 +144,7 @@ def test_all_methods_can_be_named():
         (["train", "toy/choice", "--epsilon", "2"], "epsilon: expected a number in [0, 1]"),
         (["train", "toy/choice", "--alpha", "1"], "--alpha"),
         (["train", "--resume", "nowhere"], "resume: nowhere holds no run"),
-        (["train", "toy/choice", "--resume", "nowhere"], "env: a resumed run keeps its own"),
+        (["train", "toy/choice", "--resume", "nowhere"], "resume: nowhere holds no run"),
         (["train", "--resume", "nowhere", "--seed", "0"], "seed: a resumed run keeps its own"),
     ],
 )
@@ -177,5 +177,6 @@ def test_a_damaged_configuration_is_reported(tmp_path, capsys):
 
 def test_values_without_bound_are_reported_and_the_last_save_stays(tmp_path, capsys):
     how = ["train", "toy/grid-world", "--method", "harutyunyan", "--method-options", "lambda_=1.0", "alpha=0.5"]
-    assert main([*how, "--episodes", "20000", "--out", str(tmp_path / "run")]) == 2
-    assert "its values have no bound" in capsys.readouterr().err
+    assert main([*how, "--episodes", "20000", "--out", str(tmp_path / "run")]) == 1
+    assert f"greedystep: {tmp_path / 'run'}: harutyunyan: its values have no bound" in capsys.readouterr().err
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["method"] == "harutyunyan"

@@ -127,7 +127,9 @@ def test_a_damaged_configuration_is_reported(tmp_path, capsys):
 
 def test_a_loss_without_bound_is_one_sentence(tmp_path, capsys):
     wild = ("--learning-rate", "1e30", "--loss", "squared", "--max-gradient-norm", "none")
-    assert main(words(400, tmp_path / "run", *wild)) == 2
+    assert main(words(400, tmp_path / "run", *wild)) == 1
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("greedystep: ")]
     assert len(said) == 1
+    assert said[0].startswith(f"greedystep: {tmp_path / 'run'}: the loss of lane 0")
     assert "was not finite at step" in said[0]
+    assert (tmp_path / "run" / "config.json").exists()

@@ -526,7 +526,9 @@ def test_pickles_are_refused(tmp_path):
     path = tmp_path / "model.npz"
     poison = np.array([[print]], dtype=object)
     np.savez(path, format=FILE_FORMAT, rewards=poison, discount=0.9)
-    with pytest.raises(ValueError, match=r"no model file of greedystep .it holds Python objects, which are never loaded"):
+    with pytest.raises(
+        ValueError, match=r"no model file of greedystep .it holds Python objects, which are never loaded"
+    ):
         MDP.load(path)
 
 

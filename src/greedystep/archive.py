@@ -33,7 +33,14 @@ HEADER = re.compile(
 MOST_AXES = 32
 CHUNK = 2**22
 LONGEST_REASON = 200
-KINDS = {"b": "true or false", "i": "whole numbers", "iu": "whole numbers", "f": "numbers", "iuf": "numbers", "U": "text"}
+KINDS = {
+    "b": "true or false",
+    "i": "whole numbers",
+    "iu": "whole numbers",
+    "f": "numbers",
+    "iuf": "numbers",
+    "U": "text",
+}
 """Letters of NumPy's dtype kinds -> what such an array holds."""
 
 
@@ -91,7 +98,9 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
                 return arrays
         except UNREADABLE as problem:
             reason = str(problem) or type(problem).__name__
-            raise ValueError(reason[:LONGEST_REASON]) from None  # zipfile quotes names, however long a file says they are
+            raise ValueError(
+                reason[:LONGEST_REASON]
+            ) from None  # zipfile quotes names, however long a file says they are
 
 
 def _array(stream: BinaryIO, size: int, name: str) -> np.ndarray:

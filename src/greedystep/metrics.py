@@ -141,8 +141,8 @@ def _checked(row: Any) -> Any:
     """The row, if it has a step and a lane and otherwise nothing but numbers, text and lists of numbers."""
     schema.check(row, {"step": schema.Whole(), "lane": schema.Whole()}, "a row of metrics")
     for name, value in row.items():
-        is_list = isinstance(value, list | tuple | np.ndarray)
-        if not (all(map(_is_number, value)) if is_list else value is None or isinstance(value, str) or _is_number(value)):
+        numbers = value if isinstance(value, list | tuple | np.ndarray) else [value]
+        if not (value is None or isinstance(value, str) or all(map(_is_number, numbers))):
             raise ValueError(f"{name}: expected a number, text, or a list of numbers, got {shown(value)}")
     return row
 

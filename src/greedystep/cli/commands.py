@@ -23,7 +23,7 @@ from greedystep.cli.report import Report
 from greedystep.cli.reproduce import Reproduce
 from greedystep.cli.train import Train
 from greedystep.cli.watch import Watch
-from greedystep.cli.words import BadInputError, note
+from greedystep.cli.words import BadInputError, FailedError, note
 
 Command = (
     Annotated[Plan, subcommand("plan")]
@@ -58,7 +58,7 @@ def run(argv: list[str]) -> int:
     except BadInputError as problem:
         note(f"greedystep: {_one_line(str(problem))}")
         return BAD_INPUT
-    except OSError as problem:
+    except (FailedError, OSError) as problem:
         note(f"greedystep: {_one_line(str(problem))}")
         return FAILED
 

@@ -15,8 +15,8 @@ from greedystep.cli import deep_settings
 from greedystep.cli.deep_settings import DeepSettings
 from greedystep.cli.train import NO_HINT, Options, Said, TableMethod, wants_table
 from greedystep.cli.words import (
-    BadInputError,
     Count,
+    FailedError,
     MaybeCount,
     MaybePath,
     answering_bad_input,
@@ -152,7 +152,10 @@ class Fit:
                 self.env, options=parse_options(self.options), seed=self.seed, method_options=how, **given
             )
             agent, out = config.agent(), self._place(f"{config.method}-seed{self.seed}.npz", locks)
-            agent.fit(data, sweeps=sweeps)
+            try:
+                agent.fit(data, sweeps=sweeps)
+            except FloatingPointError as problem:
+                raise FailedError(str(problem)) from problem
         agent.save(out)
         return f"{sweeps} sweeps. The greedy policy's expected return: {agent.evaluate():.6g}", out
 
@@ -178,7 +181,7 @@ class Fit:
                 for said in signals.interruptible(pieces()):
                     report(*said)
         except DivergedError as problem:
-            raise BadInputError(str(problem)) from problem
+            raise FailedError(str(problem)) from problem
         except KeyboardInterrupt:
             if done:
                 with signals.deferred():

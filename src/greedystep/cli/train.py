@@ -72,7 +72,7 @@ class Job(Protocol):
         ...
 
     def train(self) -> Generator[Said, None, None]:
-        """Goes on to the end; saves when it is closed or interrupted. BadInputError if the values have no bound."""
+        """Goes on to the end; saves when it is closed or interrupted. FailedError if the values have no bound."""
         ...
 
     def done(self) -> str:
@@ -156,9 +156,8 @@ class Train:
     # Folder to write to (default: one in runs/, named after what is trained).
     out: MaybePath = None
 
-    # Folder of an earlier run to go on with; only --episodes or --steps, and --save-every, can be given anew. A run in a
-    # Gymnasium environment "module:id" wants it to be named again, before its module is imported: what a folder says
-    # alone never is.
+    # Folder of an earlier run to go on with; only --episodes or --steps, and --save-every, can be given anew. Where its
+    # environment is "module:id" of Gymnasium, name it again: a module that only a folder names is never imported.
     resume: MaybePath = None
 
     # With --resume: begin again at step 0, say where checkpoints are damaged. Earlier rows and checkpoints are kept

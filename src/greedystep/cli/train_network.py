@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from greedystep.cli.train import NetworkRun, Said
-from greedystep.cli.words import BadInputError
+from greedystep.cli.words import FailedError
 from greedystep.deep.run import SAVE_EVERY, Run, RunConfig
 from greedystep.deep.train import DivergedError
 
@@ -59,7 +59,7 @@ class NetworkJob:
                 what = f"{far}, return {done.episode_return:.4g}, {_short(done.steps_per_second)}/s"
                 yield Said(done.step / total, what)
         except DivergedError as problem:
-            raise BadInputError(str(problem)) from problem
+            raise FailedError(f"{self.folder}: {problem}") from problem
         finally:
             pieces.close()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from greedystep.cli.train import Said
-from greedystep.cli.words import BadInputError, parse_options
+from greedystep.cli.words import FailedError, parse_options
 from greedystep.tabular.run import Run, RunConfig
 
 
@@ -42,7 +42,7 @@ class TableJob:
                 what = f"{done.episodes:,} of {total:,} episodes, return {done.episode_return:.4g}"
                 yield Said(done.episodes / total, what)
         except FloatingPointError as problem:
-            raise BadInputError(str(problem)) from problem
+            raise FailedError(f"{self.folder}: {problem}") from problem
         finally:
             pieces.close()
 

@@ -19,6 +19,10 @@ class BadInputError(Exception):
     """What the user gave cannot be used; the message is the sentence to answer with."""
 
 
+class FailedError(Exception):
+    """The work failed on its way, say because a loss is not finite; the message is the sentence to end with."""
+
+
 @contextmanager
 def answering_bad_input() -> Iterator[None]:
     """Complaints within are about the input; anywhere else they are bugs and keep their traceback."""

@@ -130,9 +130,7 @@ class Run:
             return run
 
     @classmethod
-    def resume(
-        cls, folder: Path, steps: int | None = None, *, restart: bool = False, env: str | None = None
-    ) -> Run:
+    def resume(cls, folder: Path, steps: int | None = None, *, restart: bool = False, env: str | None = None) -> Run:
         """A run that was stopped or killed, or is to go on beyond its end, to `steps` in all.
 
         A run whose checkpoints are all damaged or missing cannot go on: ValueError says so. InUseError, a ValueError
@@ -246,7 +244,9 @@ def trained(path: Path) -> Trainer:
     if path.is_file():
         with reading(path) as file:
             if file.read(2) == b"PK":
-                raise ValueError(f"{path} is an archive of arrays, as tables are kept in; expected an agent with networks")
+                raise ValueError(
+                    f"{path} is an archive of arrays, as tables are kept in; expected an agent with networks"
+                )
         return Trainer.load(path)
     trainer, found = read_config(path)[0].trainer(), checkpoint.latest(path / CHECKPOINTS)
     if found is not None:

@@ -166,7 +166,8 @@ class EmpiricalModel:
         # New edges come before the old ones of a list, so that no list can be a circle.
         if not (np.maximum(counts.next, counts.next_into) < np.arange(size)).all():
             raise ValueError("the lists of a stored model are not in order")
-        if (counts.count < 1).any() or (np.bincount(counts.row, counts.count, len(counts.visits)) != counts.visits).any():
+        counted = np.bincount(counts.row, counts.count, len(counts.visits))
+        if (counts.count < 1).any() or (counted != counts.visits).any():
             raise ValueError("the counts of a stored model do not add up")
         if not np.isfinite(counts.reward).all():
             raise ValueError("a reward of a stored model is not finite")

@@ -18,11 +18,23 @@ from greedystep.record import config_hash, provenance, read_json, write_json
 Record = Mapping[str, Any]
 _NUMBERS = [schema.Maybe(schema.Real())]
 LANE = {
-    **{"name": str, "task": str, "preset": str, "setting": dict, "seed": schema.Whole(), "env": dict},
-    **{"steps": schema.Whole(1), "curve": {"step": [schema.Whole()], **dict.fromkeys(CURVES, _NUMBERS)}},
-    **{"phase": schema.Whole(), "n_first": [schema.Whole()], "n_last": [schema.Whole()], "device": str},
-    **{"evaluation": schema.Maybe(schema.Real()), "diverged": schema.Maybe(schema.Whole())},
-    **{"seconds": schema.Real(0), "steps_per_second": schema.Maybe(schema.Real(0)), "side_by_side": schema.Whole(1)},
+    "name": str,
+    "task": str,
+    "preset": str,
+    "setting": dict,
+    "seed": schema.Whole(),
+    "env": dict,
+    "steps": schema.Whole(1),
+    "curve": {"step": [schema.Whole()], **dict.fromkeys(CURVES, _NUMBERS)},
+    "phase": schema.Whole(),
+    "n_first": [schema.Whole()],
+    "n_last": [schema.Whole()],
+    "device": str,
+    "evaluation": schema.Maybe(schema.Real()),
+    "diverged": schema.Maybe(schema.Whole()),
+    "seconds": schema.Real(0),
+    "steps_per_second": schema.Maybe(schema.Real(0)),
+    "side_by_side": schema.Whole(1),
 }
 """One training in a file."""
 

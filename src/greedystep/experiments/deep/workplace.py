@@ -12,7 +12,6 @@ from typing import Any
 from greedystep import schema
 from greedystep.record import provenance, read_json, write_json
 
-
 NOTE = {
     "session": {"tasks": [str], "trainings": schema.Whole(), "steps": schema.Whole(), "seconds": schema.Real(0)},
     "provenance": {"command": str, "device": str},
