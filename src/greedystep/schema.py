@@ -21,7 +21,7 @@ from greedystep.checks import INT64, check_real, check_whole, shown
 
 Kind = Any
 
-NAMES = {str: "text", bool: "true or false", dict: "an object", list: "a list"}
+NAMES = {str: "text", bool: "true or false", dict: "an object", list: "a list", object: "anything"}
 
 
 @dataclass(frozen=True)

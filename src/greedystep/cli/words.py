@@ -38,7 +38,7 @@ def answering_bad_input() -> Iterator[None]:
 
 def check_place(folder: Path) -> None:
     """Before the work, not after it: the folder is one to write to, or can be made."""
-    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    place = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
     if not (place.is_dir() and os.access(place, os.W_OK)):
         raise ValueError(f"out: {place} is not a folder one can write to")
 
