@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -103,7 +103,7 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
             ) from None  # zipfile quotes names, however long a file says they are
 
 
-def _array(stream: BinaryIO, size: int, name: str) -> np.ndarray:
+def _array(stream: IO[bytes], size: int, name: str) -> np.ndarray:
     """An array of `size` bytes, header included."""
     start = stream.read(10)
     if len(start) < 10 or not start.startswith(np.lib.format.MAGIC_PREFIX + b"\x01\x00"):
@@ -126,7 +126,7 @@ def _array(stream: BinaryIO, size: int, name: str) -> np.ndarray:
     return array.reshape(shape, order="F" if found[3] == b"True" else "C")
 
 
-def _fill(stream: BinaryIO, buffer: memoryview, name: str) -> None:
+def _fill(stream: IO[bytes], buffer: memoryview, name: str) -> None:
     """Read as much as the buffer holds; with the last byte zipfile compares the checksum."""
     while buffer:
         count = stream.readinto(buffer[:CHUNK])  # type: ignore[attr-defined]
