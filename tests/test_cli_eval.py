@@ -72,7 +72,7 @@ def test_what_is_no_run_is_answered_by_one_sentence(command, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for folder, sentence in {
         tmp_path / "empty": "holds no run (it has no config.json)",
-        table: "is not the configuration of a DQN run (its kind is 'tabular')",
+        table: "is not the configuration of a DQN run (it.kind: expected one of dqn, got 'tabular')",
         unstarted.folder: "unstarted has no checkpoint yet",
     }.items():
         capsys.readouterr()
