@@ -264,6 +264,8 @@ def test_no_observations_have_no_actions(small_agent):
         ({"steps": "1e6"}, "it.config.steps: expected a whole number"),
         ({"options": None}, "it.config.options: expected an object"),
         ({"env": None}, "it.config.env: expected text"),
+        ({"env": "classic/tennis"}, "name: 'classic/tennis' is not one of"),
+        ({"options": {"name": 3}}, "name: classic/cartpole has no such option"),
     ],
 )
 def test_wrong_types_in_the_configuration_of_a_network_are_named(tmp_path, capsys, change, message):

@@ -286,6 +286,7 @@ def read_config(folder: Path) -> tuple[RunConfig, bool]:
         config = schema.check(content, CONTENT, "it")["config"]
         agent, seeds = config_from_json(config["agent"]), tuple(config["seeds"])
         made = schema.build(RunConfig, config | {"agent": agent, "seeds": seeds}, "config")
+        made.make_env()  # so that a name or an option that is wrong is the file's fault, too
     except ValueError as problem:
         raise ValueError(f"{path} is not the configuration of a DQN run ({problem})") from None
     return made, content["tensorboard"]
