@@ -229,6 +229,7 @@ def test_the_experiments_of_one_command_share_its_folder(tmp_path, monkeypatch):
         def tables(self, result):
             return []
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(experiments, "load", lambda name: Stand())
     assert main(["reproduce", "fig5", "--out", str(tmp_path / "out")]) == 0
     assert len(list(tmp_path.glob("out/parts/sessions/*.json"))) == 1
