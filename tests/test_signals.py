@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.machinery import ExtensionFileLoader
 
 import pytest
 from deep_runs import words
@@ -106,6 +107,25 @@ def test_an_interrupt_that_python_drops_is_raised_again_and_not_printed(where, c
     with pytest.raises(KeyboardInterrupt), signals.handling():
         work()
     assert capfd.readouterr().err == ""
+
+
+def test_the_import_of_an_extension_is_not_interrupted():
+    done = []
+
+    class Loader(ExtensionFileLoader):
+        def create_module(self, spec):
+            interrupt()
+            time.sleep(0.1)
+            done.append(True)
+
+    def work():
+        Loader("name", "name.so").create_module(None)
+        time.sleep(20)
+        pytest.fail("the interrupt was lost")
+
+    with pytest.raises(KeyboardInterrupt), signals.handling():
+        work()
+    assert done
 
 
 def test_what_an_interrupt_was_turned_into_is_the_interrupt():

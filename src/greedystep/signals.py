@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import ExtensionFileLoader
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -23,8 +24,8 @@ class TerminatedError(KeyboardInterrupt):
 
 
 ERRORS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}
-RAISE_AGAIN = 0.01
-"""Seconds after which an exception that was dropped is raised once more."""
+MOMENT = 0.01
+"""Seconds until a signal is sent again whose exception could not be raised, or was dropped."""
 
 _received: int | None = None
 """The first signal of the innermost `handling`."""
@@ -36,9 +37,9 @@ def handling() -> Iterator[None]:
 
     An exception that is raised inside a finalizer or a callback of the garbage collector (JAX has one) is dropped and
     printed as "Exception ignored". Such a report of an interrupt is not printed: the interrupt is raised again a moment
-    later. Where code drops it without a report, `check` still raises it. A C extension that is interrupted while it is
-    imported or called may raise ImportError or SystemError instead: an exception that leaves the block after a signal
-    becomes the interrupt.
+    later. Where code drops it without a report, `check` still raises it. A C extension that is interrupted may raise
+    ImportError or SystemError instead: an exception that leaves the block after a signal becomes the interrupt. While
+    an extension is imported, nothing is raised.
 
     Signals that are ignored, or handled by somebody else, stay so.
     """
@@ -78,7 +79,7 @@ def deferred() -> Iterator[None]:
         yield
         return
     held: list[int] = []
-    with _handlers(held.append, ERRORS):
+    with _handlers(lambda number, frame: held.append(number), ERRORS):
         yield
     if held:
         signal.raise_signal(held[0])
@@ -88,22 +89,52 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _raise(number: int) -> None:
+def _raise(number: int, frame: FrameType | None) -> None:
     global _received
     if _received is None:
         _received = number
-    raise ERRORS[signal.Signals(number)]
+    if _loads_extension(frame):
+        _send_again(number)
+    else:
+        raise ERRORS[signal.Signals(number)]
+
+
+def _loads_extension(frame: FrameType | None) -> bool:
+    """Whether a C extension is being initialised, which an exception may crash (JAX's aborts the process)."""
+    while frame is not None:
+        if frame.f_code.co_name in ("create_module", "exec_module"):
+            loader = frame.f_locals.get("self")
+            if isinstance(loader, ExtensionFileLoader):
+                return True
+        frame = frame.f_back
+    return False
+
+
+def _send_again(number: int) -> None:
+    """Let the main thread receive the signal once more in a moment, unless `handling` has ended by then."""
+
+    def send() -> None:
+        if _received is None:
+            return
+        if hasattr(signal, "pthread_kill"):  # a real signal wakes calls that wait, too
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
+        else:
+            _thread.interrupt_main(signal.Signals(number))
+
+    timer = threading.Timer(MOMENT, send)
+    timer.daemon = True
+    timer.start()
 
 
 @contextmanager
-def _handlers(handle: Callable[[int], Any], numbers: Iterable[int]) -> Iterator[None]:
+def _handlers(handle: Callable[[int, FrameType | None], Any], numbers: Iterable[int]) -> Iterator[None]:
     """Within, these signals are given to `handle`; afterwards to whom they were given before."""
     before = {number: usual for number in numbers if (usual := signal.getsignal(number)) is not None}
     active = True
 
     def handler(number: int, frame: FrameType | None) -> None:
         if active:
-            handle(number)
+            handle(number, frame)
         else:  # one signal interrupted the loop below before the handler of the other was put back
             signal.signal(number, before[number])
             signal.raise_signal(number)
@@ -121,28 +152,16 @@ def _handlers(handle: Callable[[int], Any], numbers: Iterable[int]) -> Iterator[
 @contextmanager
 def _no_reports() -> Iterator[None]:
     """Within, an interrupt that Python drops is raised again instead of being printed."""
-    before, active = sys.unraisablehook, True
-
-    def again(number: int) -> None:
-        if not active:
-            return
-        if hasattr(signal, "pthread_kill"):  # a real signal wakes calls that wait, too
-            signal.pthread_kill(threading.main_thread().ident or 0, number)
-        else:
-            _thread.interrupt_main(signal.Signals(number))
+    before = sys.unraisablehook
 
     def hook(dropped: Any) -> None:
-        if _received is None or not issubclass(dropped.exc_type, KeyboardInterrupt):
+        if _received is not None and issubclass(dropped.exc_type, KeyboardInterrupt):
+            _send_again(_received)  # what is raised here is dropped as well
+        else:
             before(dropped)
-            return
-        # Not from here: what is raised in this function is dropped as well.
-        timer = threading.Timer(RAISE_AGAIN, again, [_received])
-        timer.daemon = True
-        timer.start()
 
     sys.unraisablehook = hook
     try:
         yield
     finally:
-        active = False
         sys.unraisablehook = before
