@@ -51,9 +51,9 @@ def test_all_lanes_are_tabulated_with_intervals(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--episodes", "0"], "episodes: expected a whole number of at least 1, got 0"),
+        (["--episodes", "0"], "episodes: expected a whole number from 1 to 2147483647, got 0"),
         (["--epsilon", "1.5"], "epsilon: expected a number in [0, 1], got 1.5"),
-        (["--limit", "0"], "limit: expected a whole number of at least 1, got 0"),
+        (["--limit", "0"], "limit: expected a whole number from 1 to 2147483647, got 0"),
         (["--out", "a.txt"], "out: expected a file that ends in .json, got 'a.txt'"),
     ],
 )

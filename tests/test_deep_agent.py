@@ -95,7 +95,7 @@ def test_a_lane_of_a_run_is_loaded_alone(tmp_path):
     one.learn(50)
     weights = both.state.lanes.knowledge.networks.layers[0].weight
     np.testing.assert_array_equal(one.networks.layers[0].weight, weights[1])
-    with pytest.raises(ValueError, match=r"^lane: expected a number in 0\.\.1, got 2$"):
+    with pytest.raises(ValueError, match=r"^lane: expected a whole number from 0 to 1, got 2$"):
         gs.load(tmp_path, lane=2)
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import checkpoint, envs
+from greedystep.checks import INT32, check_seed, check_whole
 from greedystep.deep import offline
 from greedystep.deep.evaluation import MAX_STEPS, Evaluation, Evaluator
 from greedystep.deep.networks import MakeNetwork
@@ -77,9 +78,7 @@ class DQN:
 
     def learn(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
         """Act and learn for so many MORE steps; rows of metrics, which `on_chunk` gets as soon as they are there."""
-        if isinstance(steps, bool) or steps != int(steps) or steps < 0:
-            raise ValueError(f"steps: expected a whole number of at least 0, got {steps!r}")
-        return self.trainer.run(int(steps), on_chunk)
+        return self.trainer.run(steps, on_chunk)
 
     def fit(self, dataset: Iterable[Trajectory], updates: int = 10_000, *, seed: int = 0) -> DQN:
         """Learn from logged trajectories alone, with so many updates; what the agent has stored itself is not used."""
@@ -94,6 +93,7 @@ class DQN:
 
         The agent has learned what is told. If a loss is not finite, it is again as it was before all of them.
         """
+        updates, seed = check_whole("updates", updates, 0, INT32), check_seed(seed)
         learner, observation = self.trainer.learner, self.env.observation
         store, replay = Store.holding(offline.checked(learner, dataset), observation.shape, observation.dtype)
         fit = jax.jit(partial(offline.fit, learner, store))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.words import Count, MaybePath, Real, answering_bad_input, check_place
+from greedystep.cli.words import Count, MaybePath, PathArg, Real, answering_bad_input, check_place
 
 if TYPE_CHECKING:
     from greedystep.deep.evaluation import Evaluation
@@ -20,7 +19,7 @@ class Eval:
     """Let the agents of a run play whole episodes without learning, and tabulate their returns."""
 
     # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`.
-    agent: Annotated[Positional[Path], arg(metavar="RUN")]
+    agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
 
     # Episodes of each seed.
     episodes: Count = 100

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from greedystep.checks import INT32, check_whole
 from greedystep.cli import deep_settings
 from greedystep.cli.deep_settings import DeepSettings
 from greedystep.cli.interrupt import stoppable
@@ -190,8 +191,7 @@ class Fit:
         from greedystep.deep import offline
         from greedystep.deep.presets import env_options
 
-        if batches < 1:
-            raise ValueError(f"batches: expected at least 1, got {batches}")
+        check_whole("batches", batches, 1, INT32)
         env = envs.make_env(self.env, **(env_options(self.env) | parse_options(self.options)))
         settings = deep_settings.given(self.settings)
         agent = greedystep.DQN(env, preset=self.network.preset or "paper", seed=self.seed, **settings)

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from greedystep import __version__, experiments
 from greedystep.cli.report import conclude
-from greedystep.cli.words import NAMES, BadInputError, MaybePath, answering_bad_input, check_place, note
+from greedystep.cli.words import NAMES, BadInputError, MaybePath, answering_bad_input, check_place, note, some
 from greedystep.record import config_hash, provenance, write_json
 
 KEPT = Path("results", "paper")
@@ -37,7 +37,7 @@ class Reproduce:
 
     # Run these tasks only: breakout, mountaincar, ... where networks are trained; choice, trace-back, grid-world in
     # fig2. What other tasks have in the folder already is drawn, the rest is reported as missing.
-    only: Annotated[tuple[str, ...], arg(metavar="TASK [TASK ...]", help_behavior_hint="(default: all)")] = ()
+    only: Annotated[tuple[str, ...], some("TASK"), arg(help_behavior_hint="(default: all)")] = ()
 
     # Run nothing: judge and draw what the folder has so far, say after an interruption. For fig2 to presets.
     gather: bool = False

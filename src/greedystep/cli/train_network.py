@@ -6,10 +6,14 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+from greedystep.checks import check_real, check_seed, check_whole
 from greedystep.cli.train import NetworkRun, Said
 from greedystep.cli.words import BadInputError
 from greedystep.deep.run import SAVE_EVERY, Run, RunConfig
 from greedystep.deep.train import DivergedError
+
+MOST_SEEDS = 1_000_000
+"""Trainings side by side; long before, they are refused for the memory that they would need."""
 
 
 class NetworkJob:
@@ -19,8 +23,7 @@ class NetworkJob:
         self._run, self.folder = run, run.folder
         self._save_every = SAVE_EVERY if save_every is None else save_every
         self.title = run.config.env.partition("/")[2]
-        if self._save_every < 0:
-            raise ValueError(f"save_every: expected a number of seconds of at least 0, got {save_every}")
+        check_real("save_every", self._save_every, 0)
 
     @classmethod
     def start(
@@ -32,9 +35,9 @@ class NetworkJob:
         settings: dict[str, Any],
         place: Callable[[str], Path],
     ) -> NetworkJob:
-        if how.seeds is not None and how.seeds < 1:
-            raise ValueError(f"seeds: expected at least 1, got {how.seeds}")
-        seeds = tuple(range(seed, seed + (how.seeds or 1)))
+        count = 1 if how.seeds is None else check_whole("seeds", how.seeds, 1, MOST_SEEDS)
+        check_seed(check_seed(seed) + count - 1, "the last of the seeds")
+        seeds = tuple(range(seed, seed + count))
         length = {} if how.steps is None else {"steps": how.steps}
         config = RunConfig.from_preset(env, how.preset or "paper", options=options, seeds=seeds, **length, **settings)
         run = Run.start(place(_usual_folder(config)), config, tensorboard=how.tensorboard)

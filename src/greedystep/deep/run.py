@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from greedystep import checkpoint, envs
+from greedystep.checks import check_whole
 from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.train import Row, Trainer
+from greedystep.deep.train import Row, Trainer, most_steps
 from greedystep.metrics import MetricsFile
 from greedystep.record import jsonable, provenance, read_json, saying, write_json
 from greedystep.tensorboard import EventFiles
@@ -45,8 +46,7 @@ class RunConfig:
     """Environment steps of each lane, in all."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise ValueError(f"steps: expected a whole number of at least 1, got {self.steps!r}")
+        object.__setattr__(self, "steps", check_whole("steps", self.steps, 1, most_steps(self.agent)))
 
     @classmethod
     def from_preset(
@@ -103,7 +103,9 @@ class Run:
         """A new run. Nothing is written yet: bad settings leave no trace."""
         if folder.exists() and not all(file.suffix == ".part" for file in folder.iterdir()):
             raise ValueError(f"out: {folder} is not empty; resume the run in it, or choose another folder")
-        return cls(folder, config, config.trainer(), tensorboard=tensorboard)
+        trainer = config.trainer()
+        trainer.check_memory()
+        return cls(folder, config, trainer, tensorboard=tensorboard)
 
     @classmethod
     def resume(cls, folder: Path, steps: int | None = None) -> Run:
