@@ -87,7 +87,7 @@ BREAKOUT = ["train", "minatar/breakout"]
         ([*BREAKOUT, "--steps", "0"], "steps: expected a whole number from 1 to 2147483647, got 0"),
         ([*BREAKOUT, "--seeds", "0"], "seeds: expected a whole number from 1 to 1000000, got 0"),
         ([*BREAKOUT, "--seed", "-1"], "seed: expected a whole number from 0 to 4294967295, got -1"),
-        ([*BREAKOUT, "--save-every", "-1"], "save_every: expected a number of seconds of at least 0"),
+        ([*BREAKOUT, "--save-every", "-1"], "save_every: expected a finite number of at least 0, got -1"),
         ([*BREAKOUT, "--preset", "slow"], "invalid choice 'slow'"),
         ([*BREAKOUT, "--options", "sticki=0"], "sticki: minatar/breakout has no such option"),
         ([*BREAKOUT, "--batch-size", "2.5"], "expected a whole number such as 1000 or 5e6, got '2.5'"),

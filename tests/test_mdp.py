@@ -234,8 +234,8 @@ def test_bad_rewards():
     refuse(r"rewards: expected \[S, A\] = \[2, 2\] or \[S, A, S\], got shape \[2\]", P, [1.0, 2.0], 0.9)
     refuse(r"rewards: r\[0, 1\] is nan", P, changed(R, (0, 1), np.nan), 0.9)
     refuse(r"rewards: r\[1, 1\] is inf", P, changed(R, (1, 1), np.inf), 0.9)
-    refuse("rewards: expected numbers", P, [["a", "b"], ["c", "d"]], 0.9)
-    refuse("rewards: expected numbers", P, [[1.0], [1.0, 2.0]], 0.9)
+    refuse("rewards: expected an array of real numbers", P, [["a", "b"], ["c", "d"]], 0.9)
+    refuse("rewards: expected an array of real numbers", P, [[1.0], [1.0, 2.0]], 0.9)
     refuse(r"sparse rewards must be \[S\*A, S\] = \[4, 2\], got \[2, 2\]", P, sp.csr_array(R), 0.9)
     for bad in (np.nan, np.inf, -np.inf):
         r = changed(np.ones((2, 2, 2)), (0, 0, 1), bad)

@@ -157,8 +157,8 @@ def test_renumbering_keeps_missing_actions():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: models.chain(0), "length: expected at least 1, got 0"),
-        (lambda: models.grid(0, 3), "height, width: expected at least 1, got 0 and 3"),
+        (lambda: models.chain(0), "length: expected a whole number from 1 to 9223372036854775807, got 0"),
+        (lambda: models.grid(0, 3), "height: expected a whole number from 1 to 9223372036854775807, got 0"),
         (lambda: models.grid(3, 3, slip=1.5), "slip: expected a probability, got 1.5"),
         (lambda: models.grid(3, 3, goal=(3, 0)), r"goal: \(3, 0\) lies outside 3 x 3"),
         (lambda: models.grid(3, 3, goal=(-1, 0)), r"goal: \(-1, 0\) lies outside 3 x 3"),

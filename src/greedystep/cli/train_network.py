@@ -19,11 +19,9 @@ MOST_SEEDS = 1_000_000
 class NetworkJob:
     """A run of deep agents, one a seed."""
 
-    def __init__(self, run: Run, save_every: float | None) -> None:
-        self._run, self.folder = run, run.folder
-        self._save_every = SAVE_EVERY if save_every is None else save_every
+    def __init__(self, run: Run, save_every: float) -> None:
+        self._run, self.folder, self._save_every = run, run.folder, save_every
         self.title = run.config.env.partition("/")[2]
-        check_real("save_every", self._save_every, 0)
 
     @classmethod
     def start(
@@ -35,17 +33,19 @@ class NetworkJob:
         settings: dict[str, Any],
         place: Callable[[str], Path],
     ) -> NetworkJob:
+        save_every = _save_every(how)
         count = 1 if how.seeds is None else check_whole("seeds", how.seeds, 1, MOST_SEEDS)
         check_seed(check_seed(seed) + count - 1, "the last of the seeds")
         seeds = tuple(range(seed, seed + count))
         length = {} if how.steps is None else {"steps": how.steps}
         config = RunConfig.from_preset(env, how.preset or "paper", options=options, seeds=seeds, **length, **settings)
         run = Run.start(place(_usual_folder(config)), config, tensorboard=how.tensorboard)
-        return cls(run, how.save_every)
+        return cls(run, save_every)
 
     @classmethod
     def resume(cls, folder: Path, how: NetworkRun) -> NetworkJob:
-        return cls(Run.resume(folder, how.steps), how.save_every)
+        save_every = _save_every(how)
+        return cls(Run.resume(folder, how.steps), save_every)
 
     @property
     def finished(self) -> str | None:
@@ -76,6 +76,10 @@ class NetworkJob:
             f"{last.step} steps{each}, at the end {last.steps_per_second:,.0f} a second.",
             f"Mean return of the episodes of the last row: {last.episode_return:.6g}",
         ]
+
+
+def _save_every(how: NetworkRun) -> float:
+    return SAVE_EVERY if how.save_every is None else check_real("save_every", how.save_every, 0)
 
 
 def _usual_folder(config: RunConfig) -> str:

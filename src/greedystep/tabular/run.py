@@ -12,15 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from greedystep import envs
+from greedystep.checks import check_whole
+from greedystep.memory import check_memory
 from greedystep.metrics import MetricsFile
 from greedystep.record import provenance, read_json, write_json
 from greedystep.tabular.agent import TabularAgent
-from greedystep.tabular.methods import checked_whole
 from greedystep.undisturbed import undisturbed
 
 KIND = "tabular"
 ROWS = 100
 """Rows of metrics in a whole run, each over the same number of episodes."""
+BYTES_PER_EPISODE = 80
+"""Of a row that is being collected: a float and an int of Python, and their places in two lists."""
 PIECE = 0.2
 """Seconds of learning, about, between two looks at the clock and at Ctrl-C."""
 SAVE_EVERY = 2.0
@@ -79,7 +82,7 @@ class Run:
     @classmethod
     def start(cls, folder: Path, config: RunConfig) -> Run:
         """A new run. Nothing is written yet: bad settings leave no trace."""
-        checked_whole("episodes", config.episodes)
+        _check_episodes(config)
         for name in ("config.json", "metrics.jsonl", "agent.npz"):
             if (folder / name).exists():
                 raise ValueError(f"out: {folder} holds another run; resume it, or choose another folder")
@@ -90,7 +93,8 @@ class Run:
         """A run that was stopped, or is to go on beyond its end, to `episodes` in all."""
         config = _read_config(folder)
         if episodes is not None:
-            config = dataclasses.replace(config, episodes=checked_whole("episodes", episodes))
+            config = dataclasses.replace(config, episodes=episodes)
+            _check_episodes(config)
         if (folder / "agent.npz").exists():
             env, _ = config.env_and_rules()
             agent = TabularAgent.load(folder / "agent.npz", env)
@@ -111,7 +115,7 @@ class Run:
         """
         config = dataclasses.asdict(self.config)
         write_json(self.folder / "config.json", {"kind": KIND, "config": config, "provenance": provenance(config)})
-        every = -(-self.config.episodes // ROWS)
+        every = _episodes_per_row(self.config.episodes)
         row, began, saved = _Row(), time.perf_counter(), time.perf_counter()
         with MetricsFile(self.folder / "metrics.jsonl", resume_at=self.agent.steps) as metrics:
             try:
@@ -171,6 +175,16 @@ class _Row:
     def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
         self.returns += returns.tolist()
         self.lengths += lengths.tolist()
+
+
+def _check_episodes(config: RunConfig) -> None:
+    """A number of episodes whose rows of metrics fit in memory while they are collected."""
+    every = _episodes_per_row(check_whole("episodes", config.episodes))
+    check_memory(f"episodes={config.episodes}", BYTES_PER_EPISODE * every)
+
+
+def _episodes_per_row(episodes: int) -> int:
+    return -(-episodes // ROWS)
 
 
 def _read_config(folder: Path) -> RunConfig:
