@@ -641,10 +641,16 @@ ONES = np.ones(3)
         (lambda: returns.greedy_step(ONES, -ONES, ONES), "discounts must not be negative, got -1.0"),
         (lambda: returns.greedy_step(ONES, ONES, ONES, cuts=[True]), "cuts must have the shape"),
         (lambda: returns.greedy_step(ONES, ONES, ONES, cuts=[0.0, 0.0, 1.0]), "cuts must hold booleans"),
-        (lambda: returns.greedy_step(ONES, ONES, ONES, horizon=0), "horizon: expected a whole number from 1 to 9223372036854775807, got 0"),
+        (
+            lambda: returns.greedy_step(ONES, ONES, ONES, horizon=0),
+            "horizon: expected a whole number from 1 to 9223372036854775807, got 0",
+        ),
         (lambda: returns.greedy_step(ONES, ONES, ONES, horizon=2.5), "horizon must be an integer .* got 2.5"),
         (lambda: returns.greedy_step(ONES, ONES, ONES, horizon=True), "horizon must be an integer"),
-        (lambda: returns.n_step(ONES, ONES, ONES, 0), "n: expected a whole number from 1 to 9223372036854775807, got 0"),
+        (
+            lambda: returns.n_step(ONES, ONES, ONES, 0),
+            "n: expected a whole number from 1 to 9223372036854775807, got 0",
+        ),
         (lambda: returns.importance_sampled(ONES, ONES, ONES, 1, 1, -1), "n must be an integer"),
         (lambda: returns.lambda_return(ONES, ONES, ONES, 1.5), "lambda_ must lie in \\[0, 1\\], got 1.5"),
         (lambda: returns.lambda_return(ONES, ONES, ONES, ONES[:2]), "lambda_ must have the shape"),

@@ -18,6 +18,7 @@ from greedystep import checkpoint, envs
 from greedystep.checks import INT32, check_seed, check_whole
 from greedystep.deep import offline
 from greedystep.deep.evaluation import MAX_STEPS, Evaluation, Evaluator
+from greedystep.deep.memory import check_device_memory, largest_intermediate
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import env_options, make_config
 from greedystep.deep.train import DivergedError, Row, Trainer
@@ -100,6 +101,8 @@ class DQN:
         before, period = self.trainer.state, offline.updates_a_period(self.config)
         lane, numbers = jax.tree.map(lambda x: x[0], (before.lanes.knowledge, self.trainer.numbers))
         piece, key = period * max(1, updates // (PIECES * period)), jax.random.key(seed)
+        traced = fit.trace(replay, lane, numbers, key, jnp.int32(0), jnp.int32(updates))
+        check_device_memory(f"batch_size={self.config.batch_size}", largest_intermediate(traced))
         for begin in range(0, updates, piece):
             end = min(begin + piece, updates)
             lane, key, loss = fit(replay, lane, numbers, key, jnp.int32(begin), jnp.int32(end))

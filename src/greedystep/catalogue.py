@@ -64,7 +64,11 @@ def model(name: str, discount: float | None = None, slip: float | None = None) -
         build, example = _SIZED[family]
         if not re.fullmatch(r"\d+(x\d+)*", size) or size.count("x") != example.count("x"):
             raise ValueError(f"model: expected sizes as in {example}, got {name!r}")
-        return build(name, [parse_whole(number) for number in size.split("x")], gamma, slip)
+        try:
+            sizes = [parse_whole(number) for number in size.split("x")]
+        except ValueError as problem:
+            raise ValueError(f"model: {problem}") from None
+        return build(name, sizes, gamma, slip)
     if name in _TOY_TEXTS:
         title, options = _TOY_TEXTS[name]
         return _gymnasium(name, _newest(title), options, gamma, slip)

@@ -65,16 +65,17 @@ class Bench:
             options["planning"] = {"problems": select(self.problems)}
         if self.games or self.numbers:
             self._only("games" if self.games else "numbers", "envs", "train")
+            numbers = bench.counts(self.numbers)
             if "envs" in self.names:
                 from greedystep.bench.envs import known
 
                 found = bench.chosen(self.games, known())
-                options["envs"] = {"names": found, "numbers": bench.counts(self.numbers)}
+                options["envs"] = {"names": found, "numbers": numbers}
             if "train" in self.names:
                 from greedystep.bench.train import GAMES
 
                 found = bench.chosen(self.games, GAMES)
-                options["train"] = {"names": found, "lanes": bench.counts(self.numbers)}
+                options["train"] = {"names": found, "lanes": numbers}
         return options
 
     def _only(self, option: str, *names: bench.Name) -> None:

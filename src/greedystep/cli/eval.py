@@ -60,13 +60,14 @@ class Eval:
         return 0
 
     def _play(self) -> tuple[dict[str, Any], Table]:
-        from greedystep.deep.evaluation import Evaluator
+        from greedystep.deep.evaluation import Evaluator, check_arguments
         from greedystep.deep.run import read_config, trained
 
+        how: Any = {"seed": self.seed, "episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
+        check_arguments(**how)  # before the agent is read
         trainer = trained(self.agent)
         evaluate = Evaluator(trainer.learner, trainer.env)
-        how = {"episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
-        played = evaluate(trainer.state.lanes.knowledge.networks, self.seed, **how)
+        played = evaluate(trainer.state.lanes.knowledge.networks, **how)
         settings = trainer.about() if self.agent.is_file() else read_config(self.agent)[0].as_json()
         about = {"config": settings, "steps": int(trainer.state.step)}
         result = {**about, "seeds": trainer.seeds, **played._asdict()}

@@ -61,7 +61,7 @@ class NetworkJob:
                 far = f"{_short(done.step)}/{_short(total)} steps"
                 what = f"{far}, return {done.episode_return:.4g}, {_short(done.steps_per_second)}/s"
                 yield Said(done.step / total, what)
-        except DivergedError as problem:
+        except (DivergedError, MemoryError) as problem:
             raise BadInputError(str(problem)) from problem
         finally:
             pieces.close()

@@ -69,6 +69,14 @@ def play(
     return lax.while_loop(lambda carry: (carry[0] < limit) & carry[2].unfinished.any(), step, (0, states, begin))[2]
 
 
+def check_arguments(*, seed: int, episodes: int, epsilon: float, limit: int) -> None:
+    """ValueError unless an `Evaluator` can be called with these."""
+    check_seed(seed)
+    check_whole("episodes", episodes, 1, INT32)
+    check_real("epsilon", epsilon, 0, 1)
+    check_whole("limit", limit, 1, INT32)
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluator:
     """Plays with the networks of all lanes; compiled once for each number of episodes and limit."""
@@ -85,11 +93,10 @@ class Evaluator:
             networks: the online networks of all lanes; every array [L, M, ...].
             seed: of the episodes, which begin alike in all lanes.
         """
-        count, most = check_whole("episodes", episodes, 1, INT32), check_whole("limit", limit, 1, INT32)
-        key, epsilon = jax.random.key(check_seed(seed)), check_real("epsilon", epsilon, 0, 1)
-        how = (networks, key, jnp.float32(epsilon), count, most)
+        check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
+        how = (networks, jax.random.key(int(seed)), jnp.float32(epsilon), int(episodes), int(limit))
         traced = self._lanes.trace(*how)
-        check_device_memory(f"episodes={count}", size_of(traced.out_info) + largest_intermediate(traced))
+        check_device_memory(f"episodes={episodes}", size_of(traced.out_info) + largest_intermediate(traced))
         return jax.device_get(self._lanes(*how))
 
     @cached_property

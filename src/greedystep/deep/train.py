@@ -99,22 +99,24 @@ class Trainer:
 
     def _begin(self) -> Lane:
         """The state before the first step; MemoryError if it does not fit."""
-        begin, seeds = jax.jit(partial(lax.map, self.loop.begin)), jnp.asarray(self.seeds, jnp.uint32)
+        begin, seeds = jax.jit(partial(lax.map, self.loop.begin)), np.asarray(self.seeds, np.uint32)
         made = begin.trace(seeds)
         parts = {name: size_of(part) for name, part in made.out_info._asdict().items()}
-        heaviest = ", ".join(
-            f"{name}={getattr(self.config, name)}" for name in SETTINGS_OF[max(parts, key=lambda name: parts[name])]
-        )
-        lanes = f" and {len(self.seeds)} seeds" if len(self.seeds) > 1 else ""
-        check_device_memory(f"{heaviest}{lanes}", sum(parts.values()) + largest_intermediate(made))
+        heaviest = self._shown(*SETTINGS_OF[max(parts, key=lambda name: parts[name])])
+        check_device_memory(heaviest, sum(parts.values()) + largest_intermediate(made))
         return begin(seeds)
+
+    def _shown(self, *names: str) -> str:
+        """Some settings, and how many lanes there are, as the complaint about their size begins."""
+        settings = [f"{name}={getattr(self.config, name)}" for name in names]
+        return ", ".join([*settings, *([f"{len(self.seeds)} seeds"] if len(self.seeds) > 1 else [])])
 
     def check_memory(self) -> None:
         """MemoryError if the arrays that training makes on its way do not fit beside the state; compiles nothing."""
         if self._is_checked:
             return
         traced = self._chunk.trace(jnp.int32(0), self.state.lanes, self.numbers, jnp.int32(1))
-        settings = ", ".join(f"{name}={getattr(self.config, name)}" for name in ("batch_size", "num_envs", "ensemble"))
+        settings = self._shown("batch_size", "num_envs", "ensemble", *(["n"] if self.config.n else []))
         check_device_memory(settings, largest_intermediate(traced))
         self._is_checked = True
 

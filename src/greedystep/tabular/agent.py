@@ -16,7 +16,7 @@ from greedystep.envs.toy import ToyTask
 from greedystep.memory import check_memory
 from greedystep.tabular.branching import Watch
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.loops import CURE, Learned, filled_table, learn, replay, study
+from greedystep.tabular.loops import CURE, Learned, check_longest_episode, filled_table, learn, replay, study
 from greedystep.tabular.memory import Memory, checked_memory
 from greedystep.tabular.methods import SAMPLED, parameters_of
 from greedystep.trajectory import Trajectory
@@ -76,6 +76,7 @@ class TabularAgent:
         S, A = self.task.num_states, self.task.num_actions
         check_memory(f"{self.task.name}: a table of {S} states x {A} actions", 17 * S * A)
         if isinstance(self.task, ToyTask):
+            check_longest_episode(self.task)
             available, self.discount = self.task.mdp.available, self.task.mdp.discount
         else:
             available, self.discount = np.ones((S, A), bool), self.task.discount

@@ -182,10 +182,15 @@ def _check_known(log: Episodes, table: np.ndarray, method: str) -> None:
 
 
 def _world(task: ToyTask) -> World:
-    check_memory(f"horizon={task.horizon}", BYTES_PER_STEP * task.horizon)
+    check_longest_episode(task)
     states = np.flatnonzero(task.start)
     cumulative = np.cumsum(task.start[states])
     return World(task.outcomes, states, cumulative, float(task.mdp.discount), task.horizon)
+
+
+def check_longest_episode(task: ToyTask) -> None:
+    """MemoryError if there is no room for the longest episode."""
+    check_memory(f"horizon={task.horizon}", BYTES_PER_STEP * task.horizon)
 
 
 def starting_table(task: ToyTask, q: Any) -> np.ndarray:
