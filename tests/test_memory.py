@@ -141,9 +141,9 @@ def test_tables_that_do_not_fit_are_refused(line, four_gigabytes, tmp_path, monk
 def test_other_tables_that_do_not_fit_are_refused(four_gigabytes):
     with pytest.raises(MemoryError, match=r"^episodes=10000000000: needs about 160 GB"):
         learn(envs.make("toy/choice"), episodes=10**10)
-    with pytest.raises(MemoryError, match="^table: 1 states x 1000000000001 actions: needs about 16 TB"):
+    with pytest.raises(MemoryError, match=r"^table: 1 states x 1000000000001 actions: needs about 16 TB"):
         MDP.from_table({0: {10**12: [(1.0, 0, 0.0, True)]}}, 0.9)
-    with pytest.raises(MemoryError, match="^horizon=1000000000: needs about 40 GB"):
+    with pytest.raises(MemoryError, match=r"^horizon=1000000000: needs about 40 GB"):
         TabularAgent(envs.make("toy/grid-world", horizon=10**9))
 
 
@@ -192,20 +192,18 @@ def test_a_training_that_does_not_fit_is_refused(changes, named, four_gigabytes)
 @pytest.mark.parametrize("returns", ["greedy-step", "n-step"])
 def test_a_batch_that_does_not_fit_is_refused(returns, four_gigabytes):
     trainer = make_trainer(returns=returns, batch_size=10**9)
-    with pytest.raises(MemoryError, match="^batch_size=1000000000, num_envs=1, ensemble=1"):
-        trainer.check_memory()
-    with pytest.raises(MemoryError, match="^batch_size=1000000000, num_envs=1, ensemble=1"):
+    with pytest.raises(MemoryError, match=r"^batch_size=1000000000, num_envs=1, ensemble=1"):
         trainer.run(1)
 
 
 def test_episodes_that_do_not_fit_are_refused(four_gigabytes):
     trainer = make_trainer()
     evaluate = Evaluator(trainer.learner, trainer.env)
-    with pytest.raises(MemoryError, match="^episodes=2147483647: needs about .* GB of memory, this machine has 4 GB"):
+    with pytest.raises(MemoryError, match=r"^episodes=2147483647: needs about .* GB of memory, this machine has 4 GB"):
         evaluate(trainer.state.lanes.knowledge.networks, episodes=2**31 - 1)
 
 
-@pytest.mark.parametrize("option", [("--hidden", "1e9"), ("--batch-size", "1e9"), ("--seeds", "1e6")])
+@pytest.mark.parametrize("option", [("--hidden", "1e9"), ("--batch-size", "1e9")])
 def test_the_command_writes_nothing_then(option, four_gigabytes, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "classic/cartpole", *option]) == 2

@@ -314,4 +314,4 @@ def _numbers(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes: int
         for value in values:
             dataclasses.replace(config, **{name: float(value)})
     columns = {name: given.get(name, [getattr(config, name) or 0.0] * lanes) for name in Numbers._fields}
-    return Numbers(**{name: jnp.asarray(values, jnp.float32) for name, values in columns.items()})
+    return Numbers(**{name: jnp.asarray(np.asarray(values, np.float32)) for name, values in columns.items()})
