@@ -99,6 +99,21 @@ def test_a_lane_of_a_run_is_loaded_alone(tmp_path):
         gs.load(tmp_path, lane=2)
 
 
+def test_numbers_beyond_their_ends_are_refused(car, tmp_path):
+    car.save(tmp_path / "agent")
+    with pytest.raises(ValueError, match=r"^lane: expected a whole number from 0 to 0, got 5$"):
+        gs.load(tmp_path / "agent", lane=5)
+    for steps in (-1, 2.5, 5.0, 2**31, True):
+        with pytest.raises(ValueError, match=r"^steps: expected a whole number from 0 to \d+, got "):
+            car.learn(steps)
+    data = [logged([0, 1, 2], 1.0)]
+    for updates in (-1, 2.5, 2**31):
+        with pytest.raises(ValueError, match=r"^updates: expected a whole number from 0 to 2147483647, got "):
+            car.fit(data, updates=updates)
+    with pytest.raises(ValueError, match=r"^seed: expected a whole number from 0 to 4294967295, got 4294967296$"):
+        car.fit(data, updates=1, seed=2**32)
+
+
 def test_load_reads_tables_too(tmp_path):
     gs.TabularAgent("toy/trace-back", seed=0).save(tmp_path / "table.npz")
     assert isinstance(gs.load(tmp_path / "table.npz"), gs.TabularAgent)

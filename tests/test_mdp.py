@@ -248,6 +248,18 @@ def test_bad_discounts(discount):
     refuse(r"discount: expected a number in \(0, 1\], got", P, R, discount)
 
 
+def test_complex_numbers_are_refused():
+    refuse("rewards: expected real numbers, got complex128", P, R + 1j, 0.9)
+    refuse("rewards: expected real numbers, got complex128", P, np.ones((2, 2, 2)) * 1j, 0.9)
+    refuse("rewards: expected real numbers, got complex128", P, sparse(P * 1j), 0.9)
+    refuse("transitions: expected numbers, got complex128", P * 1j, R, 0.9)
+    refuse("transitions: expected real numbers, got complex128", sparse(P * 1j), R, 0.9)
+    refuse("termination: expected real numbers, got complex128", P, R, 0.9, termination=np.zeros((2, 2)) * 1j)
+    refuse(r"discount: expected a number in \(0, 1\], got 0.9j", P, R, 0.9j)
+    with pytest.raises(ValueError, match="rewards: expected real numbers, got complex128"):
+        MDP(P, R, 0.9).with_rewards(R * 1j)
+
+
 def test_bad_masks_and_terminations():
     refuse(r"terminal: expected bool \[2\], got bool \[3\]", P, R, 0.9, terminal=[True] * 3)
     refuse(r"terminal: expected bool \[2\], got int64 \[2\]", P, R, 0.9, terminal=[0, 1])

@@ -8,10 +8,11 @@ from greedystep import envs, memory, models
 from greedystep.cli import main
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.evaluation import Evaluator
-from greedystep.deep.memory import largest_intermediate, size_of
+from greedystep.deep.memory import largest_intermediate
 from greedystep.deep.train import Trainer
 from greedystep.envs import toy
 from greedystep.mdp import MDP
+from greedystep.replay import bytes_of
 from greedystep.tabular import TabularAgent, learn
 
 GB = 10**9
@@ -159,7 +160,7 @@ def make_trainer(seeds=(0,), **changes):
 def test_the_size_of_a_training_is_exact():
     trainer = make_trainer()
     begin = jax.jit(jax.vmap(trainer.loop.begin)).trace(jnp.zeros(1, jnp.uint32))
-    assert size_of(begin.out_info) == size_of(trainer.state.lanes)
+    assert bytes_of(begin.out_info) == bytes_of(trainer.state.lanes)
 
 
 def test_the_largest_array_on_the_way_is_found():

@@ -351,5 +351,5 @@ def _float(x: jax.Array) -> jax.Array:
 
 
 def bytes_of(replay: Any) -> int:
-    """The memory that a replay (or any pytree of arrays) takes."""
+    """The memory that a replay (or any pytree of arrays, real or only described) takes."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(replay))

@@ -13,8 +13,9 @@ from jax import lax
 from greedystep.checks import INT32, check_real, check_seed, check_whole
 from greedystep.deep.dqn import Learner
 from greedystep.deep.loop import epsilon_greedy
-from greedystep.deep.memory import check_device_memory, largest_intermediate, size_of
+from greedystep.deep.memory import check_device_memory, largest_intermediate
 from greedystep.envs.core import Environment
+from greedystep.replay import bytes_of
 
 MAX_STEPS = 10_000
 """A greedy policy can go round in circles for ever."""
@@ -96,7 +97,7 @@ class Evaluator:
         check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
         how = (networks, jax.random.key(int(seed)), jnp.float32(epsilon), int(episodes), int(limit))
         traced = self._lanes.trace(*how)
-        check_device_memory(f"episodes={episodes}", size_of(traced.out_info) + largest_intermediate(traced))
+        check_device_memory(f"episodes={episodes}", bytes_of(traced.out_info) + largest_intermediate(traced))
         return jax.device_get(self._lanes(*how))
 
     @cached_property

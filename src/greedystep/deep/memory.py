@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 
 from greedystep.memory import check_memory
+from greedystep.replay import bytes_of
 
 MATERIALISED = {"dot_general", "conv_general_dilated", "gather", "sort", "cumsum", "random_bits", "while", "scan"}
 """Operations whose results XLA writes to memory; those of most others are computed where they are used."""
@@ -21,21 +21,16 @@ def check_device_memory(what: str, needed: int) -> None:
     check_memory(what, needed, None if limit is None else limit - stats["bytes_in_use"])
 
 
-def size_of(tree: Any) -> int:
-    """Bytes of all arrays of a tree, real or only described."""
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
 def largest_intermediate(traced: jax.stages.Traced) -> int:
     """Bytes of the most that one operation of the program writes besides its results: it needs at least this much."""
-    return _largest(traced.jaxpr.jaxpr, size_of(traced.out_info))
+    return _largest(traced.jaxpr.jaxpr, bytes_of(traced.out_info))
 
 
 def _largest(jaxpr: Any, results: int) -> int:
     found = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name in MATERIALISED:
-            written = size_of([variable.aval for variable in equation.outvars])
+            written = bytes_of([variable.aval for variable in equation.outvars])
             # A loop carries the results themselves, which are changed in their place.
             found = max(found, written - results if equation.primitive.name in ("while", "scan") else written)
         for inner in _programs_in(equation.params):

@@ -27,12 +27,13 @@ from greedystep.checks import INT32, check_seed, check_whole
 from greedystep.deep.config import OPTIONS_OF, DQNConfig
 from greedystep.deep.dqn import Learner
 from greedystep.deep.loop import Lane, Loop
-from greedystep.deep.memory import check_device_memory, largest_intermediate, size_of
+from greedystep.deep.memory import check_device_memory, largest_intermediate
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.recipe import made_again, recipe_of
 from greedystep.deep.tally import NEVER, Tally, columns
 from greedystep.deep.targets import Numbers
 from greedystep.envs.core import Environment
+from greedystep.replay import bytes_of
 
 Row = dict[str, Any]
 
@@ -101,7 +102,7 @@ class Trainer:
         """The state before the first step; MemoryError if it does not fit."""
         begin, seeds = jax.jit(partial(lax.map, self.loop.begin)), np.asarray(self.seeds, np.uint32)
         made = begin.trace(seeds)
-        parts = {name: size_of(part) for name, part in made.out_info._asdict().items()}
+        parts = {name: bytes_of(part) for name, part in made.out_info._asdict().items()}
         heaviest = self._shown(*SETTINGS_OF[max(parts, key=lambda name: parts[name])])
         check_device_memory(heaviest, sum(parts.values()) + largest_intermediate(made))
         return begin(seeds)
