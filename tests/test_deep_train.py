@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from greedystep import checkpoint, envs
-from greedystep.deep.config import DQNConfig
+from greedystep.deep.config import MOST_ROUNDS, MOST_ROWS, DQNConfig
 from greedystep.deep.dqn import Learned
 from greedystep.deep.loop import epsilon_at, epsilon_greedy
 from greedystep.deep.tally import BINS, Episode, Tally, bin_names, columns
-from greedystep.deep.train import DivergedError, Trainer
+from greedystep.deep.train import RENUMBER_FROM, DivergedError, Trainer
 
 TIME_COLUMNS = {"steps_per_second", "wall_seconds"}
 SMALL = {
@@ -244,6 +244,15 @@ def test_rows_of_the_replay_are_numbered_anew_before_they_leave_int32(monkeypatc
     assert without_time(anew.run(400)) == without_time(found)
     assert int(anew.state.lanes.replay.next_row.max()) < 230 < int(usual.state.lanes.replay.next_row.max())
     assert same(anew.state.lanes.knowledge, usual.state.lanes.knowledge)
+
+
+def test_no_chunk_can_leave_int32():
+    """A full ring that was numbered anew, and the longest chunk with two rows a step."""
+    assert max(RENUMBER_FROM, 2 * MOST_ROWS + 1) + 2 * MOST_ROUNDS < 2**31
+    DQNConfig(log_every=MOST_ROUNDS, replay_size=MOST_ROWS)
+    for name, most in (("log_every", MOST_ROUNDS), ("replay_size", MOST_ROWS)):
+        with pytest.raises(ValueError, match=rf"^{name}: expected at most {most} with num_envs=1, got {most + 1}$"):
+            DQNConfig(**{name: most + 1})
 
 
 @pytest.mark.long

@@ -179,7 +179,7 @@ def test_the_largest_array_on_the_way_is_found():
         ({"hidden": (10**9,)}, "ensemble=1, hidden=(1000000000,)"),
         ({"hidden": (10**6, 10**6)}, "ensemble=1, hidden=(1000000, 1000000)"),
         ({"ensemble": 10**9}, "ensemble=1000000000, hidden=(8,)"),
-        ({"replay_size": 4 * 10**8}, "replay_size=400000000"),
+        ({"replay_size": 2 * 10**8}, "replay_size=200000000"),
         ({"seeds": range(10**6)}, "replay_size=300, 1000000 seeds"),
     ],
 )

@@ -23,7 +23,7 @@ Returns = Literal[
     "greedy-step-twin",
 ]
 
-MOST_ROWS, MOST_ROUNDS = 2**29, 2**28
+MOST_ROWS, MOST_ROUNDS = 2**28, 800_000_000
 """Rows of the replay for each environment, and steps of each environment between two rows of metrics, at the most:
 within them the replay's int32 numbers cannot overflow (see `Trainer._renumber`)."""
 

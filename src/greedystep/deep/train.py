@@ -37,7 +37,7 @@ from greedystep.replay import bytes_of
 
 Row = dict[str, Any]
 
-RENUMBER_FROM = 2**30
+RENUMBER_FROM = 2**29
 """Once a replay's rows have numbers from here on, they are numbered anew."""
 
 SETTINGS_OF = {
@@ -190,8 +190,8 @@ class Trainer:
     def _renumber(self) -> None:
         """Keeps the numbers of the replay's rows within int32.
 
-        A step writes two rows at the most, and `MOST_ROWS` and `MOST_ROUNDS` bound what a replay holds and what a chunk
-        adds: numbers below RENUMBER_FROM before a chunk cannot overflow within it.
+        A step writes two rows at the most, and rows that are numbered anew have numbers up to 2 MOST_ROWS + 1. So no
+        chunk begins above 2^29 + 1, and none adds more than 2 MOST_ROUNDS: that is less than 2^31.
         """
         replay = self.state.lanes.replay
         if np.asarray(replay.next_row).max() >= RENUMBER_FROM:
