@@ -234,8 +234,8 @@ def test_bad_rewards():
     refuse(r"rewards: expected \[S, A\] = \[2, 2\] or \[S, A, S\], got shape \[2\]", P, [1.0, 2.0], 0.9)
     refuse(r"rewards: r\[0, 1\] is nan", P, changed(R, (0, 1), np.nan), 0.9)
     refuse(r"rewards: r\[1, 1\] is inf", P, changed(R, (1, 1), np.inf), 0.9)
-    refuse("rewards: expected numbers", P, [["a", "b"], ["c", "d"]], 0.9)
-    refuse("rewards: expected numbers", P, [[1.0], [1.0, 2.0]], 0.9)
+    refuse("rewards: expected an array of real numbers", P, [["a", "b"], ["c", "d"]], 0.9)
+    refuse("rewards: expected an array of real numbers", P, [[1.0], [1.0, 2.0]], 0.9)
     refuse(r"sparse rewards must be \[S\*A, S\] = \[4, 2\], got \[2, 2\]", P, sp.csr_array(R), 0.9)
     for bad in (np.nan, np.inf, -np.inf):
         r = changed(np.ones((2, 2, 2)), (0, 0, 1), bad)
@@ -246,6 +246,18 @@ def test_bad_rewards():
 @pytest.mark.parametrize("discount", [0, -0.5, 1.0001, np.nan, np.inf, "high", None, [0.9, 0.9]])
 def test_bad_discounts(discount):
     refuse(r"discount: expected a number in \(0, 1\], got", P, R, discount)
+
+
+def test_complex_numbers_are_refused():
+    refuse("rewards: expected real numbers, got complex128", P, R + 1j, 0.9)
+    refuse("rewards: expected real numbers, got complex128", P, np.ones((2, 2, 2)) * 1j, 0.9)
+    refuse("rewards: expected real numbers, got complex128", P, sparse(P * 1j), 0.9)
+    refuse("transitions: expected numbers, got complex128", P * 1j, R, 0.9)
+    refuse("transitions: expected real numbers, got complex128", sparse(P * 1j), R, 0.9)
+    refuse("termination: expected real numbers, got complex128", P, R, 0.9, termination=np.zeros((2, 2)) * 1j)
+    refuse(r"discount: expected a number in \(0, 1\], got 0.9j", P, R, 0.9j)
+    with pytest.raises(ValueError, match="rewards: expected real numbers, got complex128"):
+        MDP(P, R, 0.9).with_rewards(R * 1j)
 
 
 def test_bad_masks_and_terminations():

@@ -15,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import checkpoint, envs, record
+from greedystep.checks import INT32, check_seed, check_whole
 from greedystep.deep import offline
 from greedystep.deep.evaluation import MAX_STEPS, Evaluation, Evaluator
+from greedystep.deep.memory import check_device_memory, largest_intermediate
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import env_options, make_config
 from greedystep.deep.train import DivergedError, Row, Trainer
@@ -77,9 +79,7 @@ class DQN:
 
     def learn(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
         """Act and learn for so many MORE steps; rows of metrics, which `on_chunk` gets as soon as they are there."""
-        if isinstance(steps, bool) or steps != int(steps) or steps < 0:
-            raise ValueError(f"steps: expected a whole number of at least 0, got {steps!r}")
-        return self.trainer.run(int(steps), on_chunk)
+        return self.trainer.run(steps, on_chunk)
 
     def fit(self, dataset: Iterable[Trajectory], updates: int = 10_000, *, seed: int = 0) -> DQN:
         """Learn from logged trajectories alone, with so many updates; what the agent has stored itself is not used."""
@@ -94,12 +94,15 @@ class DQN:
 
         The agent has learned what is told. If a loss is not finite, it is again as it was before all of them.
         """
+        updates, seed = check_whole("updates", updates, 0, INT32), check_seed(seed)
         learner, observation = self.trainer.learner, self.env.observation
         store, replay = Store.holding(offline.checked(learner, dataset), observation.shape, observation.dtype)
         fit = jax.jit(partial(offline.fit, learner, store))
         before, period = self.trainer.state, offline.updates_a_period(self.config)
         lane, numbers = jax.tree.map(lambda x: x[0], (before.lanes.knowledge, self.trainer.numbers))
         piece, key = period * max(1, updates // (PIECES * period)), jax.random.key(seed)
+        traced = fit.trace(replay, lane, numbers, key, jnp.int32(0), jnp.int32(updates))
+        check_device_memory(f"batch_size={self.config.batch_size}", largest_intermediate(traced))
         for begin in range(0, updates, piece):
             end = min(begin + piece, updates)
             lane, key, loss = fit(replay, lane, numbers, key, jnp.int32(begin), jnp.int32(end))

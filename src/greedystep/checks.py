@@ -73,8 +73,8 @@ def parse_whole(text: str) -> int:
     except InvalidOperation:
         number = Decimal("nan")
     if number.is_finite():
-        if number and number.adjusted() >= len(str(INT64)):  # 1e400 is refused without being written out
-            raise ValueError(f"expected a whole number of at most {INT64}, got {shown(text)}")
+        if not -INT64 <= number <= INT64:  # compared as Decimals: 1e400 is never written out
+            raise ValueError(f"expected a whole number between -2^63 and 2^63, got {shown(text)}")
         if number == number.to_integral_value():
             return int(number)
     raise ValueError(f"expected a whole number such as 1000 or 5e6, got {shown(text)}")

@@ -31,6 +31,7 @@ from greedystep.mdp_arguments import (
     expected_rewards,
     without_rows,
 )
+from greedystep.memory import check_memory
 
 Policy = Any
 """A policy is int [S] (the action of each state) or float [S, A] (action probabilities, rows sum to one)."""
@@ -257,6 +258,7 @@ class MDP:
         A = max((max(row, default=-1) + 1 for row in actions), default=0)
         if S == 0 or A == 0:
             raise ValueError(f"table: expected at least one state and one action, got {S} and {A}")
+        check_memory(f"table: {S} states x {A} actions", 2 * 8 * S * A)
         rewards, termination = np.full((S, A), -np.inf), np.zeros((S, A))
         rows, columns, probabilities = [], [], []
         for s in range(S):

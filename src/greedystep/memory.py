@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-CGROUPS = Path("/sys/fs/cgroup")
+PROCESSES, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -31,14 +31,14 @@ def in_units(size: float) -> str:
     """Two or three digits: 870 bytes, 4.2 GB, 41 GB."""
     for unit in UNITS:
         if size < 1000 or unit == UNITS[-1]:
-            return f"{size:.2g} {unit}" if size < 9.95 else f"{size:.0f} {unit}" if size < 1e6 else f"{size:.1e} {unit}"
+            return f"{size:.0f} {unit}" if 9.95 <= size < 1e6 else f"{size:.2g} {unit}"
         size /= 1000
     raise AssertionError
 
 
 def _machine() -> int:
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
+        for line in (PROCESSES / "meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     except OSError:
@@ -49,7 +49,7 @@ def _machine() -> int:
 def _control_groups() -> Iterator[int]:
     """What each limit on this process leaves (cgroup v2, or v1), files in the page cache counted as free."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = (PROCESSES / "self" / "cgroup").read_text().splitlines()
     except OSError:
         return
     for line in lines:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from greedystep import signals
+from greedystep.checks import INT32, check_seed, check_whole
 from greedystep.cli import deep_settings
 from greedystep.cli.deep_settings import DeepSettings
 from greedystep.cli.train import NO_HINT, Options, Said, TableMethod, wants_table
 from greedystep.cli.words import (
+    BadInputError,
     Count,
     FailedError,
     MaybeCount,
@@ -105,6 +107,11 @@ class Fit:
                 raise ValueError("env: name the environment that they come from")
             is_table = wants_table(self.env, self.agent)
             self._refuse(is_table)
+            check_seed(self.seed)
+            check_whole("batches", BATCHES if self.network.batches is None else self.network.batches, 1, INT32)
+            check_whole("sweeps", SWEEPS if self.table.sweeps is None else self.table.sweeps)
+            if not is_table:
+                self._check_settings()
             data = [one for name in self.data for one in _read(name)]
         with warnings_as_notes(), ExitStack() as locks:
             said, out = self._fit_table(data, locks) if is_table else self._fit_network(data, locks)
@@ -128,6 +135,13 @@ class Fit:
         for name in OF_ACTING:
             if name in of_network:
                 raise ValueError(f"{name}: means nothing where all is learned from a log and nobody acts")
+
+    def _check_settings(self) -> None:
+        """The settings of the network are looked at before the data is read, which may take a while."""
+        from greedystep.deep.run import RunConfig
+
+        how = {"options": parse_options(self.options), **deep_settings.given(self.settings)}
+        RunConfig.from_preset(self.env, self.network.preset or "paper", **how)
 
     def _place(self, usual: str, locks: ExitStack) -> Path:
         """The file to write, which nobody else writes until `locks` is closed."""
@@ -167,7 +181,7 @@ class Fit:
 
         batches = BATCHES if self.network.batches is None else self.network.batches
         with answering_bad_input():
-            agent = self._network(batches, data)
+            agent = self._network(data)
             out = self._place(f"{agent.config.returns}-seed{self.seed}.agent", locks)
         done, loss = 0, float("nan")
 
@@ -182,6 +196,8 @@ class Fit:
                     report(*said)
         except DivergedError as problem:
             raise FailedError(str(problem)) from problem
+        except MemoryError as problem:
+            raise BadInputError(str(problem)) from problem
         except KeyboardInterrupt:
             if done:
                 with signals.deferred():
@@ -191,15 +207,13 @@ class Fit:
         agent.save(out)
         return f"{batches} batches, loss {loss:.4g} at the end. How good it is: greedystep eval {out}", out
 
-    def _network(self, batches: int, data: list[Trajectory]) -> DQN:
+    def _network(self, data: list[Trajectory]) -> DQN:
         """A new agent that can learn from the data."""
         import greedystep
         from greedystep import envs
         from greedystep.deep import offline
         from greedystep.deep.presets import env_options
 
-        if batches < 1:
-            raise ValueError(f"batches: expected at least 1, got {batches}")
         env = envs.make_env(self.env, **(env_options(self.env) | parse_options(self.options)))
         settings = deep_settings.given(self.settings)
         agent = greedystep.DQN(env, preset=self.network.preset or "paper", seed=self.seed, **settings)

@@ -18,6 +18,7 @@ from greedystep.cli.words import (
     answering_bad_input,
     check_place,
     note,
+    some,
     warnings_as_notes,
 )
 from greedystep.lock import lock_folder
@@ -47,7 +48,7 @@ class Reproduce:
 
     # Run these tasks only: breakout, mountaincar, ... where networks are trained; choice, trace-back, grid-world in
     # fig2. What other tasks have in the folder already is drawn, the rest is reported as missing.
-    only: Annotated[tuple[str, ...], arg(metavar="TASK [TASK ...]", help_behavior_hint="(default: all)")] = ()
+    only: Annotated[tuple[str, ...], some("TASK"), arg(help_behavior_hint="(default: all)")] = ()
 
     # Run nothing: judge and draw what the folder has so far, say after an interruption. For fig2 to presets.
     gather: bool = False

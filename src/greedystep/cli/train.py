@@ -27,6 +27,7 @@ from greedystep.cli.words import (
     choice,
     note,
     parse_options,
+    some,
     warnings_as_notes,
 )
 
@@ -49,7 +50,7 @@ MaybeMethod = Annotated[
     PrimitiveConstructorSpec(1, "METHOD", _method, lambda value: True, lambda value: [str(value)]),
     NO_HINT,
 ]
-Options = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE [NAME=VALUE ...]", help_behavior_hint="")]
+Options = Annotated[tuple[str, ...], some("NAME=VALUE"), NO_HINT]
 
 
 class Said(NamedTuple):

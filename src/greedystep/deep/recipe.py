@@ -37,5 +37,5 @@ def made_again(recipe: Recipe, source: Any) -> Environment:
         raise ValueError(f"env: {source} was trained on {recipe['name']!r}, which has to be given to load it")
     try:
         return envs.make_env(recipe["name"], **recipe["options"])
-    except ValueError as problem:
+    except (ValueError, MemoryError) as problem:
         raise ValueError(f"{source} names an environment that cannot be made: {problem}") from None

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from greedystep import checkpoint, envs, schema
-from greedystep.checks import LARGEST_SEED
+from greedystep.checks import LARGEST_SEED, check_whole
 from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.train import Row, Trainer, config_from_json
+from greedystep.deep.train import Row, Trainer, config_from_json, most_steps
 from greedystep.lock import FOLDER_LOCK, WriterLock, lock_folder
 from greedystep.metrics import MetricsFile
 from greedystep.record import jsonable, provenance, read_json, reading, saying, write_json
@@ -51,8 +51,7 @@ class RunConfig:
     """Environment steps of each lane, in all."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise ValueError(f"steps: expected a whole number of at least 1, got {self.steps!r}")
+        object.__setattr__(self, "steps", check_whole("steps", self.steps, 1, most_steps(self.agent)))
 
     @classmethod
     def from_preset(
@@ -125,7 +124,9 @@ class Run:
             lock = on_failure.enter_context(lock_folder(folder))
             if any(file.name != FOLDER_LOCK and file.suffix != ".part" for file in folder.iterdir()):
                 raise ValueError(f"out: {folder} is not empty; resume the run in it, or choose another folder")
-            run = cls(folder, config, config.trainer(), lock, tensorboard=tensorboard)
+            trainer = config.trainer()
+            trainer.check_memory()
+            run = cls(folder, config, trainer, lock, tensorboard=tensorboard)
             on_failure.pop_all()
             return run
 
@@ -287,6 +288,6 @@ def read_config(folder: Path) -> tuple[RunConfig, bool]:
         agent, seeds = config_from_json(config["agent"]), tuple(config["seeds"])
         made = schema.build(RunConfig, config | {"agent": agent, "seeds": seeds}, "config")
         made.make_env()  # so that a name or an option that is wrong is the file's fault, too
-    except ValueError as problem:
+    except (ValueError, MemoryError) as problem:
         raise ValueError(f"{path} is not the configuration of a DQN run ({problem})") from None
     return made, content["tensorboard"]

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from greedystep import archive, envs, record, schema
+from greedystep.checks import check_real, check_seed, check_whole
 from greedystep.envs.toy import ToyTask
+from greedystep.memory import check_memory
 from greedystep.tabular.branching import Watch
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.loops import CURE, Learned, filled_table, learn, replay, study
+from greedystep.tabular.loops import CURE, Learned, check_longest_episode, filled_table, learn, replay, study
 from greedystep.tabular.memory import Memory, checked_memory
-from greedystep.tabular.methods import SAMPLED, checked_share, checked_whole, parameters_of
+from greedystep.tabular.methods import SAMPLED, parameters_of
 from greedystep.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -94,12 +96,16 @@ class TabularAgent:
         **options: Any,
     ):
         code, _ = parameters_of(method, options)
+        seed = check_seed(seed)
         self.task: ToyTask | GymWorld = _task(env, discount, limit)
-        self.method, self.options, self.epsilon = method, options, checked_share("epsilon", epsilon)
+        self.method, self.options, self.epsilon = method, options, check_real("epsilon", epsilon, 0, 1)
+        S, A = self.task.num_states, self.task.num_actions
+        check_memory(f"{self.task.name}: a table of {S} states x {A} actions", 17 * S * A)
         if isinstance(self.task, ToyTask):
+            check_longest_episode(self.task)
             available, self.discount = self.task.mdp.available, self.task.mdp.discount
         else:
-            available, self.discount = np.ones((self.task.num_states, self.task.num_actions), bool), self.task.discount
+            available, self.discount = np.ones((S, A), bool), self.task.discount
             self.task.seed(seed)
         if q is None:
             q = self.task.lowest_return if code in SAMPLED and isinstance(self.task, ToyTask) else 0.0
@@ -115,7 +121,7 @@ class TabularAgent:
         In a Gymnasium environment an interruption (Ctrl-C) keeps what the finished episodes taught.
         """
         if not isinstance(self.task, ToyTask):
-            learned = self._learn_in_gymnasium(self.task, checked_whole("episodes", episodes))
+            learned = self._learn_in_gymnasium(self.task, check_whole("episodes", episodes))
         else:
             how: Any = {"epsilon": self.epsilon, "seed": self._random, "memory": self.memory, "watch": self._watch}
             learned = learn(self.task, self.method, episodes=episodes, q=self.q, **how, **self.options)
@@ -177,11 +183,11 @@ class TabularAgent:
             if (episodes, discount, seed) != (None, None, None):
                 raise ValueError(f"evaluate: the expected return of {self.task.name} is exact and takes no arguments")
             return self.task.expected_return(self.q.argmax(axis=1))
-        gamma = self.discount if discount is None else discount
-        count = EVALUATION_EPISODES if episodes is None else checked_whole("episodes", episodes)
+        gamma = self.discount if discount is None else check_real("discount", discount, 0, 1)
+        count = EVALUATION_EPISODES if episodes is None else check_whole("episodes", episodes)
         before, actions, total = self.task.state, self.q.argmax(axis=1), 0.0
         try:
-            self.task.seed(0 if seed is None else seed)
+            self.task.seed(0 if seed is None else check_seed(seed))
             for _ in range(count):
                 rewards = self.task.episode(lambda state: (int(actions[state]), 1.0)).rewards
                 total += float(gamma ** np.arange(len(rewards)) @ rewards)
@@ -243,7 +249,7 @@ class TabularAgent:
                 env = name
             rules = {} if world is None else {"discount": world["discount"], "limit": world["limit"]}
             agent = cls(env, about["method"], epsilon=about["epsilon"], q=q, **rules, **about["options"])
-        except ValueError as problem:
+        except (ValueError, MemoryError) as problem:
             raise ValueError(f"{path} cannot be loaded: {problem}") from None
         try:
             agent._go_on_from(about, kept)

@@ -9,8 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from greedystep import archive
+from greedystep.checks import check_whole
 from greedystep.envs.toy import END
 from greedystep.mdp import MDP
+from greedystep.memory import check_memory
 from greedystep.tabular.counts import NONE, Counts, count_log
 from greedystep.tabular.episodes import Episodes
 
@@ -24,10 +26,8 @@ class EmpiricalModel:
     """
 
     def __init__(self, num_states: int, num_actions: int):
-        for name, value in (("num_states", num_states), ("num_actions", num_actions)):
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name}: expected a whole number >= 1, got {value!r}")
-        S, A = self.shape = (int(num_states), int(num_actions))
+        S, A = self.shape = (check_whole("num_states", num_states), check_whole("num_actions", num_actions))
+        check_memory(f"num_states={S}, num_actions={A}", 25 * S * A + 8 * S)
         self.counts = Counts(
             visits=np.zeros(S * A, np.int64),
             reward=np.zeros(S * A),

@@ -12,8 +12,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from greedystep.checks import check_real, check_whole
 from greedystep.tabular.episodes import Episodes, choose
-from greedystep.tabular.methods import checked_whole
 
 Chooser = Callable[[int], tuple[int, float]]
 """State -> (action, the probability with which it was chosen)."""
@@ -39,10 +39,8 @@ class GymWorld:
             raise ValueError(
                 f"limit: {self.name} has no time limit, so an episode may never end; give limit=1000 or so"
             )
-        self.limit = None if limit is None else checked_whole("limit", limit)
-        if not 0 < discount <= 1:
-            raise ValueError(f"discount: expected a number in (0, 1], got {discount!r}")
-        self.discount = float(discount)
+        self.limit = None if limit is None else check_whole("limit", limit)
+        self.discount = check_real("discount", discount, 0, 1, above=True)
         self._seed: int | None = 0
 
     @property

@@ -17,18 +17,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from greedystep import envs, schema
+from greedystep.checks import check_whole
 from greedystep.lock import WriterLock, lock_folder
+from greedystep.memory import check_memory
 from greedystep.metrics import MetricsFile
 from greedystep.record import provenance, read_json, write_json
 from greedystep.restart import METRICS, ask_for_restart, begin_without_state, set_aside
 from greedystep.signals import deferred
 from greedystep.tabular.agent import TabularAgent
-from greedystep.tabular.methods import checked_whole
 
 KIND = "tabular"
 AGENT = "agent.npz"
 ROWS = 100
 """Rows of metrics in a whole run, each over the same number of episodes."""
+BYTES_PER_EPISODE = 80
+"""Of a row that is being collected: a float and an int of Python, and their places in two lists."""
 PIECE = 0.2
 """Seconds of learning, about, between two looks at the clock and at Ctrl-C."""
 SAVE_EVERY = 2.0
@@ -96,7 +99,7 @@ class Run:
 
         InUseError, a ValueError, if another process writes to the folder.
         """
-        checked_whole("episodes", config.episodes)
+        _check_episodes(config)
         with ExitStack() as on_failure:
             lock = on_failure.enter_context(lock_folder(folder))
             for name in ("config.json", METRICS, AGENT):
@@ -119,7 +122,8 @@ class Run:
         """
         config = read_config(folder, env)
         if episodes is not None:
-            config = dataclasses.replace(config, episodes=checked_whole("episodes", episodes))
+            config = dataclasses.replace(config, episodes=episodes)
+            _check_episodes(config)
         with ExitStack() as on_failure:
             lock = on_failure.enter_context(lock_folder(folder))
             agent = config.agent() if restart else _agent_to_go_on_with(folder, config)
@@ -159,7 +163,7 @@ class Run:
         return MetricsFile(self.folder / METRICS, resume_at=self.agent.steps)
 
     def _train(self, metrics: MetricsFile) -> Generator[Progress, None, None]:
-        every = -(-self.config.episodes // ROWS)
+        every = _episodes_per_row(self.config.episodes)
         row, began, saved = _Row(), time.perf_counter(), time.perf_counter()
         try:
             for episodes in self._pieces(every):
@@ -232,6 +236,16 @@ class _Row:
     def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
         self.returns += returns.tolist()
         self.lengths += lengths.tolist()
+
+
+def _check_episodes(config: RunConfig) -> None:
+    """A number of episodes whose rows of metrics fit in memory while they are collected."""
+    every = _episodes_per_row(check_whole("episodes", config.episodes))
+    check_memory(f"episodes={config.episodes}", BYTES_PER_EPISODE * every)
+
+
+def _episodes_per_row(episodes: int) -> int:
+    return -(-episodes // ROWS)
 
 
 def load_agent(folder: Path, env: Any = None) -> TabularAgent:
