@@ -16,11 +16,14 @@ from greedystep.mdp import MDP, Policy
 from greedystep.planning import methods
 from greedystep.planning.auto import solve_fast
 from greedystep.planning.backups import Dense, Sparse
-from greedystep.planning.certificate import Certificate, longest_walk
+from greedystep.planning.certificate import Certificate
 from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Backup, Iterate
 from greedystep.planning.kernels import Rows
 from greedystep.planning.layout import as_rows
+from greedystep.planning.rational import solve_exactly
+from greedystep.planning.undiscounted import Undiscounted, with_rows_of_one
+from greedystep.planning.walk import longest_walk
 
 METHODS = (
     "auto",
@@ -41,6 +44,10 @@ IDLE_PROOFS = 1000
 """Proofs in a row, none better than the best before them, after which a discounted solve has come to its end."""
 UNBOUNDED_ITERATIONS = 100_000
 """Where no bound can be proved values may grow for ever (a loop that pays, with discount 1): somebody has to stop."""
+
+
+COARSE = "float64 cannot prove more for values of this size"
+OVERFLOW = "the values, or the bounds on them, are too large for float64"
 
 
 class Progress(NamedTuple):
@@ -87,7 +94,7 @@ class Solution:
         Computed when first asked for: many users want the policy only, and q is A times as large as v.
         """
         mdp, before, shift = self._evidence
-        q = mdp.backup(before) + shift
+        q = (with_rows_of_one(mdp) if mdp.discount == 1.0 else mdp).backup(before) + shift
         # v and policy came from the same backup, summed in another order: make the last bit agree, so that the policy
         # is the first action with q = v.
         earlier = np.arange(mdp.num_actions) < self.policy[:, None]
@@ -103,6 +110,7 @@ class Solution:
         )
 
 
+@np.errstate(over="ignore", invalid="ignore")  # the answer says so in words
 def solve(
     mdp: MDP,
     method: str = "auto",
@@ -139,12 +147,16 @@ def solve(
     began = time.perf_counter()
     horizon = DEFAULT_HORIZON if horizon is None else horizon
     checked = None if policies is None else mdp.check_policies(policies)
-    rows = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
-    start = _initial_values(mdp, rows, initial)
-    model = Dense(mdp) if rows is None else Sparse(mdp, rows)
+    given = mdp
     certificate = Certificate(mdp, _widest_row(mdp))
-    if not certificate.discounted:
-        certificate.set_longest_walk(longest_walk(rows or as_rows(_with_sparse_rows(mdp))))
+    rows = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
+    if certificate.discounted:
+        model = Dense(mdp) if rows is None else Sparse(mdp, rows)
+    else:
+        model, mdp = Undiscounted(mdp), with_rows_of_one(mdp)
+        out_of_time = lambda: time_limit is not None and time.perf_counter() - began >= time_limit  # noqa: E731
+        certificate.set_longest_walk(longest_walk(given, model, out_of_time))
+    start = _initial_values(mdp, rows, initial)
 
     zero = np.zeros(mdp.num_states) if start is None else start
     if method == "auto":
@@ -163,9 +175,11 @@ def solve(
             assert checked is not None
             iterates = methods.multi_step(mdp, q, checked, horizon, tolerance)
 
-    # The fast solver chooses rows of its table, the others actions.
-    prove = model.backup if method == "auto" else (lambda v: methods.backup_of(mdp, v))
+    # The fast solver chooses rows of its table, the others actions. With discount 1 all proofs are made on the table.
+    on_table = method == "auto" or not certificate.discounted
+    prove = model.backup if on_table else (lambda v: methods.backup_of(mdp, v))
     watch = _Watch(certificate, prove, tolerance, began, max_iterations, time_limit, callback)
+    watch.proves_again = on_table and method != "auto"
     with _progress_line(progress) as show:
         last, reason = watch.run(iterates, show)
     best = watch.best
@@ -173,9 +187,12 @@ def solve(
         # Stopped between two proofs: make one of the values as they are, and keep the better.
         best = watch.better(prove(zero if last is None else last.values()))
         watch.sweeps += 1
-    if method == "auto":
+    if on_table:
         best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
-    return _solution(mdp, certificate, best, watch, tolerance, method, reason)
+        exhausted = reason in ("", COARSE) and not watch.error_bound <= tolerance
+        if isinstance(model, Undiscounted) and model.endless is None and method == "auto" and exhausted:
+            best = _exact_proof(given, best) or best
+    return _solution(given, certificate, best, watch, tolerance, method, reason)
 
 
 class _Proof(NamedTuple):
@@ -185,8 +202,18 @@ class _Proof(NamedTuple):
 
     def answer(self, shift_is_free: bool) -> tuple[float, float]:
         """(shift, bound): v = Bv + shift lies within bound of v*."""
-        shift = 0.5 * (self.lower + self.upper) if shift_is_free and np.isfinite(self.upper - self.lower) else 0.0
+        shift = 0.5 * self.lower + 0.5 * self.upper if shift_is_free and np.isfinite(self.upper - self.lower) else 0.0
         return shift, max(self.upper - shift, shift - self.lower, 0.0)
+
+
+def _exact_proof(mdp: MDP, proof: _Proof) -> _Proof | None:
+    """What rational arithmetic proves of a small model with discount 1; None if it is too large or does not fit."""
+    exact = solve_exactly(mdp, np.asarray(proof.backup.choice, np.int64))
+    rounded = None if exact is None else exact.rounded()
+    if exact is None or rounded is None:
+        return None
+    v, lower, upper = rounded
+    return _Proof(Backup(v, v, exact.policy, 0.0, 0.0), lower, upper)
 
 
 class _Watch:
@@ -198,18 +225,24 @@ class _Watch:
         self.best: _Proof | None = None
         self.trace: list[float] = []
         self.sweeps = 0.0
-        self._bound = np.inf
+        self.error_bound = np.inf
         self._unproved = self._idle_proofs = 0
+        self.proves_again = False
+        """Whether the backups of the method itself are no proof."""
 
     def better(self, backup: Backup) -> _Proof:
         """The better of the best proof so far and the one from this backup."""
-        lower, upper = self._certificate.bounds(backup.low, backup.high, backup.v)
+        error = backup.error
+        lower, upper = self._certificate.bounds(backup.low - error, backup.high + error, backup.v)
+        if np.isnan(lower) or np.isnan(upper):  # an overflow: inf - inf
+            lower, upper = -np.inf, np.inf
         proof = _Proof(backup, lower, upper)
         bound = proof.answer(self._certificate.shift_is_free)[1]
-        self._idle_proofs = 0 if bound < self._bound else self._idle_proofs + 1
-        if self.best is None or bound <= self._bound:
+        self._idle_proofs = 0 if bound < self.error_bound else self._idle_proofs + 1
+        finite = np.isfinite(backup.low) and np.isfinite(backup.high)
+        if self.best is None or (bound <= self.error_bound and finite):
             # The answer must not change when the method goes on in the array that it handed out.
-            self.best, self._bound = proof._replace(backup=backup._replace(out=backup.out.copy())), bound
+            self.best, self.error_bound = proof._replace(backup=backup._replace(out=backup.out.copy())), bound
         return self.best
 
     def run(self, iterates: Iterator[Iterate], show: Callable[[Progress], None]) -> tuple[Iterate | None, str]:
@@ -225,9 +258,9 @@ class _Watch:
                     # A method that waits for a small change may wait for ever where float64 is too coarse for it.
                     last, self._unproved = last._replace(backup=self._prove(last.values())), 0
                 if last.backup is not None:
-                    self.better(last.backup)
+                    self.better(self._prove(last.values()) if self.proves_again else last.backup)
                 reason = self._reason_to_stop(last)
-                news = Progress(len(self.trace), last.sweeps, self._seconds(), residual, self._bound)
+                news = Progress(len(self.trace), last.sweeps, self._seconds(), residual, self.error_bound)
                 show(news)
                 if self._callback is not None and self._callback(news) and reason is None:
                     reason = "stopped by the callback"
@@ -238,20 +271,23 @@ class _Watch:
         return last, ""
 
     def _reason_to_stop(self, last: Iterate) -> str | None:
-        if self._bound <= self._tolerance and last.own_residual is None:
+        if self.error_bound <= self._tolerance and last.own_residual is None:
             return ""
-        if last.backup is not None and np.isfinite(self._bound):
-            floor = self._certificate.bounds(0.0, 0.0, last.backup.v)[1]
-            at_floor = floor * NEAR_ROUNDING >= self._tolerance and self._bound <= floor * NEAR_ROUNDING
-            if at_floor or (self._idle_proofs >= IDLE_PROOFS and self._certificate.discounted):
-                return "float64 cannot prove more for values of this size"
+        if last.has_residual and not np.isfinite(last.residual):
+            return OVERFLOW
+        if last.backup is not None and np.isfinite(self.error_bound):
+            floor = self._certificate.floor(last.backup.v)
+            at_floor = floor * NEAR_ROUNDING >= self._tolerance and self.error_bound <= floor * NEAR_ROUNDING
+            only_rounding = self._certificate.discounted or last.residual <= self._certificate.rounding(last.backup.v)
+            if at_floor or (self._idle_proofs >= IDLE_PROOFS and only_rounding):
+                return COARSE
         if self._max_iterations is not None and len(self.trace) >= self._max_iterations:
             return f"stopped after {len(self.trace)} iterations"
         if self._time_limit is not None and self._seconds() >= self._time_limit:
             return f"stopped by the time limit of {self._time_limit:g} s"
-        if not np.isfinite(self._bound) and last.backup is not None and last.residual <= 1e-3 * self._tolerance:
+        if not np.isfinite(self.error_bound) and last.backup is not None and last.residual <= 1e-3 * self._tolerance:
             return ""  # no bound can ever be proved: a small residual has to do
-        if not np.isfinite(self._bound) and last.backup is not None and len(self.trace) >= UNBOUNDED_ITERATIONS:
+        if not np.isfinite(self.error_bound) and last.backup is not None and len(self.trace) >= UNBOUNDED_ITERATIONS:
             return f"stopped after {len(self.trace)} iterations, with values that may have no limit"
         return None
 
@@ -262,14 +298,17 @@ class _Watch:
 def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solution:
     shift, bound = proof.answer(certificate.shift_is_free)
     v = proof.backup.out + shift
-    bound += 2.0**-52 * float(np.abs(v).max())
+    largest = float(np.abs(v).max())
+    bound += 2.0**-52 * largest
+    loss = proof.upper - proof.lower + 2.0**-52 * largest
+    if not np.isfinite(largest):
+        v, bound, loss = np.nan_to_num(v, nan=0.0), np.inf, np.inf
     converged = bool(bound <= tolerance)
     message = ""
     if not np.isfinite(bound):
-        message = "with discount 1 and policies that never end there is no bound on the error"
-        if certificate.discounted:
-            message = "rows that sum to more than 1 / discount leave no bound on the error"
-        if reason:
+        obstacle = certificate.obstacle()
+        message = f"{obstacle} leaves no bound on the error" if obstacle else OVERFLOW
+        if reason and reason != message:
             message = f"{reason}; {message}"
     elif not converged:
         if method == "multi-step" and not reason:
@@ -279,7 +318,7 @@ def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solu
         v=v,
         policy=np.asarray(proof.backup.choice, np.int64),
         error_bound=float(bound),
-        policy_loss_bound=float(proof.upper - proof.lower + 2.0**-52 * np.abs(v).max()),
+        policy_loss_bound=float(loss),
         converged=converged,
         iterations=len(watch.trace),
         sweeps=float(watch.sweeps),
