@@ -52,10 +52,10 @@ class Certificate:
         self._walk = walk
 
     def obstacle(self) -> str:
-        """What stands in the way of any bound, as a subject for "leaves no bound"; empty where nothing does."""
+        """Why there can be no bound, in one sentence; empty where nothing stands in its way."""
         if not self.discounted:
             return self._longest_walk().obstacle
-        return "a row that sums to more than 1 / discount" if self._beta_max >= 1.0 else ""
+        return "rows that sum to more than 1 / discount leave no bound on the error" if self._beta_max >= 1.0 else ""
 
     def rounding(self, v: np.ndarray) -> float:
         """How far a computed backup of v can be from the true one."""
@@ -65,7 +65,8 @@ class Certificate:
         """What rounding alone makes of the bound: no better one can be expected for values of this size."""
         if self.discounted:
             return self.bounds(0.0, 0.0, v)[1]
-        return _times(self._longest_walk().jumps, UNIT * float(np.abs(v).max()))
+        # Values are off by half a unit in the last place each, and so their differences by one.
+        return _times(self._longest_walk().jumps, 2 * UNIT * float(np.abs(v).max()))
 
     def bounds(self, low: float, high: float, v: np.ndarray) -> tuple[float, float]:
         """(lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v."""

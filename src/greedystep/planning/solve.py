@@ -158,22 +158,21 @@ def solve(
         certificate.set_longest_walk(longest_walk(given, model, out_of_time))
     start = _initial_values(mdp, rows, initial)
 
-    zero = np.zeros(mdp.num_states) if start is None else start
-    if method == "auto":
-        iterates = solve_fast(mdp, model, start, tolerance)
-    elif method == "value-iteration":
-        iterates = methods.value_iteration(mdp, zero)
-    elif method == "policy-iteration":
-        iterates = methods.policy_iteration(mdp, zero)
-    elif method == "modified-policy-iteration":
-        iterates = methods.modified_policy_iteration(mdp, zero, horizon)
-    else:
-        q = np.where(mdp.available, zero[:, None], -np.inf)
+    def iterates(start: np.ndarray | None) -> Iterator[Iterate]:
+        if method == "auto":
+            return solve_fast(mdp, model, start, tolerance)
+        v = np.zeros(mdp.num_states) if start is None else start
+        if method == "value-iteration":
+            return methods.value_iteration(mdp, v)
+        if method == "policy-iteration":
+            return methods.policy_iteration(mdp, v)
+        if method == "modified-policy-iteration":
+            return methods.modified_policy_iteration(mdp, v, horizon)
+        q = np.where(mdp.available, v[:, None], -np.inf)
         if method == "greedy-step":
-            iterates = methods.greedy_step(mdp, q, checked, horizon, tolerance)
-        else:
-            assert checked is not None
-            iterates = methods.multi_step(mdp, q, checked, horizon, tolerance)
+            return methods.greedy_step(mdp, q, checked, horizon, tolerance)
+        assert checked is not None
+        return methods.multi_step(mdp, q, checked, horizon, tolerance)
 
     # The fast solver chooses rows of its table, the others actions. With discount 1 all proofs are made on the table.
     on_table = method == "auto" or not certificate.discounted
@@ -181,11 +180,16 @@ def solve(
     watch = _Watch(certificate, prove, tolerance, began, max_iterations, time_limit, callback)
     watch.proves_again = on_table and method != "auto"
     with _progress_line(progress) as show:
-        last, reason = watch.run(iterates, show)
+        last, reason = watch.run(iterates(start), show)
+        while reason == COARSE and watch.best_is_much_smaller():
+            # The values carry a constant that hides their differences, from a start far off: go on without it.
+            last, reason = watch.run(iterates(watch.best_values()), show)
     best = watch.best
     if best is None or (last is not None and last.backup is None):
         # Stopped between two proofs: make one of the values as they are, and keep the better.
-        best = watch.better(prove(zero if last is None else last.values()))
+        if last is not None:
+            start = last.values()
+        best = watch.better(prove(np.zeros(mdp.num_states) if start is None else start))
         watch.sweeps += 1
     if on_table:
         best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
@@ -245,13 +249,23 @@ class _Watch:
             self.best, self.error_bound = proof._replace(backup=backup._replace(out=backup.out.copy())), bound
         return self.best
 
+    def best_values(self) -> np.ndarray:
+        """The values that the best proof is about."""
+        assert self.best is not None
+        return self.best.backup.out + self.best.answer(self._certificate.shift_is_free)[0]
+
+    def best_is_much_smaller(self) -> bool:
+        """Whether the answer is much smaller than the values that it was proved from, whose rounding limits the bound."""
+        assert self.best is not None
+        return 2.0 * np.abs(self.best_values()).max() < np.abs(self.best.backup.v).max()
+
     def run(self, iterates: Iterator[Iterate], show: Callable[[Progress], None]) -> tuple[Iterate | None, str]:
         """Iterate until there is a reason to stop; (last iterate, the reason, empty when solved)."""
-        last = None
+        last, before = None, self.sweeps
         try:
             for last in iterates:
                 self.trace.append(last.residual)
-                self.sweeps = last.sweeps
+                self.sweeps = before + last.sweeps
                 residual = last.residual
                 self._unproved = self._unproved + 1 if last.backup is None else 0
                 if self._unproved >= PROVE_EVERY:
@@ -260,7 +274,7 @@ class _Watch:
                 if last.backup is not None:
                     self.better(self._prove(last.values()) if self.proves_again else last.backup)
                 reason = self._reason_to_stop(last)
-                news = Progress(len(self.trace), last.sweeps, self._seconds(), residual, self.error_bound)
+                news = Progress(len(self.trace), self.sweeps, self._seconds(), residual, self.error_bound)
                 show(news)
                 if self._callback is not None and self._callback(news) and reason is None:
                     reason = "stopped by the callback"
@@ -306,8 +320,7 @@ def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solu
     converged = bool(bound <= tolerance)
     message = ""
     if not np.isfinite(bound):
-        obstacle = certificate.obstacle()
-        message = f"{obstacle} leaves no bound on the error" if obstacle else OVERFLOW
+        message = certificate.obstacle() or OVERFLOW
         if reason and reason != message:
             message = f"{reason}; {message}"
     elif not converged:
@@ -326,7 +339,8 @@ def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solu
         seconds=watch._seconds(),
         method=method,
         message=message,
-        _evidence=(mdp, proof.backup.v, shift),
+        # A jump is more than a step: with discount 1, q is the step before v.
+        _evidence=(mdp, proof.backup.v, shift) if certificate.discounted else (mdp, v, 0.0),
     )
 
 

@@ -33,20 +33,23 @@ class Walk(NamedTuple):
     jumps: float
     """A bound on the expected number of jumps of any policy from any state; may be infinite."""
     obstacle: str = ""
-    """Why it is infinite."""
+    """Why it is infinite, and there is no bound on the error of values: one sentence."""
 
 
 def longest_walk(mdp: MDP, model: Undiscounted, stop: Callable[[], bool] = lambda: False) -> Walk:
     """The longest expected walk to an end; `stop` is asked now and then whether to leave it at what is known."""
     if model.endless is not None:
         state, action = model.endless
-        return Walk(np.inf, f"with discount 1 a policy that never ends (action {action} in state {state} can begin one)")
+        begins = f"action {action} in state {state} can begin one"
+        return Walk(np.inf, f"with discount 1 a policy that never ends ({begins}) leaves no bound on the error")
     jumps = _proved_walk(mdp, model, stop)
     if np.isfinite(jumps):
         return Walk(jumps)
     if stop():
-        return Walk(np.inf, "a longest walk to an end that was not found in time")
-    return Walk(np.inf, "a longest walk to an end of more steps than float64 can count, though every policy ends,")
+        return Walk(np.inf, "no bound on the error: no bound on the longest walk to an end was found in time")
+    return Walk(
+        np.inf, "no bound on the error: every policy ends, but the longest walk takes more steps than float64 can count"
+    )
 
 
 def _proved_walk(mdp: MDP, model: Undiscounted, stop: Callable[[], bool]) -> float:
