@@ -68,13 +68,15 @@ class Certificate:
         # Values are off by half a unit in the last place each, and so their differences by one.
         return _times(self._longest_walk().jumps, 2 * UNIT * float(np.abs(v).max()))
 
-    def bounds(self, low: float, high: float, v: np.ndarray) -> tuple[float, float]:
-        """(lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v."""
+    def bounds(self, low: float, high: float, v: np.ndarray, error: float = 0.0) -> tuple[float, float]:
+        """(lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v.
+
+        `error` is that of low, high and Bv, where the backup has kept account of it (discount 1).
+        """
         if not self.discounted:
-            jumps, low, high = self._longest_walk().jumps, min(low, 0.0), max(high, 0.0)
-            # The computed Bv is off by what rounding has widened the range by, which is at most half of it.
-            error = 0.5 * high - 0.5 * low
-            return _times(jumps - 1.0, low) - error, _times(jumps - 1.0, high) + error
+            more = self._longest_walk().jumps - 1.0
+            low, high = min(low - error, 0.0), max(high + error, 0.0)
+            return _times(more, low) - error, _times(more, high) + error
         error = self.rounding(v)
         low, high = low - error, high + error
         if self._beta_max >= 1.0:

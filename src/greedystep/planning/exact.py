@@ -21,10 +21,11 @@ def exact_policy_iteration(model: Dense | Undiscounted, v: np.ndarray, sweeps: f
         if backup.choice.tobytes() in seen:  # only policies that are equal but for rounding are left
             return
         value = model.policy_value(backup.choice)
-        # With discount 1 a policy may never end and have no value: then one step of value iteration.
-        if value is None:
-            v = backup.out
-        else:
+        if value is not None:
             v = value
             seen.add(backup.choice.tobytes())
+        elif isinstance(model, Dense):
+            v = backup.out  # a system that rounding has made singular: one step of value iteration
+        else:
+            return  # every policy ends, but this one has values that float64 cannot hold
         sweeps += share * v.size / 3

@@ -94,11 +94,14 @@ class Solution:
         Computed when first asked for: many users want the policy only, and q is A times as large as v.
         """
         mdp, before, shift = self._evidence
-        q = (with_rows_of_one(mdp) if mdp.discount == 1.0 else mdp).backup(before) + shift
-        # v and policy came from the same backup, summed in another order: make the last bit agree, so that the policy
-        # is the first action with q = v.
-        earlier = np.arange(mdp.num_actions) < self.policy[:, None]
-        q = np.minimum(q, np.where(earlier, np.nextafter(self.v, -np.inf)[:, None], self.v[:, None]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            q = (with_rows_of_one(mdp) if mdp.discount == 1.0 else mdp).backup(before) + shift
+            if not np.isfinite(self.error_bound):
+                q = np.where(mdp.available, np.nan_to_num(q, nan=0.0), -np.inf)
+            # v and policy came from the same backup, summed in another order: make the last bit agree, so that the
+            # policy is the first action with q = v.
+            earlier = np.arange(mdp.num_actions) < self.policy[:, None]
+            q = np.minimum(q, np.where(earlier, np.nextafter(self.v, -np.inf)[:, None], self.v[:, None]))
         q[np.arange(self.v.size), self.policy] = self.v
         return q
 
@@ -236,9 +239,8 @@ class _Watch:
 
     def better(self, backup: Backup) -> _Proof:
         """The better of the best proof so far and the one from this backup."""
-        error = backup.error
-        lower, upper = self._certificate.bounds(backup.low - error, backup.high + error, backup.v)
-        if np.isnan(lower) or np.isnan(upper):  # an overflow: inf - inf
+        lower, upper = self._certificate.bounds(backup.low, backup.high, backup.v, backup.error)
+        if not (np.isfinite(lower) and np.isfinite(upper)):  # half of a bound is none, and so is inf - inf
             lower, upper = -np.inf, np.inf
         proof = _Proof(backup, lower, upper)
         bound = proof.answer(self._certificate.shift_is_free)[1]
