@@ -105,6 +105,14 @@ def exact_policy_values(exact: ExactModel, choice: list[int]) -> list[Fraction]:
     return reward
 
 
+def exact_longest_walk(exact: ExactModel) -> Fraction:
+    """The largest expected number of changes of state before the end, of all policies and from all states."""
+    counting = [[row._replace(reward=Fraction(1)) for row in rows] for rows in exact.rows]
+    walks = exact_values(exact._replace(rows=counting))
+    assert walks is not None, "some policy never ends"
+    return max(walks)
+
+
 def exact_action_policy(exact: ExactModel, mdp: MDP, policy: np.ndarray) -> list[int]:
     """A policy of actions as rows of the exact model."""
     return [int(np.count_nonzero(mdp.available[s, : policy[s]])) if exact.rows[s] else 0 for s in range(len(policy))]

@@ -324,7 +324,7 @@ LONG = np.longdouble
 
 
 def probabilities(mdp: MDP) -> np.ndarray:
-    """longdouble [S, A, S]; with discount 1 a row and its termination are weights, which have to be divided by their sum."""
+    """longdouble [S, A, S]; with discount 1 a row and its termination are weights, to be divided by their sum."""
     p = dense(mdp).astype(LONG)
     if mdp.discount < 1:
         return p

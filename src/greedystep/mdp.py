@@ -325,7 +325,7 @@ class MDP:
     # -- within -------------------------------------------------------------------------------------------------------
 
     def _end_in_silent_loops(self) -> None:
-        """With discount 1: a state that no action leaves for another, however seldom, and that pays nothing is an end."""
+        """With discount 1: a state that pays nothing and that no action leaves, however seldom, is an end."""
         S, A = self.rewards.shape
         matrix = sp.coo_array(self.transitions)
         leads_away = (matrix.coords[0] // A != matrix.coords[1]) & (matrix.data > 0)

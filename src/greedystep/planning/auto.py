@@ -1,8 +1,8 @@
 """The fast general solver: which way to go, and from where.
 
 Where nothing ends, policy iteration on the spread (recurrent.py); else, and where that does not get on, policy
-iteration in the order of the flow (flowing.py), or by elimination if the model is dense or small (exact.py). All are generators of
-`Iterate`; the caller decides when to stop.
+iteration in the order of the flow (flowing.py), or by elimination if the model is dense, or small and without discount
+(exact.py). All are generators of `Iterate`; the caller decides when to stop.
 """
 
 from __future__ import annotations

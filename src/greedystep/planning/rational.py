@@ -1,7 +1,7 @@
 """Small models with discount 1 in exact rational arithmetic, for what float64 cannot prove.
 
-Where circles of states are left with a chance of 1e-20, the error of one rounding, made on every round, is all that a
-bound can see. Fractions have no rounding: policy iteration, begun at the policy that float64 found, takes a step or two.
+Where a cycle of states is left with a probability of 1e-20 per round, a bound in float64 has to allow for the rounding
+error of 1e20 rounds. Fractions have none: policy iteration, begun at the policy that float64 found, takes few steps.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ExactSolution(NamedTuple):
         return v, np.nextafter(min(lower, 0.0), -np.inf), np.nextafter(max(upper, 0.0), np.inf)
 
 
-class TooLarge(Exception):
+class TooLargeError(Exception):
     """The numbers have grown beyond what is worth the time."""
 
 
@@ -65,7 +65,7 @@ def solve_exactly(mdp: MDP, policy: np.ndarray, counting: bool = False) -> Exact
                 policy[s] = q.index(best) if best > v[s] or q.index(v[s]) < policy[s] else policy[s]
             if not changed:
                 return ExactSolution(v, policy)
-    except TooLarge:
+    except TooLargeError:
         return None
 
 
@@ -79,7 +79,7 @@ class _Work:
         for number in (a, b):
             self._bits += number.numerator.bit_length() + number.denominator.bit_length()
         if self._bits > MOST_BITS:
-            raise TooLarge
+            raise TooLargeError
         return a * b
 
     def dot(self, weights: dict[int, Fraction], v: list[Fraction]) -> Fraction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import methods
@@ -20,7 +19,7 @@ from greedystep.planning.certificate import Certificate
 from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Backup, Iterate
 from greedystep.planning.kernels import Rows
-from greedystep.planning.layout import as_rows
+from greedystep.planning.layout import as_rows, widest_row
 from greedystep.planning.rational import solve_exactly
 from greedystep.planning.undiscounted import Undiscounted, with_rows_of_one
 from greedystep.planning.walk import longest_walk
@@ -151,7 +150,7 @@ def solve(
     horizon = DEFAULT_HORIZON if horizon is None else horizon
     checked = None if policies is None else mdp.check_policies(policies)
     given = mdp
-    certificate = Certificate(mdp, _widest_row(mdp))
+    certificate = Certificate(mdp, widest_row(mdp))
     rows = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
     if certificate.discounted:
         model = Dense(mdp) if rows is None else Sparse(mdp, rows)
@@ -240,12 +239,12 @@ class _Watch:
     def better(self, backup: Backup) -> _Proof:
         """The better of the best proof so far and the one from this backup."""
         lower, upper = self._certificate.bounds(backup.low, backup.high, backup.v, backup.error)
-        if not (np.isfinite(lower) and np.isfinite(upper)):  # half of a bound is none, and so is inf - inf
+        if not (math.isfinite(lower) and math.isfinite(upper)):  # half of a bound is none, and so is inf - inf
             lower, upper = -np.inf, np.inf
         proof = _Proof(backup, lower, upper)
         bound = proof.answer(self._certificate.shift_is_free)[1]
         self._idle_proofs = 0 if bound < self.error_bound else self._idle_proofs + 1
-        finite = np.isfinite(backup.low) and np.isfinite(backup.high)
+        finite = math.isfinite(backup.low) and math.isfinite(backup.high)
         if self.best is None or (bound <= self.error_bound and finite):
             # The answer must not change when the method goes on in the array that it handed out.
             self.best, self.error_bound = proof._replace(backup=backup._replace(out=backup.out.copy())), bound
@@ -257,7 +256,7 @@ class _Watch:
         return self.best.backup.out + self.best.answer(self._certificate.shift_is_free)[0]
 
     def best_is_much_smaller(self) -> bool:
-        """Whether the answer is much smaller than the values that it was proved from, whose rounding limits the bound."""
+        """Whether the answer is much smaller than the values it was proved from, whose rounding limits the bound."""
         assert self.best is not None
         return 2.0 * np.abs(self.best_values()).max() < np.abs(self.best.backup.v).max()
 
@@ -289,7 +288,7 @@ class _Watch:
     def _reason_to_stop(self, last: Iterate) -> str | None:
         if self.error_bound <= self._tolerance and last.own_residual is None:
             return ""
-        if last.has_residual and not np.isfinite(last.residual):
+        if last.has_residual and not math.isfinite(last.residual):
             return OVERFLOW
         if last.backup is not None and np.isfinite(self.error_bound):
             floor = self._certificate.floor(last.backup.v)
@@ -372,13 +371,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
-def _with_sparse_rows(mdp: MDP) -> MDP:
-    """A dense model as a table of rows can be made of it."""
-    twin = copy.copy(mdp)
-    twin.transitions = sp.csr_array(mdp.transitions)
-    return twin
-
-
 def _initial_values(mdp: MDP, rows: Rows | None, initial: Any) -> np.ndarray | None:
     if initial is None:
         return None
@@ -404,12 +396,6 @@ def _rough_policy_value(mdp: MDP, rows: Rows | None, policy: np.ndarray) -> np.n
     v = np.zeros(mdp.num_states)
     Evaluator(rows).evaluate(choice, v, 0.0, WARM_UP_ROUNDS, mdp.discount)
     return v
-
-
-def _widest_row(mdp: MDP) -> int:
-    if isinstance(mdp.transitions, np.ndarray):
-        return mdp.num_states
-    return int(np.diff(mdp.transitions.indptr).max(initial=0))
 
 
 class _progress_line:  # noqa: N801 - used like a function

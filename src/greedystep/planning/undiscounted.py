@@ -30,7 +30,7 @@ from greedystep.mdp import MDP
 from greedystep.planning.backups import Sparse
 from greedystep.planning.iterate import Backup
 from greedystep.planning.kernels import ONE, ROWS_TYPE, Rows, in_pieces, unsigned
-from greedystep.planning.layout import as_rows
+from greedystep.planning.layout import as_rows, widest_row
 
 SMALL = 256
 """States up to which policies are evaluated by elimination without subtraction, which takes S^3 / 3 operations."""
@@ -239,7 +239,7 @@ def with_rows_of_one(mdp: MDP) -> MDP:
     sums = np.asarray(mdp.transitions.sum(axis=1)).reshape(mdp.rewards.shape)
     total = sums if mdp.termination is None else sums + mdp.termination
     total = np.where(mdp.available, total, 1.0)
-    if np.abs(total - 1.0).max() <= 2.0**-52 * (2 + mdp.transitions.shape[1]):
+    if np.abs(total - 1.0).max() <= 2.0**-52 * (2 + widest_row(mdp)):
         return mdp
     twin = copy.copy(mdp)
     twin.transitions = sp.diags_array(1.0 / total.ravel()) @ mdp.transitions

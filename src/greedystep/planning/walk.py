@@ -1,6 +1,6 @@
 """The longest expected walk of a model with discount 1: what turns the error of one backup into a bound on values.
 
-w(s) is the largest expected number of jumps (undiscounted.py) from state s to an end that a policy can have. Any w' with
+w(s) is the largest expected number of jumps (undiscounted.py) from state s to an end, over all policies. Any w' with
 1 + Σ p̂ w' <= w' for every action lies above it, so that one backup proves a bound on w.
 """
 
@@ -83,7 +83,7 @@ def _rounded_up(number) -> float:
 
 
 def _crude_walk(model: Undiscounted, stop: Callable[[], bool]) -> float:
-    """If every policy ends within k jumps with probability m or more, from every state, it takes k / m jumps at most."""
+    """k / m, if from every state every policy ends within k jumps with probability m or more."""
     rows, ends = model.rows, model.ends
     state, _ = flow_order(rows)
     chance, jumps = np.zeros(state.size), np.zeros(state.size)
