@@ -41,7 +41,7 @@ class Certificate:
         self._slack = (widest_row + 4) * UNIT
         self._beta_min = max(0.0, mdp.discount * least * (1 - self._slack))
         self._beta_max = mdp.discount * most * (1 + self._slack)
-        self._largest_reward = float(np.abs(np.where(mdp.available, mdp.rewards, 0.0)).max())
+        self.largest_reward = float(np.abs(np.where(mdp.available, mdp.rewards, 0.0)).max())
         self._walk: Walk | None = None
         self.discounted = mdp.discount < 1.0
         # Where nothing ends, adding a constant to every value is free: the middle of the bounds is a better answer.
@@ -59,7 +59,7 @@ class Certificate:
 
     def rounding(self, v: np.ndarray) -> float:
         """How far a computed backup of v can be from the true one."""
-        return self._slack * self._largest_reward + self._slack * float(np.abs(v).max()) + SMALLEST_NORMAL
+        return self._slack * self.largest_reward + self._slack * float(np.abs(v).max()) + SMALLEST_NORMAL
 
     def floor(self, v: np.ndarray) -> float:
         """What rounding alone makes of the bound: no better one can be expected for values of this size."""

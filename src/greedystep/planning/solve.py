@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -46,6 +47,8 @@ UNBOUNDED_ITERATIONS = 100_000
 
 
 COARSE = "float64 cannot prove more for values of this size"
+HUGE = 1e150
+"""Rewards below this cannot overflow with a discount below 1, for 1 / (1 - discount) is at most 2^53."""
 OVERFLOW = "the values, or the bounds on them, are too large for float64"
 
 
@@ -112,7 +115,6 @@ class Solution:
         )
 
 
-@np.errstate(over="ignore", invalid="ignore")  # the answer says so in words
 def solve(
     mdp: MDP,
     method: str = "auto",
@@ -181,24 +183,27 @@ def solve(
     prove = model.backup if on_table else (lambda v: methods.backup_of(mdp, v))
     watch = _Watch(certificate, prove, tolerance, began, max_iterations, time_limit, callback)
     watch.proves_again = on_table and method != "auto"
-    with _progress_line(progress) as show:
-        last, reason = watch.run(iterates(start), show)
-        while reason == COARSE and watch.best_is_much_smaller():
-            # The values carry a constant that hides their differences, from a start far off: go on without it.
-            last, reason = watch.run(iterates(watch.best_values()), show)
-    best = watch.best
-    if best is None or (last is not None and last.backup is None):
-        # Stopped between two proofs: make one of the values as they are, and keep the better.
-        if last is not None:
-            start = last.values()
-        best = watch.better(prove(np.zeros(mdp.num_states) if start is None else start))
-        watch.sweeps += 1
-    if on_table:
-        best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
-        exhausted = reason in ("", COARSE) and not watch.error_bound <= tolerance
-        if isinstance(model, Undiscounted) and model.endless is None and method == "auto" and exhausted:
-            best = _exact_proof(given, best) or best
-    return _solution(given, certificate, best, watch, tolerance, method, reason)
+    # Of an overflow the answer speaks in words. (To ask NumPy for silence takes as long as to solve a small model.)
+    safe = certificate.discounted and start is None and certificate.largest_reward < HUGE
+    with nullcontext() if safe else np.errstate(over="ignore", invalid="ignore"):
+        with _progress_line(progress) as show:
+            last, reason = watch.run(iterates(start), show)
+            while reason == COARSE and watch.best_is_much_smaller():
+                # The values carry a constant that hides their differences, from a start far off: go on without it.
+                last, reason = watch.run(iterates(watch.best_values()), show)
+        best = watch.best
+        if best is None or (last is not None and last.backup is None):
+            # Stopped between two proofs: make one of the values as they are, and keep the better.
+            if last is not None:
+                start = last.values()
+            best = watch.better(prove(np.zeros(mdp.num_states) if start is None else start))
+            watch.sweeps += 1
+        if on_table:
+            best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
+            exhausted = reason in ("", COARSE) and not watch.error_bound <= tolerance
+            if isinstance(model, Undiscounted) and model.endless is None and method == "auto" and exhausted:
+                best = _exact_proof(given, best) or best
+        return _solution(given, certificate, best, watch, tolerance, method, reason)
 
 
 class _Proof(NamedTuple):
