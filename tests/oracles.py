@@ -323,10 +323,19 @@ def policy_q(mdp: MDP, policy: np.ndarray) -> np.ndarray:
 LONG = np.longdouble
 
 
+def probabilities(mdp: MDP) -> np.ndarray:
+    """longdouble [S, A, S]; with discount 1 a row and its termination are weights, to be divided by their sum."""
+    p = dense(mdp).astype(LONG)
+    if mdp.discount < 1:
+        return p
+    total = p.sum(axis=2) + (0 if mdp.termination is None else mdp.termination)
+    return p / np.where(mdp.available, total, 1)[:, :, None]
+
+
 def exact_policy_value(mdp: MDP, policy: np.ndarray) -> np.ndarray:
     """v^π, longdouble [S]: the linear system in float64, refined with residuals in extended precision."""
     here = np.arange(mdp.num_states)
-    chain = LONG(mdp.discount) * dense(mdp)[here, policy].astype(LONG)
+    chain = LONG(mdp.discount) * probabilities(mdp)[here, policy]
     reward = mdp.rewards[here, policy].astype(LONG)
     inverse = np.linalg.inv(np.eye(here.size) - chain.astype(float)).astype(LONG)
     v = inverse @ reward
@@ -341,7 +350,7 @@ def exact_optimum(mdp: MDP) -> np.ndarray:
 
 
 def _improve(mdp: MDP, policy: np.ndarray) -> np.ndarray:
-    transitions, here = dense(mdp).astype(LONG), np.arange(mdp.num_states)
+    transitions, here = probabilities(mdp), np.arange(mdp.num_states)
     for _ in range(1000):
         v = exact_policy_value(mdp, policy)
         q = mdp.rewards.astype(LONG) + LONG(mdp.discount) * (transitions @ v)

@@ -11,8 +11,9 @@ import scipy.sparse as sp
 
 from greedystep.mdp import MDP
 from greedystep.planning import METHODS, solve
-from greedystep.planning.certificate import Certificate, longest_walk
-from greedystep.planning.layout import as_rows
+from greedystep.planning.certificate import Certificate
+from greedystep.planning.undiscounted import Undiscounted
+from greedystep.planning.walk import longest_walk
 
 DISCOUNTS = [0.1, 0.5, 0.9, 0.97, 0.99, 0.999, 0.9999]
 FAST = ("auto", "policy-iteration")
@@ -90,7 +91,7 @@ def assert_bounds_hold(mdp, solution, truth, what=""):
     assert error <= solution.error_bound, f"v is off by {error}, bound {solution.error_bound}: {what}"
     loss = (truth - oracles.exact_policy_value(mdp, mdp.check_policy(solution.policy))).max()
     assert loss <= solution.policy_loss_bound, f"policy loses {loss}, bound {solution.policy_loss_bound}: {what}"
-    exact_q = oracles.dense(mdp).astype(oracles.LONG) @ truth * oracles.LONG(mdp.discount) + np.where(
+    exact_q = oracles.probabilities(mdp) @ truth * oracles.LONG(mdp.discount) + np.where(
         mdp.available, mdp.rewards, 0.0
     )
     scale = np.abs(truth).max() + np.abs(np.where(mdp.available, mdp.rewards, 0.0)).max()
@@ -184,14 +185,14 @@ def test_rows_that_sum_to_more_than_one_cost_their_share():
 
 
 def test_the_longest_walk_is_no_shorter_than_the_truth():
+    """Against the optimum of the same model with a reward of 1 for each change of state."""
     for case in range(100):
         mdp = proper_model(np.random.default_rng(case))
-        if isinstance(mdp.transitions, np.ndarray):
-            continue
-        steps = mdp.with_rewards(np.ones_like(mdp.rewards))
-        truth = float(oracles.exact_optimum(steps).max())
+        stay = oracles.dense(mdp)[np.arange(mdp.num_states), :, np.arange(mdp.num_states)]
+        jumps = mdp.with_rewards(1 - stay)
+        truth = float(oracles.exact_optimum(jumps).max())
         # A terminal state takes no step here, but one in the table: at most one more.
-        assert truth <= longest_walk(as_rows(mdp)) <= 2 * truth + 2
+        assert truth * (1 - 1e-12) <= longest_walk(mdp, Undiscounted(mdp)).jumps <= 2 * truth + 2
 
 
 def test_the_longest_walk_is_infinite_where_a_policy_can_stay():
@@ -199,6 +200,8 @@ def test_the_longest_walk_is_infinite_where_a_policy_can_stay():
     p[0, 0, 1] = p[0, 1, 0] = p[1, 0, 0] = 1.0  # action 1 stays in state 0
     ends = np.array([[0.0, 0.0], [0.0, 1.0]])
     loops = MDP(sp.csr_array(p.reshape(4, 2)), -np.ones((2, 2)), 1.0, termination=ends)
-    assert longest_walk(as_rows(loops)) == np.inf
+    walk = longest_walk(loops, Undiscounted(loops))
+    assert walk.jumps == np.inf
+    assert "never ends (action 0 in state 0" in walk.obstacle
     with pytest.raises(RuntimeError, match="longest walk"):
         Certificate(loops, 1).bounds(0.0, 0.0, np.zeros(2))

@@ -49,8 +49,10 @@ class MDP:
             is, without a copy.
         rewards: [S, A]; or, paid on arrival, [S, A, S] (dense) or [S*A, S] (sparse), which is averaged over s'.
             -inf in [S, A] marks an unavailable action, whose row of transitions is ignored.
-        discount: γ in (0, 1]. With 1, every state must be able to reach a terminal state; states that only loop on
-            themselves and pay nothing then count as terminal.
+        discount: γ in (0, 1]. With 1, every state must be able to reach a terminal state. A state that pays nothing
+            and that no action leaves, with however small a probability, then counts as terminal; and the entries of
+            a row and its termination are weights: each outcome has its share of their sum, so that what leaves a
+            state counts, even beside an entry of 1.0 for staying.
         terminal: bool [S], states in which the episode is over: value 0, their rows and rewards are ignored.
         available: bool [S, A], False where the state does not have the action.
         termination: [S, A], probability that the step ends the episode; the row holds the rest.
@@ -321,17 +323,13 @@ class MDP:
     # -- within -------------------------------------------------------------------------------------------------------
 
     def _end_in_silent_loops(self) -> None:
-        """With discount 1: a state that only loops on itself and pays nothing is an end."""
+        """With discount 1: a state that pays nothing and that no action leaves, however seldom, is an end."""
         S, A = self.rewards.shape
-        row_state = np.repeat(np.arange(S), A)
-        if isinstance(self.transitions, np.ndarray):
-            loop = self.transitions[np.arange(S * A), row_state]
-        else:
-            entry_state = np.repeat(row_state, np.diff(self.transitions.indptr))
-            on_self = self.transitions.indices == entry_state
-            entry_row = np.repeat(np.arange(S * A), np.diff(self.transitions.indptr))
-            loop = np.bincount(entry_row[on_self], self.transitions.data[on_self], minlength=S * A)
-        silent = (loop.reshape(S, A) >= 1 - ROW_SUM_TOLERANCE) & (self.rewards == 0)
+        matrix = sp.coo_array(self.transitions)
+        leads_away = (matrix.coords[0] // A != matrix.coords[1]) & (matrix.data > 0)
+        leaves = np.zeros(S * A, bool)
+        leaves[matrix.coords[0][leads_away]] = True
+        silent = ~leaves.reshape(S, A) & (self.rewards == 0)
         over = (silent | ~self.available).all(axis=1)
         if over.any():
             ends = np.zeros((S, A)) if self.termination is None else self.termination

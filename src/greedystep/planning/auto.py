@@ -1,8 +1,8 @@
 """The fast general solver: which way to go, and from where.
 
 Where nothing ends, policy iteration on the spread (recurrent.py); else, and where that does not get on, policy
-iteration in the order of the flow (flowing.py), or with LAPACK if the model is dense (exact.py). All are generators of
-`Iterate`; the caller decides when to stop.
+iteration in the order of the flow (flowing.py), or by elimination if the model is dense, or small and without discount
+(exact.py). All are generators of `Iterate`; the caller decides when to stop.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from greedystep.planning.flowing import solve_flowing
 from greedystep.planning.iterate import Iterate
 from greedystep.planning.layout import final_states
 from greedystep.planning.recurrent import solve_recurrent
+from greedystep.planning.undiscounted import Undiscounted
 
 
 def solve_fast(mdp: MDP, model: Sparse | Dense, v: np.ndarray | None, tolerance: float) -> Iterator[Iterate]:
@@ -37,7 +38,7 @@ def solve_fast(mdp: MDP, model: Sparse | Dense, v: np.ndarray | None, tolerance:
         backup = model.backup(v)
         sweeps, v = 1.0, backup.out
         yield Iterate(lambda: backup.out, backup, sweeps)
-    if isinstance(model, Dense):
+    if isinstance(model, Dense) or (isinstance(model, Undiscounted) and model.small and model.endless is None):
         yield from exact_policy_iteration(model, model.best_rewards if v is None else v, sweeps)
     else:
         yield from solve_flowing(mdp, model, v, sweeps, tolerance)

@@ -132,9 +132,14 @@ class Dense:
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
         return choice.astype(np.int64) - self._first
 
-    def chain(self, choice: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(γ T^π, r^π)."""
-        return self.discount * self._matrix[choice], self._reward[choice]
+    def policy_value(self, choice: np.ndarray) -> np.ndarray | None:
+        """(I - γ T^π)^-1 r^π by LAPACK; None if that is singular, or may be but for rounding."""
+        matrix, reward = self.discount * self._matrix[choice], self._reward[choice]
+        try:
+            v = np.linalg.solve(np.eye(choice.size) - matrix, reward)
+        except np.linalg.LinAlgError:
+            return None
+        return v if np.abs(v).max() <= 1e12 * np.abs(reward).max() else None
 
     def policy_sweeps(self, choice: np.ndarray) -> DensePolicySweeps:
         return DensePolicySweeps(self._matrix, self.discount, self._reward, choice)

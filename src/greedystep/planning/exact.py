@@ -1,4 +1,4 @@
-"""Policy iteration with LAPACK, for dense models in which something ends, or that do not mix."""
+"""Policy iteration by elimination, for dense models in which something ends, or that do not mix, and for small ones."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ import numpy as np
 
 from greedystep.planning.backups import Dense
 from greedystep.planning.iterate import Iterate
+from greedystep.planning.undiscounted import Undiscounted
 
 
-def exact_policy_iteration(model: Dense, v: np.ndarray, sweeps: float) -> Iterator[Iterate]:
+def exact_policy_iteration(model: Dense | Undiscounted, v: np.ndarray, sweeps: float) -> Iterator[Iterate]:
     """Improve, solve v = r + γ T v for the policy, improve ..."""
-    share = 1.0 / model.rows_per_state
+    share, seen = 1.0 / model.rows_per_state, set()
     while True:
         backup = model.backup(v)
         sweeps += 1
         yield Iterate(lambda v=backup.out: v, backup, sweeps)
-        matrix, reward = model.chain(backup.choice)
-        try:
-            v = np.linalg.solve(np.eye(v.size) - matrix, reward)
-        except np.linalg.LinAlgError:
-            v = np.full(v.size, np.inf)
-        # With discount 1 a policy may never end and have no value: then one step of value iteration.
-        if not np.abs(v).max() <= 1e12 * np.abs(reward).max():
-            v = backup.out
+        if backup.choice.tobytes() in seen:  # only policies that are equal but for rounding are left
+            return
+        value = model.policy_value(backup.choice)
+        if value is not None:
+            v = value
+            seen.add(backup.choice.tobytes())
+        elif isinstance(model, Dense):
+            v = backup.out  # a system that rounding has made singular: one step of value iteration
+        else:
+            return  # every policy ends, but this one has values that float64 cannot hold
         sweeps += share * v.size / 3

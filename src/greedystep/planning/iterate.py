@@ -20,6 +20,8 @@ class Backup(NamedTuple):
     low: float
     high: float
     """The range of Bv - v."""
+    error: float = 0.0
+    """How far rounding can have moved them, where the backup keeps account of it (discount 1)."""
 
 
 class Iterate(NamedTuple):
@@ -35,6 +37,11 @@ class Iterate(NamedTuple):
     """How much the iteration changed the values, where there is no backup to tell."""
     own_residual: float | None = None
     """How far the values are from solving the method's own equation, where that is not Bellman's."""
+
+    @property
+    def has_residual(self) -> bool:
+        """Whether anything is known of how much changes."""
+        return self.own_residual is not None or self.backup is not None or self.change is not None
 
     @property
     def residual(self) -> float:

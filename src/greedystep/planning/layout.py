@@ -46,6 +46,13 @@ def _own(array: np.ndarray, dtype: type) -> np.ndarray:
     return np.require(array, dtype, ["C", "W"])
 
 
+def widest_row(mdp: MDP) -> int:
+    """The largest number of entries of a row."""
+    if isinstance(mdp.transitions, np.ndarray):
+        return mdp.num_states
+    return int(np.diff(mdp.transitions.indptr).max(initial=0))
+
+
 class Ordered(NamedTuple):
     """A table in sweeping order; state i of it is state `state[i]` of the model."""
 

@@ -14,6 +14,7 @@ from scipy.sparse.linalg import splu
 
 from greedystep import operators
 from greedystep.mdp import MDP
+from greedystep.planning import undiscounted
 from greedystep.planning.iterate import Backup, Iterate
 
 STALLS = 20
@@ -40,22 +41,12 @@ def value_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iterate]:
 
 def policy_value(mdp: MDP, policy: np.ndarray) -> np.ndarray:
     """v^π = (I - γ T^π)^-1 r^π by elimination."""
+    if mdp.discount == 1.0:
+        return undiscounted.policy_value(mdp, policy)
     chain, reward = mdp.under(policy)
-    try:
-        if isinstance(chain, np.ndarray):
-            v = np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * chain, reward)
-        else:
-            v = splu(sp.csc_array(sp.eye_array(mdp.num_states) - mdp.discount * chain)).solve(reward)
-        # A singular system may pass for a regular one by rounding; its solution then has the size of 1 / rounding.
-        singular = not np.abs(v).max() <= 1e12 * np.abs(reward).max()
-    except (np.linalg.LinAlgError, RuntimeError):
-        v, singular = None, True
-    if v is None or (singular and mdp.discount == 1.0):
-        raise ValueError(
-            "method: policy iteration met a policy that never ends, which has no value with discount 1; "
-            "use 'auto' or 'value-iteration'"
-        )
-    return v
+    if isinstance(chain, np.ndarray):
+        return np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * chain, reward)
+    return splu(sp.csc_array(sp.eye_array(mdp.num_states) - mdp.discount * chain)).solve(reward)
 
 
 def policy_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iterate]:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import copy
+import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import methods
 from greedystep.planning.auto import solve_fast
 from greedystep.planning.backups import Dense, Sparse
-from greedystep.planning.certificate import Certificate, longest_walk
+from greedystep.planning.certificate import Certificate
 from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Backup, Iterate
 from greedystep.planning.kernels import Rows
-from greedystep.planning.layout import as_rows
+from greedystep.planning.layout import as_rows, widest_row
+from greedystep.planning.rational import solve_exactly
+from greedystep.planning.undiscounted import Undiscounted, with_rows_of_one
+from greedystep.planning.walk import longest_walk
 
 METHODS = (
     "auto",
@@ -41,6 +44,12 @@ IDLE_PROOFS = 1000
 """Proofs in a row, none better than the best before them, after which a discounted solve has come to its end."""
 UNBOUNDED_ITERATIONS = 100_000
 """Where no bound can be proved values may grow for ever (a loop that pays, with discount 1): somebody has to stop."""
+
+
+COARSE = "float64 cannot prove more for values of this size"
+HUGE = 1e150
+"""Rewards below this cannot overflow with a discount below 1, for 1 / (1 - discount) is at most 2^53."""
+OVERFLOW = "the values, or the bounds on them, are too large for float64"
 
 
 class Progress(NamedTuple):
@@ -87,11 +96,14 @@ class Solution:
         Computed when first asked for: many users want the policy only, and q is A times as large as v.
         """
         mdp, before, shift = self._evidence
-        q = mdp.backup(before) + shift
-        # v and policy came from the same backup, summed in another order: make the last bit agree, so that the policy
-        # is the first action with q = v.
-        earlier = np.arange(mdp.num_actions) < self.policy[:, None]
-        q = np.minimum(q, np.where(earlier, np.nextafter(self.v, -np.inf)[:, None], self.v[:, None]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            q = (with_rows_of_one(mdp) if mdp.discount == 1.0 else mdp).backup(before) + shift
+            if not np.isfinite(self.error_bound):
+                q = np.where(mdp.available, np.nan_to_num(q, nan=0.0), -np.inf)
+            # v and policy came from the same backup, summed in another order: make the last bit agree, so that the
+            # policy is the first action with q = v.
+            earlier = np.arange(mdp.num_actions) < self.policy[:, None]
+            q = np.minimum(q, np.where(earlier, np.nextafter(self.v, -np.inf)[:, None], self.v[:, None]))
         q[np.arange(self.v.size), self.policy] = self.v
         return q
 
@@ -139,43 +151,59 @@ def solve(
     began = time.perf_counter()
     horizon = DEFAULT_HORIZON if horizon is None else horizon
     checked = None if policies is None else mdp.check_policies(policies)
+    given = mdp
+    certificate = Certificate(mdp, widest_row(mdp))
     rows = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
-    start = _initial_values(mdp, rows, initial)
-    model = Dense(mdp) if rows is None else Sparse(mdp, rows)
-    certificate = Certificate(mdp, _widest_row(mdp))
-    if not certificate.discounted:
-        certificate.set_longest_walk(longest_walk(rows or as_rows(_with_sparse_rows(mdp))))
-
-    zero = np.zeros(mdp.num_states) if start is None else start
-    if method == "auto":
-        iterates = solve_fast(mdp, model, start, tolerance)
-    elif method == "value-iteration":
-        iterates = methods.value_iteration(mdp, zero)
-    elif method == "policy-iteration":
-        iterates = methods.policy_iteration(mdp, zero)
-    elif method == "modified-policy-iteration":
-        iterates = methods.modified_policy_iteration(mdp, zero, horizon)
+    if certificate.discounted:
+        model = Dense(mdp) if rows is None else Sparse(mdp, rows)
     else:
-        q = np.where(mdp.available, zero[:, None], -np.inf)
-        if method == "greedy-step":
-            iterates = methods.greedy_step(mdp, q, checked, horizon, tolerance)
-        else:
-            assert checked is not None
-            iterates = methods.multi_step(mdp, q, checked, horizon, tolerance)
+        model, mdp = Undiscounted(mdp), with_rows_of_one(mdp)
+        out_of_time = lambda: time_limit is not None and time.perf_counter() - began >= time_limit  # noqa: E731
+        certificate.set_longest_walk(longest_walk(given, model, out_of_time))
+    start = _initial_values(mdp, rows, initial)
 
-    # The fast solver chooses rows of its table, the others actions.
-    prove = model.backup if method == "auto" else (lambda v: methods.backup_of(mdp, v))
+    def iterates(start: np.ndarray | None) -> Iterator[Iterate]:
+        if method == "auto":
+            return solve_fast(mdp, model, start, tolerance)
+        v = np.zeros(mdp.num_states) if start is None else start
+        if method == "value-iteration":
+            return methods.value_iteration(mdp, v)
+        if method == "policy-iteration":
+            return methods.policy_iteration(mdp, v)
+        if method == "modified-policy-iteration":
+            return methods.modified_policy_iteration(mdp, v, horizon)
+        q = np.where(mdp.available, v[:, None], -np.inf)
+        if method == "greedy-step":
+            return methods.greedy_step(mdp, q, checked, horizon, tolerance)
+        assert checked is not None
+        return methods.multi_step(mdp, q, checked, horizon, tolerance)
+
+    # The fast solver chooses rows of its table, the others actions. With discount 1 all proofs are made on the table.
+    on_table = method == "auto" or not certificate.discounted
+    prove = model.backup if on_table else (lambda v: methods.backup_of(mdp, v))
     watch = _Watch(certificate, prove, tolerance, began, max_iterations, time_limit, callback)
-    with _progress_line(progress) as show:
-        last, reason = watch.run(iterates, show)
-    best = watch.best
-    if best is None or (last is not None and last.backup is None):
-        # Stopped between two proofs: make one of the values as they are, and keep the better.
-        best = watch.better(prove(zero if last is None else last.values()))
-        watch.sweeps += 1
-    if method == "auto":
-        best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
-    return _solution(mdp, certificate, best, watch, tolerance, method, reason)
+    watch.proves_again = on_table and method != "auto"
+    # Of an overflow the answer speaks in words. (To ask NumPy for silence takes as long as to solve a small model.)
+    safe = certificate.discounted and start is None and certificate.largest_reward < HUGE
+    with nullcontext() if safe else np.errstate(over="ignore", invalid="ignore"):
+        with _progress_line(progress) as show:
+            last, reason = watch.run(iterates(start), show)
+            while reason == COARSE and watch.best_is_much_smaller():
+                # The values carry a constant that hides their differences, from a start far off: go on without it.
+                last, reason = watch.run(iterates(watch.best_values()), show)
+        best = watch.best
+        if best is None or (last is not None and last.backup is None):
+            # Stopped between two proofs: make one of the values as they are, and keep the better.
+            if last is not None:
+                start = last.values()
+            best = watch.better(prove(np.zeros(mdp.num_states) if start is None else start))
+            watch.sweeps += 1
+        if on_table:
+            best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
+            exhausted = reason in ("", COARSE) and not watch.error_bound <= tolerance
+            if isinstance(model, Undiscounted) and model.endless is None and method == "auto" and exhausted:
+                best = _exact_proof(given, best) or best
+        return _solution(given, certificate, best, watch, tolerance, method, reason)
 
 
 class _Proof(NamedTuple):
@@ -185,8 +213,18 @@ class _Proof(NamedTuple):
 
     def answer(self, shift_is_free: bool) -> tuple[float, float]:
         """(shift, bound): v = Bv + shift lies within bound of v*."""
-        shift = 0.5 * (self.lower + self.upper) if shift_is_free and np.isfinite(self.upper - self.lower) else 0.0
+        shift = 0.5 * self.lower + 0.5 * self.upper if shift_is_free and np.isfinite(self.upper - self.lower) else 0.0
         return shift, max(self.upper - shift, shift - self.lower, 0.0)
+
+
+def _exact_proof(mdp: MDP, proof: _Proof) -> _Proof | None:
+    """What rational arithmetic proves of a small model with discount 1; None if it is too large or does not fit."""
+    exact = solve_exactly(mdp, np.asarray(proof.backup.choice, np.int64))
+    rounded = None if exact is None else exact.rounded()
+    if exact is None or rounded is None:
+        return None
+    v, lower, upper = rounded
+    return _Proof(Backup(v, v, exact.policy, 0.0, 0.0), lower, upper)
 
 
 class _Watch:
@@ -198,36 +236,51 @@ class _Watch:
         self.best: _Proof | None = None
         self.trace: list[float] = []
         self.sweeps = 0.0
-        self._bound = np.inf
+        self.error_bound = np.inf
         self._unproved = self._idle_proofs = 0
+        self.proves_again = False
+        """Whether the backups of the method itself are no proof."""
 
     def better(self, backup: Backup) -> _Proof:
         """The better of the best proof so far and the one from this backup."""
-        lower, upper = self._certificate.bounds(backup.low, backup.high, backup.v)
+        lower, upper = self._certificate.bounds(backup.low, backup.high, backup.v, backup.error)
+        if not (math.isfinite(lower) and math.isfinite(upper)):  # half of a bound is none, and so is inf - inf
+            lower, upper = -np.inf, np.inf
         proof = _Proof(backup, lower, upper)
         bound = proof.answer(self._certificate.shift_is_free)[1]
-        self._idle_proofs = 0 if bound < self._bound else self._idle_proofs + 1
-        if self.best is None or bound <= self._bound:
+        self._idle_proofs = 0 if bound < self.error_bound else self._idle_proofs + 1
+        finite = math.isfinite(backup.low) and math.isfinite(backup.high)
+        if self.best is None or (bound <= self.error_bound and finite):
             # The answer must not change when the method goes on in the array that it handed out.
-            self.best, self._bound = proof._replace(backup=backup._replace(out=backup.out.copy())), bound
+            self.best, self.error_bound = proof._replace(backup=backup._replace(out=backup.out.copy())), bound
         return self.best
+
+    def best_values(self) -> np.ndarray:
+        """The values that the best proof is about."""
+        assert self.best is not None
+        return self.best.backup.out + self.best.answer(self._certificate.shift_is_free)[0]
+
+    def best_is_much_smaller(self) -> bool:
+        """Whether the answer is much smaller than the values it was proved from, whose rounding limits the bound."""
+        assert self.best is not None
+        return 2.0 * np.abs(self.best_values()).max() < np.abs(self.best.backup.v).max()
 
     def run(self, iterates: Iterator[Iterate], show: Callable[[Progress], None]) -> tuple[Iterate | None, str]:
         """Iterate until there is a reason to stop; (last iterate, the reason, empty when solved)."""
-        last = None
+        last, before = None, self.sweeps
         try:
             for last in iterates:
                 self.trace.append(last.residual)
-                self.sweeps = last.sweeps
+                self.sweeps = before + last.sweeps
                 residual = last.residual
                 self._unproved = self._unproved + 1 if last.backup is None else 0
                 if self._unproved >= PROVE_EVERY:
                     # A method that waits for a small change may wait for ever where float64 is too coarse for it.
                     last, self._unproved = last._replace(backup=self._prove(last.values())), 0
                 if last.backup is not None:
-                    self.better(last.backup)
+                    self.better(self._prove(last.values()) if self.proves_again else last.backup)
                 reason = self._reason_to_stop(last)
-                news = Progress(len(self.trace), last.sweeps, self._seconds(), residual, self._bound)
+                news = Progress(len(self.trace), self.sweeps, self._seconds(), residual, self.error_bound)
                 show(news)
                 if self._callback is not None and self._callback(news) and reason is None:
                     reason = "stopped by the callback"
@@ -238,20 +291,23 @@ class _Watch:
         return last, ""
 
     def _reason_to_stop(self, last: Iterate) -> str | None:
-        if self._bound <= self._tolerance and last.own_residual is None:
+        if self.error_bound <= self._tolerance and last.own_residual is None:
             return ""
-        if last.backup is not None and np.isfinite(self._bound):
-            floor = self._certificate.bounds(0.0, 0.0, last.backup.v)[1]
-            at_floor = floor * NEAR_ROUNDING >= self._tolerance and self._bound <= floor * NEAR_ROUNDING
-            if at_floor or (self._idle_proofs >= IDLE_PROOFS and self._certificate.discounted):
-                return "float64 cannot prove more for values of this size"
+        if last.has_residual and not math.isfinite(last.residual):
+            return OVERFLOW
+        if last.backup is not None and np.isfinite(self.error_bound):
+            floor = self._certificate.floor(last.backup.v)
+            at_floor = floor * NEAR_ROUNDING >= self._tolerance and self.error_bound <= floor * NEAR_ROUNDING
+            only_rounding = self._certificate.discounted or last.residual <= self._certificate.rounding(last.backup.v)
+            if at_floor or (self._idle_proofs >= IDLE_PROOFS and only_rounding):
+                return COARSE
         if self._max_iterations is not None and len(self.trace) >= self._max_iterations:
             return f"stopped after {len(self.trace)} iterations"
         if self._time_limit is not None and self._seconds() >= self._time_limit:
             return f"stopped by the time limit of {self._time_limit:g} s"
-        if not np.isfinite(self._bound) and last.backup is not None and last.residual <= 1e-3 * self._tolerance:
+        if not np.isfinite(self.error_bound) and last.backup is not None and last.residual <= 1e-3 * self._tolerance:
             return ""  # no bound can ever be proved: a small residual has to do
-        if not np.isfinite(self._bound) and last.backup is not None and len(self.trace) >= UNBOUNDED_ITERATIONS:
+        if not np.isfinite(self.error_bound) and last.backup is not None and len(self.trace) >= UNBOUNDED_ITERATIONS:
             return f"stopped after {len(self.trace)} iterations, with values that may have no limit"
         return None
 
@@ -262,14 +318,16 @@ class _Watch:
 def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solution:
     shift, bound = proof.answer(certificate.shift_is_free)
     v = proof.backup.out + shift
-    bound += 2.0**-52 * float(np.abs(v).max())
+    largest = float(np.abs(v).max())
+    bound += 2.0**-52 * largest
+    loss = proof.upper - proof.lower + 2.0**-52 * largest
+    if not np.isfinite(largest):
+        v, bound, loss = np.nan_to_num(v, nan=0.0), np.inf, np.inf
     converged = bool(bound <= tolerance)
     message = ""
     if not np.isfinite(bound):
-        message = "with discount 1 and policies that never end there is no bound on the error"
-        if certificate.discounted:
-            message = "rows that sum to more than 1 / discount leave no bound on the error"
-        if reason:
+        message = certificate.obstacle() or OVERFLOW
+        if reason and reason != message:
             message = f"{reason}; {message}"
     elif not converged:
         if method == "multi-step" and not reason:
@@ -279,7 +337,7 @@ def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solu
         v=v,
         policy=np.asarray(proof.backup.choice, np.int64),
         error_bound=float(bound),
-        policy_loss_bound=float(proof.upper - proof.lower + 2.0**-52 * np.abs(v).max()),
+        policy_loss_bound=float(loss),
         converged=converged,
         iterations=len(watch.trace),
         sweeps=float(watch.sweeps),
@@ -287,7 +345,8 @@ def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solu
         seconds=watch._seconds(),
         method=method,
         message=message,
-        _evidence=(mdp, proof.backup.v, shift),
+        # A jump is more than a step: with discount 1, q is the step before v.
+        _evidence=(mdp, proof.backup.v, shift) if certificate.discounted else (mdp, v, 0.0),
     )
 
 
@@ -317,13 +376,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
-def _with_sparse_rows(mdp: MDP) -> MDP:
-    """A dense model as a table of rows can be made of it."""
-    twin = copy.copy(mdp)
-    twin.transitions = sp.csr_array(mdp.transitions)
-    return twin
-
-
 def _initial_values(mdp: MDP, rows: Rows | None, initial: Any) -> np.ndarray | None:
     if initial is None:
         return None
@@ -349,12 +401,6 @@ def _rough_policy_value(mdp: MDP, rows: Rows | None, policy: np.ndarray) -> np.n
     v = np.zeros(mdp.num_states)
     Evaluator(rows).evaluate(choice, v, 0.0, WARM_UP_ROUNDS, mdp.discount)
     return v
-
-
-def _widest_row(mdp: MDP) -> int:
-    if isinstance(mdp.transitions, np.ndarray):
-        return mdp.num_states
-    return int(np.diff(mdp.transitions.indptr).max(initial=0))
 
 
 class _progress_line:  # noqa: N801 - used like a function

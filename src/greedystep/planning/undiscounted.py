@@ -1,0 +1,282 @@
+"""Models with discount 1, seen from one change of state to the next.
+
+With discount 1 values hang on how a state is left, however seldom that is, and a row of probabilities in float64 does
+not tell: beside a chance of 1e-300 of leaving, staying is 1.0, and 1 - 1.0 is 0. So the entries of a row and its
+termination are taken for weights, each with its share of their sum, and nothing is ever subtracted from 1 (Grassmann,
+Taksar and Heyman 1985):
+
+    leave = Σ_{s' ≠ s} p(s') + termination,        total = leave + p(s)
+    q̂(s, a) = r total / leave + Σ_{s' ≠ s} p(s') / leave v(s')            (take action a until it leads elsewhere)
+
+v* and the optimal policies are the same for q̂ as for the model, and every step of it, a *jump*, changes the state or
+ends. How far v is from solving it is computed from differences of values,
+
+    q̂(s, a) - v(s) = (r total - termination v(s) + Σ_{s' ≠ s} p(s') (v(s') - v(s))) / leave,
+
+with an error in proportion to these terms, which are small where neighbours have nearly the same value.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numba as nb
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from scipy.sparse.linalg import splu
+
+from greedystep.mdp import MDP
+from greedystep.planning.backups import Sparse
+from greedystep.planning.iterate import Backup
+from greedystep.planning.kernels import ONE, ROWS_TYPE, Rows, in_pieces, unsigned
+from greedystep.planning.layout import as_rows, widest_row
+
+SMALL = 256
+"""States up to which policies are evaluated by elimination without subtraction, which takes S^3 / 3 operations."""
+UNIT, SMALLEST, SMALLEST_NORMAL = 2.0**-53, 2.0**-1074, 2.0**-1022
+
+_ints, _floats = nb.uint32[::1], nb.float64[::1]
+
+
+class Undiscounted(Sparse):
+    """Backups of a model with discount 1, on the table of its jumps."""
+
+    def __init__(self, mdp: MDP):
+        if isinstance(mdp.transitions, np.ndarray):
+            mdp = copy.copy(mdp)
+            mdp.transitions = sp.csr_array(mdp.transitions)
+        given = as_rows(mdp)
+        ends = np.zeros(mdp.rewards.size) if mdp.termination is None else mdp.termination.ravel().astype(float)
+        rows = given._replace(probability=np.empty_like(given.probability), reward=np.empty_like(given.reward))
+        self.ends = np.empty(ends.size)
+        """float64 [rows]: the share of the end in the jumps of each row."""
+        _jumps(given, ends, rows, self.ends)
+        super().__init__(mdp, rows)
+        row = int(_endless_row(rows, self.ends))
+        self.endless = None if row < 0 else divmod(row, mdp.num_actions)
+        """A (state, action) with which a policy that never ends can begin; None where every policy ends."""
+        self.small = mdp.num_states <= SMALL
+
+    def counting_jumps(self) -> Undiscounted:
+        """The same model with a reward of 1 for each jump: its optimal values are the longest expected walks."""
+        twin = copy.copy(self)
+        twin.rows = self.rows._replace(reward=np.where(self.rows.reward > -np.inf, 1.0, -np.inf))
+        return twin
+
+    def backup(self, v: np.ndarray) -> Backup:
+        """max_a q̂, the greedy rows, the range of max_a q̂ - v and the error that rounding can have made in it."""
+        out, choice = np.empty_like(v), np.empty(v.size, np.uint32)
+        parts = (self.rows, self.ends, v, out, choice)
+        ranges = in_pieces(_backup_block, *parts, size=v.size, entries=self.rows.probability.size)
+        lows, highs, errors = zip(*ranges, strict=True)
+        return Backup(v, out, choice, min(lows), max(highs), max(errors))
+
+    def policy_value(self, choice: np.ndarray) -> np.ndarray | None:
+        """The value of the chosen rows by elimination; None where float64 finds no end, or overflows."""
+        S = choice.size
+        weights, v = np.zeros((S, S + 1)), np.empty(S)
+        solved = _eliminate(self.rows, self.ends, choice, weights, v)
+        return v if solved and np.isfinite(v).all() else None
+
+
+@njit(nb.void(ROWS_TYPE, _floats, ROWS_TYPE, _floats), cache=True)
+def _jumps(given, ends, rows, jump_ends):
+    """Fill the table of jumps: each outcome but staying, given that the state is left.
+
+    A row that only stays is left as it is: it has no jump.
+    """
+    first, start, to, p, reward = given
+    _, _, _, jump_p, jump_reward = rows
+    for s in range(unsigned(first.size - 1)):
+        for row in range(unsigned(first[s]), unsigned(first[s + ONE])):
+            begin, end = unsigned(start[row]), unsigned(start[row + ONE])
+            leave, stay = ends[row], 0.0
+            for k in range(begin, end):
+                if to[k] == s:
+                    stay += p[k]
+                else:
+                    leave += p[k]
+            leaves = leave > 0.0
+            for k in range(begin, end):
+                jump_p[k] = (p[k] / leave if to[k] != s else 0.0) if leaves else p[k]
+            jump_ends[row] = ends[row] / leave if leaves else 0.0
+            jump_reward[row] = reward[row] / leave * (leave + stay) if leaves else reward[row]
+
+
+_block = nb.types.UniTuple(nb.float64, 3)(ROWS_TYPE, _floats, _floats, _floats, _ints, nb.int64, nb.int64)
+
+
+@njit(_block, cache=True, nogil=True)
+def _backup_block(rows, ends, v, out, choice, begin, end):
+    """Per row: q̂ - v in differences, and how far rounding can have moved it.
+
+    Of n entries, a probability of the table is off by (n + 2) u, a reward by (2n + 4) u, a term by one more product and
+    a difference, the sum of n + 2 terms by (n + 2) u of their sizes: (3n + 12) u covers all of it, second order
+    included. Where products or quotients are below the normal numbers, they miss up to half the smallest number.
+    The error of a state is that of its best row, or more where another row may be better than it seems.
+    """
+    first, start, to, p, reward = rows
+    low, high, worst = np.inf, -np.inf, 0.0
+    for s in range(unsigned(begin), unsigned(end)):
+        here = v[s]
+        best, most, chosen = -np.inf, -np.inf, unsigned(first[s])
+        for row in range(unsigned(first[s]), unsigned(first[s + ONE])):
+            if reward[row] == -np.inf:
+                continue
+            gain = reward[row] - ends[row] * here
+            size, reach = abs(reward[row]) + abs(ends[row] * here), abs(here)
+            for k in range(unsigned(start[row]), unsigned(start[row + ONE])):
+                if to[k] != s:
+                    difference = v[to[k]] - here
+                    gain += p[k] * difference
+                    size += p[k] * abs(difference)
+                    reach += abs(difference)
+            entries = np.float64(start[row + ONE] - start[row])
+            error = (3.0 * entries + 12.0) * UNIT * size + SMALLEST * (reach + entries) + SMALLEST_NORMAL
+            if not error < np.inf:  # an overflow: nothing is known of this row
+                gain = error = np.inf
+            most = max(most, gain + error)
+            if gain > best:
+                best, chosen = gain, row
+        if best == np.inf:
+            best, most = 0.0, np.inf
+        out[s] = here + best
+        choice[s] = chosen
+        low, high = min(low, best), max(high, best)
+        worst = max(worst, (most - best) * (1.0 + 4.0 * UNIT))
+    return low, high, worst
+
+
+@njit(nb.boolean(ROWS_TYPE, _floats, _ints, nb.float64[:, ::1], _floats), cache=True)
+def _eliminate(rows, ends, choice, weights, v):
+    """v = r + T v for the chosen rows, by state elimination without subtraction (Grassmann, Taksar and Heyman 1985).
+
+    weights[s, j] is the weight of going on to state j, weights[s, S] that of ending; only their proportions count, so a
+    state's weight of coming back to itself is dropped. Returns False if a state is left with nowhere to go.
+    """
+    _, start, to, p, reward = rows
+    S = choice.size
+    for s in range(S):
+        row = unsigned(choice[s])
+        for k in range(unsigned(start[row]), unsigned(start[row + ONE])):
+            weights[s, to[k]] += p[k]
+        weights[s, S] = ends[row]
+        v[s] = reward[row]
+    for s in range(S - 1, -1, -1):
+        leave = weights[s, S]
+        for j in range(s):
+            leave += weights[s, j]
+        if not leave > 0.0:
+            return False
+        for j in range(s):
+            weights[s, j] /= leave
+        weights[s, S] /= leave
+        v[s] /= leave
+        for i in range(s):
+            through = weights[i, s]
+            if through > 0.0:
+                for j in range(s):
+                    weights[i, j] += through * weights[s, j]
+                weights[i, S] += through * weights[s, S]
+                v[i] += through * v[s]
+    for s in range(S):
+        for j in range(s):
+            v[s] += weights[s, j] * v[j]
+    return True
+
+
+@njit(nb.int64(ROWS_TYPE, _floats), cache=True)
+def _endless_row(rows, ends):
+    """A row of the largest set of states whose actions can keep the process in it for ever; -1 if it is empty.
+
+    A state is out once every row of it may end or lead to a state that is out; news of that goes to its predecessors.
+    """
+    first, start, to, p, reward = rows
+    S = first.size - 1
+    offset = np.zeros(S + 2, np.int64)
+    for k in range(to.size):
+        offset[to[k] + 2] += p[k] > 0.0
+    for s in range(S):
+        offset[s + 2] += offset[s + 1]
+    into, owner = np.empty(offset[S + 1], np.uint32), np.empty(reward.size, np.uint32)
+    stays, ways = np.ones(reward.size, np.bool_), np.zeros(S, np.int64)
+    out, count = np.empty(S, np.uint32), 0
+    for s in range(S):
+        for row in range(first[s], first[s + 1]):
+            owner[row] = s
+            stays[row] = reward[row] > -np.inf and ends[row] == 0.0
+            ways[s] += stays[row]
+            for k in range(start[row], start[row + 1]):
+                if p[k] > 0.0:
+                    into[offset[to[k] + 1]] = row
+                    offset[to[k] + 1] += 1
+        if ways[s] == 0:
+            out[count] = s
+            count += 1
+    done = 0
+    while done < count:
+        s = out[done]
+        done += 1
+        for i in range(offset[s], offset[s + 1]):
+            row = into[i]
+            if stays[row]:
+                stays[row] = False
+                ways[owner[row]] -= 1
+                if ways[owner[row]] == 0:
+                    out[count] = owner[row]
+                    count += 1
+    for s in range(S):
+        if ways[s] > 0:
+            for row in range(first[s], first[s + 1]):
+                if stays[row]:
+                    return row
+    return -1
+
+
+def with_rows_of_one(mdp: MDP) -> MDP:
+    """The model with every row and its termination divided by their sum, unless they differ from 1 by rounding only."""
+    sums = np.asarray(mdp.transitions.sum(axis=1)).reshape(mdp.rewards.shape)
+    total = sums if mdp.termination is None else sums + mdp.termination
+    total = np.where(mdp.available, total, 1.0)
+    if np.abs(total - 1.0).max() <= 2.0**-52 * (2 + widest_row(mdp)):
+        return mdp
+    twin = copy.copy(mdp)
+    twin.transitions = sp.diags_array(1.0 / total.ravel()) @ mdp.transitions
+    if mdp.termination is not None:
+        twin.termination = mdp.termination / total
+    return twin
+
+
+def policy_value(mdp: MDP, policy: np.ndarray) -> np.ndarray:
+    """v^π with discount 1 by elimination; ValueError where the policy never ends, or float64 cannot hold its values."""
+    states = np.arange(mdp.num_states)
+    chain = copy.copy(mdp)
+    chain.transitions, reward = mdp.under(policy)
+    chain.rewards = reward[:, None]
+    if mdp.termination is not None:
+        chain.termination = mdp.termination[states, policy][:, None]
+    model = Undiscounted(chain)
+    if model.endless is not None:
+        raise ValueError(
+            "method: policy iteration met a policy that never ends, which has no value with discount 1; "
+            "use 'auto' or 'value-iteration'"
+        )
+    v = model.policy_value(states.astype(np.uint32)) if model.small else _sparse_elimination(model.rows)
+    if v is None:
+        raise ValueError(
+            "method: policy iteration met a policy whose values float64 cannot hold or tell from infinite ones; "
+            "use 'auto' or 'value-iteration'"
+        )
+    return v
+
+
+def _sparse_elimination(chain: Rows) -> np.ndarray | None:
+    """v = r + T v of a chain by sparse elimination; None if the system is singular in float64."""
+    S = chain.reward.size
+    entries = chain.probability, chain.successor.astype(np.int32), chain.start.astype(np.int32)
+    try:
+        v = splu(sp.csc_array(sp.eye_array(S) - sp.csr_array(entries, shape=(S, S)))).solve(chain.reward)
+    except RuntimeError:
+        return None
+    return v if np.isfinite(v).all() else None
