@@ -56,4 +56,10 @@ def _lines(run: Path) -> list[str]:
     return (run / "metrics.jsonl").read_text().splitlines()
 
 
-CASES = {"command": command_case, "file": file_case}
+def call_case(seed: str, index: int, *, networks: bool = True) -> Case:
+    """A call of the library."""
+    network = networks and index % 4 == 0
+    return Case(f"call {seed}:{index}", call="fuzz_calls:call", args=[f"call-{seed}-{index}", network])
+
+
+CASES = {"command": command_case, "file": file_case, "call": call_case}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import struct
 import zipfile
 import zlib
@@ -23,29 +24,19 @@ import numpy as np
 # -- valid files ------------------------------------------------------------------------------------------------------
 
 
-def make_examples(place: str) -> None:
+def make_examples(place: str, networks: bool = True) -> None:
     """Fill a folder; runs in a worker."""
     import greedystep as gs
-    from deep_experiments import MadeUp
-    from fuzz_commands import TINY_NETWORK
     from greedystep.cli import main
-    from greedystep.experiments.deep import session, timing
     from greedystep.trajectory import Trajectory, save
 
     folder = Path(place)
     folder.mkdir(parents=True)
     os.chdir(folder)
-    tiny = [word for name, value in TINY_NETWORK.items() for word in (f"--{name.replace('_', '-')}", value)]
-    for command in (
-        ["train", "classic/cartpole", *tiny, "--seeds", "2", "--out", "deep"],
-        ["train", "--resume", "deep", "--steps", "30"],  # a second checkpoint
-        ["train", "toy/choice", "--episodes", "20", "--out", "table"],
-        ["train", "FrozenLake-v1", "--episodes", "20", "--out", "lake"],
-    ):
-        assert main(command) == 0, command
+    for name, env in (("table", "toy/choice"), ("lake", "FrozenLake-v1")):
+        assert main(["train", env, "--episodes", "20", "--out", name]) == 0
+    shutil.copy("table/agent.npz", "table.npz")
     random = np.random.default_rng(0)
-    gs.load("deep").save("network.agent")
-    gs.load("table/agent.npz").save("table.npz")
     gs.MDP.from_gymnasium("FrozenLake-v1", 0.9).save("model.npz")
     gs.MDP(np.full((3, 2, 3), 1 / 3), random.normal(size=(3, 2)), 0.9).save("dense.npz")
 
@@ -57,9 +48,27 @@ def make_examples(place: str) -> None:
     save("log.npz", [log(random.normal(size=(T, 4)).astype(np.float32), 2) for T in (5, 9)])
     task = gs.envs.make("toy/choice")
     save("steps.npz", [log(random.integers(task.mdp.num_states, size=6), task.mdp.num_actions)])
-    original = session.train, timing.measure
-    session.train = MadeUp()
+    Path("file.txt").write_text("not a result\n")
+    Path("empty").mkdir()
+    if networks:
+        _make_network_examples()
+
+
+def _make_network_examples() -> None:
+    """A run with two checkpoints, an agent, and results of experiments with made-up trainings."""
+    import greedystep as gs
+    from deep_experiments import MadeUp
+    from fuzz_commands import TINY_NETWORK
+    from greedystep.cli import main
+    from greedystep.experiments.deep import session, timing
+
+    tiny = [word for name, value in TINY_NETWORK.items() for word in (f"--{name.replace('_', '-')}", value)]
+    assert main(["train", "classic/cartpole", *tiny, "--seeds", "2", "--out", "deep"]) == 0
+    assert main(["train", "--resume", "deep", "--steps", "30"]) == 0
+    gs.load("deep").save("network.agent")
+    trained, measured = session.train, timing.measure
     seconds = {name: [1.0, 1.1] for name in timing.AGENTS}
+    session.train = MadeUp()
     timing.measure = lambda task, preset, lanes: {
         **{"task": task, "preset": preset, "lanes": lanes, "steps": 100, "device": "cpu", "seconds": seconds}
     }
@@ -67,12 +76,10 @@ def make_examples(place: str) -> None:
         for name in ("fig3", "fig5"):
             assert main(["reproduce", name, "--only", "mountaincar", "--out", "results"]) == 0
     finally:
-        session.train, timing.measure = original
+        session.train, timing.measure = trained, measured
     for drawn in Path("results").glob("*.*"):
         if drawn.suffix != ".json":
             drawn.unlink()
-    Path("file.txt").write_text("not a result\n")
-    Path("empty").mkdir()
 
 
 KINDS: dict[str, list[list[str]]] = {

@@ -23,7 +23,7 @@ from typing import Any
 HERE = Path(__file__).parent
 STATUSES = (0, 1, 2, 130)
 """Exit statuses of the command line: done, a failing disk, bad input, interrupted."""
-LONG, TOO_LONG, GRACE = 5.0, 60.0, 30.0
+LONG, TOO_LONG, GRACE = 3.0, 60.0, 30.0
 """Seconds after which long work gets Ctrl-C; after which other cases do, and fail; until a case that does not heed it
 is killed."""
 MEMORY = 4 << 30
@@ -116,11 +116,12 @@ class Runner:
                 on_finding(finding)
         return findings
 
-    def run_one(self, case: Case) -> Finding | None:
+    def run_one(self, case: Case, seconds: float | None = None) -> Finding | None:
+        """What is wrong with a case, if anything; `seconds` is another time than a case usually has."""
         self._restore()
         recipe = case.prepare(self.scratch) if case.prepare is not None else ""
         before = tree(self.scratch.parent)
-        outcome = self._execute(case)
+        outcome = self._execute(case, seconds or (LONG if case.is_long else TOO_LONG))
         after = tree(self.scratch.parent)
         self._state = after
         problems = judge(case, outcome, before, after)
@@ -146,19 +147,18 @@ class Runner:
 
     # -- the worker ----------------------------------------------------------------------------------------------------
 
-    def _execute(self, case: Case) -> Outcome:
+    def _execute(self, case: Case, allowed: float) -> Outcome:
         if self._cases >= CASES_PER_WORKER:
             self._stop()
         self._cases += 1
         process = self._worker()
         assert process.stdin is not None
         what = {"argv": case.argv} if case.argv is not None else {"call": case.call, "args": case.args}
-        seconds = LONG if case.is_long else TOO_LONG
-        how = {"folder": str(self.scratch), "seconds": seconds}
+        how = {"folder": str(self.scratch), "seconds": allowed}
         process.stdin.write(json.dumps({**what, **how}).encode() + b"\n")
         process.stdin.flush()
         start = time.perf_counter()
-        problem = self._wait(process, start + seconds + GRACE)
+        problem = self._wait(process, start + allowed + GRACE)
         seconds = time.perf_counter() - start
         if problem is not None:
             self._stop()
