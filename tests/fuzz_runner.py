@@ -226,7 +226,7 @@ def judge(case: Case, outcome: Outcome, before: dict[str, Any], after: dict[str,
     if outcome.interrupted or outcome.error is not None:
         if not case.is_long:
             problems.append(f"took more than {TOO_LONG:g} s")
-        if outcome.status != 130:
+        if outcome.status not in STATUSES:  # 130, or it came to its end at the same moment
             problems.append(f"was interrupted and ended with status {outcome.status}")
     elif case.argv is not None:
         if outcome.status not in STATUSES:
