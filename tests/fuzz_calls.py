@@ -1,6 +1,6 @@
 """Random calls of the library, with arguments of the wrong type, shape or size.
 
-A call returns, or raises ValueError or TypeError with one sentence. Each target is made with good arguments first; then
+A call returns, or raises one of `COMPLAINTS` with one sentence. Each target is made with good arguments first; then
 one or two of them are replaced.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 import greedystep as gs
 
-COMPLAINTS = (ValueError, TypeError)
+COMPLAINTS = (ValueError, TypeError, FileNotFoundError, MemoryError, FloatingPointError)
 RAGGED = [[1.0], [1.0, 2.0]]
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 3, 2.5, 0.5, float("nan"), float("inf"), -float("inf"), 1e308, 5e-324, 1 + 2j),
@@ -87,10 +87,8 @@ def targets() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "MDP": (gs.MDP, _model()),
         "solve": (
             _solve,
-            {
-                **{"method": "auto", "policies": [policy], "horizon": 3, "tolerance": 1e-6, "initial": np.zeros(3)},
-                **{"max_iterations": 5, "time_limit": 1.0, "callback": None},
-            },
+            {"method": "auto", "policies": [policy], "horizon": 3, "tolerance": 1e-6, "initial": np.zeros(3)}
+            | {"max_iterations": 5, "time_limit": 1.0, "callback": None},
         ),
         "greedy_step": _estimator("greedy_step", horizon=3),
         "soft_greedy_step": _estimator("soft_greedy_step", gate=1.0),
@@ -111,10 +109,8 @@ def targets() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "lambda_operator": _operator("lambda_operator", policy=policy, lambda_=0.5),
         "Trajectory": (
             gs.Trajectory,
-            {
-                **{"observations": np.zeros((T + 1, 2)), "actions": np.zeros(T, int), "rewards": np.ones(T)},
-                **{"terminated": ends, "truncated": ends & False, "behaviour_prob": np.full(T, 0.5)},
-            },
+            {"observations": np.zeros((T + 1, 2)), "actions": np.zeros(T, int), "rewards": np.ones(T)}
+            | {"terminated": ends, "truncated": ends & False, "behaviour_prob": np.full(T, 0.5)},
         ),
         "TabularAgent": (_toy, {"method": "greedy-step", "seed": 0, "epsilon": 0.2, "q": None}),
         "toy/trace-back": (lambda **options: gs.envs.make("toy/trace-back", **options), {"delay": 3}),
@@ -146,6 +142,13 @@ def network_targets() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     }
 
 
+def check_sentence(problem: Exception) -> None:
+    """One line with something in it; the shown array of an argument may have more."""
+    said = str(problem).strip()
+    assert said, f"{type(problem).__name__} without a word"
+    assert "\n" not in said or "array(" in said, f"{type(problem).__name__} of several lines: {said[:200]}"
+
+
 def call(seed: str, networks: bool = False) -> str:
     """Make one call; returns what it was. AssertionError, or the wrong exception, is a finding."""
     random = Random(seed)
@@ -165,9 +168,5 @@ def call(seed: str, networks: bool = False) -> str:
             warnings.simplefilter("error")
             function(**arguments)
     except COMPLAINTS as problem:
-        said = str(problem).strip()
-        assert said, f"{type(problem).__name__} without a word"
-        assert "\n" not in said or "array(" in said, f"{type(problem).__name__} of several lines: {said[:200]}"
-    except (FileNotFoundError, MemoryError, FloatingPointError) as problem:
-        assert "\n" not in str(problem).strip()
+        check_sentence(problem)
     return ascii(what)

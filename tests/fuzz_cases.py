@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -21,9 +22,11 @@ def command_case(seed: str, index: int, *, networks: bool = True) -> Case:
 def file_case(seed: str, index: int, examples: Path, *, networks: bool = True) -> Case:
     """A damaged file, and what reads it."""
     random = Random(f"file-{seed}-{index}")
-    weights = fuzz_files.WEIGHTS if networks else {
-        name: weight for name, weight in fuzz_files.WEIGHTS.items() if name not in fuzz_files.NEEDS_NETWORK
-    }
+    weights = (
+        fuzz_files.WEIGHTS
+        if networks
+        else {name: weight for name, weight in fuzz_files.WEIGHTS.items() if name not in fuzz_files.NEEDS_NETWORK}
+    )
     example = random.choices(list(weights), list(weights.values()))[0]
     argv = random.choice(fuzz_files.KINDS[example])
     prepare = partial(fuzz_files.damage, example=example, random=random)
@@ -62,4 +65,9 @@ def call_case(seed: str, index: int, *, networks: bool = True) -> Case:
     return Case(f"call {seed}:{index}", call="fuzz_calls:call", args=[f"call-{seed}-{index}", network])
 
 
-CASES = {"command": command_case, "file": file_case, "call": call_case}
+def proof_case(seed: str, index: int) -> Case:
+    """A model that is solved, and the exact truth about it."""
+    return Case(f"proof {seed}:{index}", call="fuzz_proofs:prove", args=[zlib.crc32(seed.encode()), index])
+
+
+CASES = {"command": command_case, "file": file_case, "call": call_case, "proof": proof_case}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -22,14 +23,68 @@ from greedystep.cli.train import METHODS
 
 SMALL = ("1", "2", "3", "7", "20")
 NUMBERS = (
-    *("0", "-0", "-1", "-20", "1.5", "0.5", "1e-3", "1e2", "1e3", "1_0", "007", "+3", "1e0", ".5", "5.", "1e-400", "-.0"),
-    *("nan", "inf", "-inf", "NaN", "infinity", "1e308", "-1e308", "1e400", "1e-320", "0x10", "1,5", "1/2", "٣", "1e", "e1"),
+    *(
+        "0",
+        "-0",
+        "-1",
+        "-20",
+        "1.5",
+        "0.5",
+        "1e-3",
+        "1e2",
+        "1e3",
+        "1_0",
+        "007",
+        "+3",
+        "1e0",
+        ".5",
+        "5.",
+        "1e-400",
+        "-.0",
+    ),
+    *(
+        "nan",
+        "inf",
+        "-inf",
+        "NaN",
+        "infinity",
+        "1e308",
+        "-1e308",
+        "1e400",
+        "1e-320",
+        "0x10",
+        "1,5",
+        "1/2",
+        "٣",
+        "1e",
+        "e1",
+    ),
     *("2147483647", "2147483648", "-2147483649", "4294967296", "9007199254740993", "9223372036854775807"),
     *("9223372036854775808", "18446744073709551616", "1e9", "1e10", "1e12", "1e18", "1e19", "1e30", "9" * 400),
     *("none", "None", "true", "", " ", "one"),
 )
 """Borderline and absurd ones."""
-TEXTS = ("", " ", "x", "-", "--", "-x", "=", "none", "toy", "*", "{}", "[bold]", "a b", "a\nb", "../..", "ü€𝔘", "\udcff", "%s", "x" * 5000)
+TEXTS = (
+    "",
+    " ",
+    "x",
+    "-",
+    "--",
+    "-x",
+    "=",
+    "none",
+    "toy",
+    "*",
+    "{}",
+    "[bold]",
+    "a b",
+    "a\nb",
+    "../..",
+    "ü€𝔘",
+    "\udcff",
+    "%s",
+    "x" * 5000,
+)
 PLACES = (
     *("new", "new/deep/folder", "file.txt", "empty", "table", "deep", "results", ".", "..", "loop", "loop/x", "pipe"),
     *("", " ", "/dev/null", "/dev/full", "/dev/null/x", "/proc/none/x", "/dev/stdin", "missing/../new", "new.npz"),
@@ -47,7 +102,17 @@ ENVS = (
 )
 WRONG_ENVS = (
     *("", "toy", "toy/", "toy/chioce", "Toy/Choice", "minatar/breakot", "CartPole-v1", "CartPole-v99", "FrozenLake"),
-    *("no_such_module:Env-v0", "os:system", "a:b:c", ":", "/", "FrozenLake-v1/", "Pendulum-v1", "toy/choice/", "\udcff"),
+    *(
+        "no_such_module:Env-v0",
+        "os:system",
+        "a:b:c",
+        ":",
+        "/",
+        "FrozenLake-v1/",
+        "Pendulum-v1",
+        "toy/choice/",
+        "\udcff",
+    ),
 )
 ENV_OPTIONS = (
     *("delay=3", "delay=0", "delay=-1", "delay=200", "delay=1e18", "delay=nan", "delay=2.5", "delay=true", "noise=1"),
@@ -60,21 +125,62 @@ ENV_OPTIONS = (
 METHOD_OPTIONS = (
     *("alpha=0.5", "alpha=0", "alpha=-1", "alpha=nan", "alpha=2", "alpha=1e400", "form=expected", "form=x", "n=3"),
     *("n=0", "n=-1", "n=2147483648", "n=9223372036854775808", "n=1e18", "n=1.5", "lambda_=0.5", "lambda_=nan"),
-    *("sigma=0.5", "sigma=2", "horizon=0", "horizon=1e30", "horizon=none", "beta=1", "sweeps=1e9", "seed=3", "q=5", "env=x"),
+    *(
+        "sigma=0.5",
+        "sigma=2",
+        "horizon=0",
+        "horizon=1e30",
+        "horizon=none",
+        "beta=1",
+        "sweeps=1e9",
+        "seed=3",
+        "q=5",
+        "env=x",
+    ),
     *("method=x", "discount=0.5", "alpha", "="),
 )
 MODELS = (
-    *("frozenlake-4x4", "cliffwalking", "chain-5", "grid-3x4", "maze-5x5", "garnet-9x2x3", "FrozenLake-v1", "model.npz"),
+    *(
+        "frozenlake-4x4",
+        "cliffwalking",
+        "chain-5",
+        "grid-3x4",
+        "maze-5x5",
+        "garnet-9x2x3",
+        "FrozenLake-v1",
+        "model.npz",
+    ),
     *("chain-0", "chain--1", "chain-x", "chain-", "chain-1e3", "chain-99999999999999999999", "grid-3", "grid-0x0"),
     *("grid-1x1", "grid-3x4x5", "grid-1000000x1000000", "maze-1x1", "maze-2x2", "maze-1000000x1000000", "garnet-3x2x9"),
-    *("garnet-1000000000x2x2", "garnet-0x0x0", "garnet-٣x٣x٣", "chain-²", "frozenlake-5x5", "frozenlake", "CartPole-v1"),
+    *(
+        "garnet-1000000000x2x2",
+        "garnet-0x0x0",
+        "garnet-٣x٣x٣",
+        "chain-²",
+        "frozenlake-5x5",
+        "frozenlake",
+        "CartPole-v1",
+    ),
     *("log.npz", "table.npz", "missing.npz", "deep", "pipe", "loop", "/dev/null", "", "\udcff", "evil:Env-v0"),
 )
 POLICIES = (
     *("greedy", "each-action", "uniform", "random-8", "random-0", "random--1", "random-x", "random-1e9", "random-²"),
     *("random-999999999999", "random", "x", ""),
 )
-NAMES_OF_EXPERIMENTS = ("fig3", "fig4", "fig5", "luck", "presets", "horizon", "fig2", "fig9", "", "all", "table1", "Fig3")
+NAMES_OF_EXPERIMENTS = (
+    "fig3",
+    "fig4",
+    "fig5",
+    "luck",
+    "presets",
+    "horizon",
+    "fig2",
+    "fig9",
+    "",
+    "all",
+    "table1",
+    "Fig3",
+)
 TEXT_OF: dict[str, tuple[str, ...]] = {
     "model": MODELS,
     "policies": POLICIES,
@@ -177,16 +283,15 @@ def _bare(kind: Any) -> tuple[Any, list[Any]]:
 
 
 COMMANDS: dict[str, list[Option]] = {}
-for _annotated in get_args(cli.Command):
+_home = cli if hasattr(cli, "Command") else import_module("greedystep.cli.commands")
+for _annotated in get_args(_home.Command):
     _class, *_notes = get_args(_annotated)
     COMMANDS[next(note.name for note in _notes if getattr(note, "name", None))] = options_of(_class)
 
 # -- command lines ----------------------------------------------------------------------------------------------------
 
-TINY_NETWORK = {
-    **{"steps": "20", "warmup": "5", "hidden": "4", "replay_size": "64", "target_period": "10", "log_every": "10"},
-    "batch_size": "4",
-}
+TINY_NETWORK = {"steps": "20", "warmup": "5", "hidden": "4", "replay_size": "64", "target_period": "10"}
+TINY_NETWORK |= {"log_every": "10", "batch_size": "4"}
 TINY_TABLE = {"episodes": "20"}
 TINY_FIT = {"hidden": "4", "target_period": "10", "batch_size": "4", "batches": "5"}
 LONG = ("reproduce", "bench")
@@ -246,7 +351,11 @@ def _valid(name: str, random: Random, networks: bool) -> list[list[str]]:
             data, env = ("log.npz", "classic/cartpole") if network else ("steps.npz", "toy/choice")
             return [[data], ["--env", env], *tiny, ["--out", new]]
         case "eval":
-            return [[random.choice(("deep", "network.agent")) if network else "table"], ["--episodes", "2"], ["--limit", "5"]]
+            return [
+                [random.choice(("deep", "network.agent")) if network else "table"],
+                ["--episodes", "2"],
+                ["--limit", "5"],
+            ]
         case "watch":
             env = ["deep" if network else random.choice(ENVS[:6])]
             return [env, ["--steps", "2"], random.choice(([], ["--out", f"{new}.gif"]))]

@@ -23,7 +23,7 @@ from typing import Any
 HERE = Path(__file__).parent
 STATUSES = (0, 1, 2, 130)
 """Exit statuses of the command line: done, a failing disk, bad input, interrupted."""
-LONG, TOO_LONG, GRACE = 3.0, 60.0, 30.0
+LONG, TOO_LONG, GRACE = 3.0, 120.0, 30.0
 """Seconds after which long work gets Ctrl-C; after which other cases do, and fail; until a case that does not heed it
 is killed."""
 MEMORY = 4 << 30

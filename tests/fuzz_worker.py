@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import signal
@@ -25,7 +26,13 @@ from typing import Any
 IGNORED_BY_DEFAULT = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 
 
+MACHINE = 2 << 30
+"""Bytes of memory that the machine says it has free: half of what the runner lets a worker hold, on every machine."""
+
+
 def main() -> None:
+    if importlib.util.find_spec("greedystep.memory") is not None:
+        importlib.import_module("greedystep.memory").free_memory = lambda: MACHINE
     printed = sys.argv[1]
     answers = os.fdopen(os.dup(1), "w")
     sink = os.open(printed, os.O_RDWR | os.O_CREAT | os.O_APPEND)

@@ -88,6 +88,10 @@ def test_calls(tmp_path):
     fuzz(tmp_path, None, some(fuzz_cases.call_case, 200, networks=False))
 
 
+def test_proofs(tmp_path):
+    fuzz(tmp_path, None, some(fuzz_cases.proof_case, 200))
+
+
 # -- thousands --------------------------------------------------------------------------------------------------------
 
 
@@ -104,3 +108,8 @@ def test_many_damaged_files(examples, tmp_path):
 @pytest.mark.long
 def test_many_calls(examples, tmp_path):
     fuzz(tmp_path, examples, some(fuzz_cases.call_case, count(5000)))
+
+
+@pytest.mark.long
+def test_many_proofs(tmp_path):
+    fuzz(tmp_path, None, some(fuzz_cases.proof_case, count(20_000)))
