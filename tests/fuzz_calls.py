@@ -166,6 +166,7 @@ def call(seed: str, networks: bool = False) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", "(overflow|invalid value|underflow) encountered", RuntimeWarning)
             function(**arguments)
     except COMPLAINTS as problem:
         check_sentence(problem)

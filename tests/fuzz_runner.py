@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ from typing import Any
 HERE = Path(__file__).parent
 STATUSES = (0, 1, 2, 130)
 """Exit statuses of the command line: done, a failing disk, bad input, interrupted."""
-LONG, TOO_LONG, GRACE = 3.0, 120.0, 30.0
-"""Seconds after which long work gets Ctrl-C; after which other cases do, and fail; until a case that does not heed it
-is killed."""
+LONG, TOO_LONG, PATIENCE = 3.0, 60.0, 200.0
+"""Seconds after which long work gets Ctrl-C; seconds of computing after which other cases do, and fail, however busy
+the machine is; seconds after which a case is killed."""
 MEMORY = 4 << 30
 """Bytes that a worker may hold; no case asks for more with good reason."""
 CASES_PER_WORKER = 400
@@ -95,9 +95,9 @@ class Runner:
         self.folder, self.examples = folder, examples
         self.scratch = folder / "outer" / "work"
         """Cases run here; whatever they write beside it (..) is seen as well."""
-        self._printed = folder / "printed"
+        self._printed = folder / "printed-0"
         self._process: subprocess.Popen[bytes] | None = None
-        self._cases = 0
+        self._cases = self._started = 0
         self._state = self._fresh = None
 
     def __enter__(self) -> Runner:
@@ -106,7 +106,7 @@ class Runner:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def run(self, cases: Iterator[Case], on_finding: Callable[[Finding], Any] = lambda finding: None) -> list[Finding]:
+    def run(self, cases: Iterable[Case], on_finding: Callable[[Finding], Any] = lambda finding: None) -> list[Finding]:
         """All cases, one after another; what is wrong with some of them."""
         findings = []
         for case in cases:
@@ -116,12 +116,12 @@ class Runner:
                 on_finding(finding)
         return findings
 
-    def run_one(self, case: Case, seconds: float | None = None) -> Finding | None:
-        """What is wrong with a case, if anything; `seconds` is another time than a case usually has."""
+    def run_one(self, case: Case) -> Finding | None:
+        """What is wrong with a case, if anything."""
         self._restore()
         recipe = case.prepare(self.scratch) if case.prepare is not None else ""
         before = tree(self.scratch.parent)
-        outcome = self._execute(case, seconds or (LONG if case.is_long else TOO_LONG))
+        outcome = self._execute(case)
         after = tree(self.scratch.parent)
         self._state = after
         problems = judge(case, outcome, before, after)
@@ -147,18 +147,18 @@ class Runner:
 
     # -- the worker ----------------------------------------------------------------------------------------------------
 
-    def _execute(self, case: Case, allowed: float) -> Outcome:
+    def _execute(self, case: Case) -> Outcome:
         if self._cases >= CASES_PER_WORKER:
             self._stop()
         self._cases += 1
         process = self._worker()
         assert process.stdin is not None
         what = {"argv": case.argv} if case.argv is not None else {"call": case.call, "args": case.args}
-        how = {"folder": str(self.scratch), "seconds": allowed}
-        process.stdin.write(json.dumps({**what, **how}).encode() + b"\n")
+        limit = {"clock": "wall", "seconds": LONG} if case.is_long else {"clock": "cpu", "seconds": TOO_LONG}
+        process.stdin.write(json.dumps({**what, "folder": str(self.scratch), **limit}).encode() + b"\n")
         process.stdin.flush()
         start = time.perf_counter()
-        problem = self._wait(process, start + allowed + GRACE)
+        problem = self._wait(process, start + PATIENCE)
         seconds = time.perf_counter() - start
         if problem is not None:
             self._stop()
@@ -176,7 +176,7 @@ class Runner:
         """Until there is an answer; or why there will be none."""
         while not select.select([process.stdout], [], [], 0.1)[0]:
             if time.perf_counter() > until:
-                return f"killed: it did not stop within {GRACE:g} seconds of Ctrl-C"
+                return f"killed: it had not ended after {PATIENCE:g} seconds"
             if (held := _resident(process.pid)) > MEMORY:
                 return f"killed: it held {held / 2**30:.1f} GiB of memory"
         return None
@@ -195,6 +195,8 @@ class Runner:
                 "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", str(self.folder / "compiled")),
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             }
+            self._started += 1  # each worker prints to a file of its own: one that was killed may not be gone yet
+            self._printed = self.folder / f"printed-{self._started}"
             self._process = subprocess.Popen(
                 [sys.executable, str(HERE / "fuzz_worker.py"), str(self._printed)],
                 stdin=subprocess.PIPE,
@@ -225,7 +227,7 @@ def judge(case: Case, outcome: Outcome, before: dict[str, Any], after: dict[str,
     problems = [f"printed {what}" for what, pattern in RAW.items() if re.search(pattern, outcome.printed, re.MULTILINE)]
     if outcome.interrupted or outcome.error is not None:
         if not case.is_long:
-            problems.append(f"took more than {TOO_LONG:g} s")
+            problems.append(f"took more than {TOO_LONG:g} s of computing")
         if outcome.status not in STATUSES:  # 130, or it came to its end at the same moment
             problems.append(f"was interrupted and ended with status {outcome.status}")
     elif case.argv is not None:

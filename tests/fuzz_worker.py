@@ -26,6 +26,7 @@ from typing import Any
 IGNORED_BY_DEFAULT = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 
 
+CLOCKS = {"wall": (signal.ITIMER_REAL, signal.SIGALRM), "cpu": (signal.ITIMER_PROF, signal.SIGPROF)}
 MACHINE = 2 << 30
 """Bytes of memory that the machine says it has free: half of what the runner lets a worker hold, on every machine."""
 
@@ -61,8 +62,9 @@ def _run(case: dict[str, Any]) -> dict[str, Any]:
         warnings.simplefilter("ignore", kind)
     os.chdir(case["folder"])  # the folder of the last case may have been replaced
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, case["seconds"])
+    clock, number = CLOCKS[case["clock"]]
+    signal.signal(number, interrupt)
+    signal.setitimer(clock, case["seconds"])
     start = time.perf_counter()
     status = error = result = None
     try:
@@ -78,7 +80,7 @@ def _run(case: dict[str, Any]) -> dict[str, Any]:
     except BaseException:
         error = traceback.format_exc()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(clock, 0)
     gc.collect() if error else None  # an exception ignored in a finaliser belongs to the case that made it
     seconds = time.perf_counter() - start
     return {

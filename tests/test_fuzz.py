@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import fuzz_cases
@@ -32,26 +33,19 @@ def count(usual: int) -> int:
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a valid file of every kind."""
-    folder = tmp_path_factory.mktemp("fuzz")
-    _make(folder, networks=True)
-    return folder / "examples"
+    return make_examples(tmp_path_factory.mktemp("fuzz"))
 
 
-@pytest.fixture(scope="module")
-def quick_examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same without networks, which take long to compile."""
-    folder = tmp_path_factory.mktemp("fuzz")
-    _make(folder, networks=False)
-    return folder / "examples"
-
-
-def _make(folder: Path, *, networks: bool) -> None:
+def make_examples(folder: Path, *, networks: bool = True) -> Path:
     with Runner(folder) as runner:
         making = Case("examples", call="fuzz_files:make_examples", args=[str(folder / "examples"), networks])
-        assert runner.run_one(making, seconds=300.0) is None
+        finding = runner.run_one(making)
+    if finding is not None:
+        pytest.fail(str(finding), pytrace=False)
+    return folder / "examples"
 
 
-def fuzz(folder: Path, examples: Path | None, cases: Iterator[Case]) -> None:
+def fuzz(folder: Path, examples: Path, cases: Iterable[Case]) -> None:
     """Run them; a failure tells what was found, and where the folders of the faulty cases are kept."""
     kept = folder / "kept"
 
@@ -76,20 +70,16 @@ def some(make: Callable[..., Case], number: int, *arguments: object, **options: 
 # -- a slice for every day --------------------------------------------------------------------------------------------
 
 
-def test_command_lines(quick_examples, tmp_path):
-    fuzz(tmp_path, quick_examples, some(fuzz_cases.command_case, 100, networks=False))
-
-
-def test_damaged_files(quick_examples, tmp_path):
-    fuzz(tmp_path, quick_examples, some(fuzz_cases.file_case, 100, quick_examples, networks=False))
-
-
-def test_calls(tmp_path):
-    fuzz(tmp_path, None, some(fuzz_cases.call_case, 200, networks=False))
-
-
-def test_proofs(tmp_path):
-    fuzz(tmp_path, None, some(fuzz_cases.proof_case, 200))
+def test_a_slice(tmp_path):
+    """Of all kinds, without networks, which take long to compile."""
+    examples = make_examples(tmp_path / "made", networks=False)
+    cases = chain(
+        some(fuzz_cases.command_case, 40, networks=False),
+        some(fuzz_cases.file_case, 40, examples, networks=False),
+        some(fuzz_cases.call_case, 150, networks=False),
+        some(fuzz_cases.proof_case, 150),
+    )
+    fuzz(tmp_path, examples, cases)
 
 
 # -- thousands --------------------------------------------------------------------------------------------------------
@@ -111,5 +101,5 @@ def test_many_calls(examples, tmp_path):
 
 
 @pytest.mark.long
-def test_many_proofs(tmp_path):
-    fuzz(tmp_path, None, some(fuzz_cases.proof_case, count(20_000)))
+def test_many_proofs(examples, tmp_path):
+    fuzz(tmp_path, examples, some(fuzz_cases.proof_case, count(20_000)))
