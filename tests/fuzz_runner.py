@@ -233,10 +233,10 @@ def judge(case: Case, outcome: Outcome, before: dict[str, Any], after: dict[str,
     elif case.argv is not None:
         if outcome.status not in STATUSES:
             problems.append(f"exit status {outcome.status!r}")
-        if outcome.status == 2:
+        if outcome.status in (1, 2):
             said = [line for line in outcome.printed.splitlines() if line.startswith("greedystep: ")]
             if len(said) != 1 or not outcome.printed.rstrip().endswith(said[0].rstrip()):
-                problems.append("bad input is not answered by one sentence")
+                problems.append(f"status {outcome.status} is not explained by one sentence")
     if outcome.status == 2 and before != after:
         changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
         problems.append(f"refused, but changed {', '.join(changed)[:300]}")

@@ -35,11 +35,11 @@ def main() -> None:
     if importlib.util.find_spec("greedystep.memory") is not None:
         importlib.import_module("greedystep.memory").free_memory = lambda: MACHINE
     printed = sys.argv[1]
-    answers = os.fdopen(os.dup(1), "w")
+    cases, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     sink = os.open(printed, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    os.dup2(sink, 1)
-    os.dup2(sink, 2)
-    for line in sys.stdin:
+    for number, place in enumerate((os.open(os.devnull, os.O_RDONLY), sink, sink)):
+        os.dup2(place, number)
+    for line in cases:
         os.ftruncate(sink, 0)
         answer = _run(json.loads(line))
         sys.stdout.flush()
