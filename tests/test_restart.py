@@ -48,30 +48,39 @@ def content(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("damage", [change_a_byte, lambda path: path.unlink()], ids=["changed", "missing"])
-@pytest.mark.parametrize("kind", STARTED)
-def test_a_run_whose_state_is_lost_asks_for_restart_and_keeps_everything(kind, damage, runs, tmp_path, capsys):
-    half, whole = runs[kind]
-    folder = shutil.copytree(half, tmp_path / "run")
-    states = sorted(folder.glob("checkpoints/*")) if kind == "network" else [folder / "agent.npz"]
-    names = [path.name for path in states]
+def lose_state(folder, damage):
+    """Damage all checkpoints of a run, or its agent; their names."""
+    states = sorted(folder.glob("checkpoints/*")) or [folder / "agent.npz"]
     for path in states:
         damage(path)
+    return [path.name for path in states]
+
+
+@pytest.mark.parametrize("damage", [change_a_byte, lambda path: path.unlink()], ids=["changed", "missing"])
+@pytest.mark.parametrize("kind", STARTED)
+def test_a_run_whose_state_is_lost_asks_for_restart_and_stays_as_it_is(kind, damage, runs, tmp_path, capsys):
+    folder = shutil.copytree(runs[kind][0], tmp_path / "run")
+    names = lose_state(folder, damage)
     before = content(folder)
-    resume = ["train", "--resume", str(folder)]
-    assert main(resume) == 2
+    assert main(["train", "--resume", str(folder)]) == 2
     (said,) = capsys.readouterr().err.splitlines()
-    if states[0].exists():
+    if damage is change_a_byte:
         assert all(name in said for name in names)
     else:
         assert f"it has metrics.jsonl but no {'checkpoint' if kind == 'network' else 'agent.npz'}" in said
     assert "--restart (in Python: restart=True) begins again at step 0 and keeps what the run has written" in said
     assert content(folder) == before
 
-    assert main([*resume, "--restart"]) == 0
-    kept = content(folder)
-    for path, data in before.items():  # nothing is deleted, only renamed
-        assert data in kept.values() or path.name == "config.json"
+
+@pytest.mark.parametrize("kind", STARTED)
+def test_a_restarted_run_equals_a_new_one_and_keeps_what_it_had(kind, runs, tmp_path):
+    half, whole = runs[kind]
+    folder = shutil.copytree(half, tmp_path / "run")
+    lose_state(folder, change_a_byte)
+    before = content(folder)
+    assert main(["train", "--resume", str(folder), "--restart"]) == 0
+    for path, data in before.items():
+        assert data in content(folder).values() or path.name == "config.json"
     assert (folder / "metrics-before-restart-1.jsonl").read_bytes() == (half / "metrics.jsonl").read_bytes()
     if kind == "network":
         assert_equal_runs(whole, folder)
