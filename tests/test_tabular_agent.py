@@ -140,3 +140,13 @@ def test_a_log_that_does_not_fit_leaves_the_table_as_it_was():
     with pytest.raises(ValueError, match="state 99 is not in"):
         agent.fit([([0, 99], [0], [5.0], True)])
     np.testing.assert_array_equal(agent.q, before)
+
+
+@pytest.mark.parametrize("method", ["greedy-step", "q-learning", "model"])
+def test_a_log_of_actions_that_a_state_does_not_have_is_refused(method):
+    agent = gs.TabularAgent(envs.make("toy/watch-repair", length=3), method)
+    before = agent.q.copy()
+    state, action = np.argwhere(~agent.task.mdp.available)[0]
+    with pytest.raises(ValueError, match=f"episodes: state {state} does not have action {action}"):
+        agent.fit([([0, 0], [0], [5.0], False), ([state, 0], [action], [5.0], True)])
+    np.testing.assert_array_equal(agent.q, before)

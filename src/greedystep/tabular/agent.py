@@ -153,6 +153,9 @@ class TabularAgent:
     def fit(self, log: Episodes | Iterable[tuple | Trajectory], sweeps: int = 1) -> TabularAgent:
         """Learn from logged episodes, `sweeps` times over: `Episodes`, or what `Episodes.of` takes."""
         log = log if isinstance(log, Episodes) else Episodes.of(log)
+        if isinstance(self.task, ToyTask):
+            log.check(*self.q.shape)
+            log.check_available(self.task.mdp.available)
         how: Any = {"discount": self.discount, "sweeps": sweeps, "memory": self.memory, **self.options}
         self.q = replay(log, self.q, self.method, **how)
         self._watch.look_at(log)

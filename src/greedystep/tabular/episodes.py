@@ -69,6 +69,19 @@ class Episodes(NamedTuple):
         if not np.isfinite(self.rewards).all():
             raise ValueError("episodes: rewards must be finite")
 
+    @property
+    def origins(self) -> np.ndarray:
+        """int32 [K]: the state in which each action was taken."""
+        number = np.repeat(np.arange(len(self.terminated)), np.diff(self.first))
+        return self.states[np.arange(len(self.actions)) + number]
+
+    def check_available(self, available: np.ndarray) -> None:
+        """ValueError if an action was taken in a state that does not have it; `available` is bool [S, A]."""
+        missing = ~available[self.origins, self.actions]
+        if missing.any():
+            step = int(np.argmax(missing))
+            raise ValueError(f"episodes: state {self.origins[step]} does not have action {self.actions[step]}")
+
 
 def _columns(one: Trajectory) -> tuple:
     columns = one.observations, one.actions, one.rewards, one.terminated[-1]

@@ -173,8 +173,7 @@ def _assigns(code: int, parameters: Parameters) -> bool:
 
 
 def _check_known(log: Episodes, table: np.ndarray, method: str) -> None:
-    number = np.repeat(np.arange(len(log.terminated)), np.diff(log.first))
-    pairs = table[log.states[np.arange(len(log.actions)) + number], log.actions]
+    pairs = table[log.origins, log.actions]
     # The last state of a terminated episode has no value and may hold anything.
     last = log.states[log.first[1:] + np.arange(len(log.terminated))][~log.terminated]
     if not (np.isfinite(pairs).all() and np.isfinite(table[last].max(axis=1)).all()):
