@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from greedystep import models
 from greedystep.mdp import MDP
 from greedystep.planning import backups, evaluation, flowing, layout
+from greedystep.planning.deadline import Deadline
 
 MODELS = {
     "garnet": models.garnet(60, 3, 4, discount=0.95),
@@ -74,7 +75,7 @@ def test_a_loop_that_loses_nothing_has_no_value():
     chain = evaluation.Evaluator(rows).chain(rows.first[:-1].copy(), 1.0)
     assert not evaluation.evaluate_deterministic(chain, np.zeros(4))
     v = np.zeros(4)
-    assert not evaluation.eliminate(chain, v, *evaluation.reach(chain))
+    assert not evaluation.eliminate(chain, v, *evaluation.reach(chain), Deadline())
     assert (v == 0).all()
 
 
@@ -139,7 +140,7 @@ def test_a_careful_backup_does_leave_rows_out(monkeypatch):
 def test_the_first_guess_is_exact_where_ways_are_straight(mdp):
     rows = layout.as_rows(mdp)
     v = np.empty(mdp.num_states)
-    flowing.first_guess(rows, mdp.discount, *layout.flow_order(rows), v)
+    flowing.first_guess(rows, mdp.discount, *layout.flow_order(rows, Deadline()), v, 0, v.size)
     np.testing.assert_allclose(mdp.backup(v).max(axis=1), v, atol=1e-9)
 
 

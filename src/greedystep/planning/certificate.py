@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from greedystep.mdp import MDP
+from greedystep.planning.deadline import Deadline
 from greedystep.planning.kernels import Rows, bellman, sweep
 
 UNIT = 2.0**-53
@@ -75,7 +76,7 @@ def _times(walk: float, edge: float) -> float:
     return 0.0 if edge == 0.0 else walk * edge
 
 
-def longest_walk(rows: Rows) -> float:
+def longest_walk(rows: Rows, deadline: Deadline | None = None) -> float:
     """max_s w(s) for w = 1 + max_a T_a w, rounded up; infinite when some policy can avoid every end.
 
     The table has its discount, 1, inside and its ends as missing probability.
@@ -86,6 +87,8 @@ def longest_walk(rows: Rows) -> float:
     S = rows.first.size - 1
     w, out, choice = np.zeros(S), np.empty(S), np.empty(S, np.uint32)
     for i in range(LONGEST_WALK_SWEEPS):
+        if deadline is not None:
+            deadline.check()
         if sweep(ones, w, choice, bool(i % 2)) < 0.1:
             # If 1 + max_a T_a w <= w + e with e < 1, then w / (1 - e) satisfies the inequality of a longest walk.
             _, e = bellman(ones, 1.0, w, out, choice)

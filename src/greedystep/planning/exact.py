@@ -1,4 +1,4 @@
-"""Policy iteration with LAPACK, for dense models in which something ends, or that do not mix."""
+"""Policy iteration by elimination, for dense models in which something ends, or that do not mix."""
 
 from __future__ import annotations
 
@@ -7,19 +7,51 @@ from collections.abc import Iterator
 import numpy as np
 
 from greedystep.planning.backups import Dense
+from greedystep.planning.deadline import Deadline
 from greedystep.planning.iterate import Iterate
 
+AT_ONCE = 1500
+"""States up to which LAPACK solves in one go, in 0.2 s."""
+BLOCK = 256
+"""States that are eliminated together in larger models, with a check after every 2 * BLOCK * WORK operations."""
+WORK = 4_000_000
 
-def exact_policy_iteration(model: Dense, v: np.ndarray, sweeps: float) -> Iterator[Iterate]:
+
+def chain_value(chain: np.ndarray, reward: np.ndarray, deadline: Deadline) -> np.ndarray:
+    """v = (I - T)^-1 r for a dense chain T [S, S], which is overwritten; LinAlgError if there is no such v.
+
+    Elimination in blocks, so that it can be stopped between them. I - T needs no pivots from other blocks: its diagonal
+    dominates, and keeps doing so in what is left of it.
+    """
+    matrix, v = np.negative(chain, out=chain), reward.copy()
+    matrix[np.diag_indices_from(matrix)] += 1.0
+    S = v.size
+    block = S if S <= AT_ONCE else BLOCK
+    for s in range(0, S, block):
+        here, rest = slice(s, s + block), slice(s + block, S)
+        solved = np.linalg.solve(matrix[here, here], np.column_stack([matrix[here, rest], v[here]]))
+        matrix[here, rest], v[here] = solved[:, :-1], solved[:, -1]
+        rows = max(1, WORK // max(1, S - s))
+        for i in range(s + block, S, rows):
+            deadline.check()
+            below = slice(i, i + rows)
+            matrix[below, rest] -= matrix[below, here] @ matrix[here, rest]
+            v[below] -= matrix[below, here] @ v[here]
+    for s in reversed(range(0, S - block, block)):
+        v[s : s + block] -= matrix[s : s + block, s + block :] @ v[s + block :]
+    return v
+
+
+def exact_policy_iteration(model: Dense, v: np.ndarray, sweeps: float, deadline: Deadline) -> Iterator[Iterate]:
     """Improve, solve v = r + γ T v for the policy, improve ..."""
     share = 1.0 / model.rows_per_state
     while True:
         backup = model.backup(v)
         sweeps += 1
         yield Iterate(lambda v=backup.out: v, backup, sweeps)
-        matrix, reward = model.chain(backup.choice)
+        chain, reward = model.chain(backup.choice)
         try:
-            v = np.linalg.solve(np.eye(v.size) - matrix, reward)
+            v = chain_value(chain, reward, deadline)
         except np.linalg.LinAlgError:
             v = np.full(v.size, np.inf)
         # With discount 1 a policy may never end and have no value: then one step of value iteration.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +16,7 @@ from greedystep.planning import methods
 from greedystep.planning.auto import solve_fast
 from greedystep.planning.backups import Dense, Sparse
 from greedystep.planning.certificate import Certificate, longest_walk
+from greedystep.planning.deadline import Deadline, TimeIsUpError
 from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Backup, Iterate
 from greedystep.planning.kernels import Rows
@@ -136,46 +136,52 @@ def solve(
         where every policy reaches an end.
     """
     _check_arguments(mdp, method, policies, horizon, tolerance, max_iterations, time_limit)
-    began = time.perf_counter()
-    horizon = DEFAULT_HORIZON if horizon is None else horizon
-    checked = None if policies is None else mdp.check_policies(policies)
-    rows = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
-    start = _initial_values(mdp, rows, initial)
-    model = Dense(mdp) if rows is None else Sparse(mdp, rows)
-    certificate = Certificate(mdp, _widest_row(mdp))
-    if not certificate.discounted:
-        certificate.set_longest_walk(longest_walk(rows or as_rows(_with_sparse_rows(mdp))))
+    with Deadline(time_limit) as deadline:
+        horizon = DEFAULT_HORIZON if horizon is None else horizon
+        checked = None if policies is None else mdp.check_policies(policies)
+        rows = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
+        model = Dense(mdp) if rows is None else Sparse(mdp, rows)
+        certificate = Certificate(mdp, _widest_row(mdp))
+        certificate.set_longest_walk(np.inf)  # until it is known
+        start = np.zeros(mdp.num_states)
 
-    zero = np.zeros(mdp.num_states) if start is None else start
-    if method == "auto":
-        iterates = solve_fast(mdp, model, start, tolerance)
-    elif method == "value-iteration":
-        iterates = methods.value_iteration(mdp, zero)
-    elif method == "policy-iteration":
-        iterates = methods.policy_iteration(mdp, zero)
-    elif method == "modified-policy-iteration":
-        iterates = methods.modified_policy_iteration(mdp, zero, horizon)
-    else:
-        q = np.where(mdp.available, zero[:, None], -np.inf)
-        if method == "greedy-step":
-            iterates = methods.greedy_step(mdp, q, checked, horizon, tolerance)
-        else:
-            assert checked is not None
-            iterates = methods.multi_step(mdp, q, checked, horizon, tolerance)
+        def iterates() -> Iterator[Iterate]:
+            """What takes long before the first iteration, and then the method: both can be stopped."""
+            nonlocal start
+            given = _initial_values(mdp, rows, initial, deadline)
+            start = start if given is None else given
+            if not certificate.discounted:
+                table = as_rows(_with_sparse_rows(mdp, deadline)) if rows is None else rows
+                certificate.set_longest_walk(longest_walk(table, deadline))
+            if method == "auto":
+                yield from solve_fast(mdp, model, given, tolerance, deadline)
+            elif method == "value-iteration":
+                yield from methods.value_iteration(mdp, start)
+            elif method == "policy-iteration":
+                yield from methods.policy_iteration(mdp, start, deadline)
+            elif method == "modified-policy-iteration":
+                yield from methods.modified_policy_iteration(mdp, start, horizon, deadline)
+            else:
+                q = np.where(mdp.available, start[:, None], -np.inf)
+                if method == "greedy-step":
+                    yield from methods.greedy_step(mdp, q, checked, horizon, tolerance, deadline)
+                else:
+                    assert checked is not None
+                    yield from methods.multi_step(mdp, q, checked, horizon, tolerance, deadline)
 
-    # The fast solver chooses rows of its table, the others actions.
-    prove = model.backup if method == "auto" else (lambda v: methods.backup_of(mdp, v))
-    watch = _Watch(certificate, prove, tolerance, began, max_iterations, time_limit, callback)
-    with _progress_line(progress) as show:
-        last, reason = watch.run(iterates, show)
-    best = watch.best
-    if best is None or (last is not None and last.backup is None):
-        # Stopped between two proofs: make one of the values as they are, and keep the better.
-        best = watch.better(prove(zero if last is None else last.values()))
-        watch.sweeps += 1
-    if method == "auto":
-        best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
-    return _solution(mdp, certificate, best, watch, tolerance, method, reason)
+        # The fast solver chooses rows of its table, the others actions.
+        prove = model.backup if method == "auto" else (lambda v: methods.backup_of(mdp, v))
+        watch = _Watch(certificate, prove, tolerance, deadline, max_iterations, callback)
+        with _progress_line(progress) as show:
+            last, reason = watch.run(iterates(), show)
+        best = watch.best
+        if best is None or (last is not None and last.backup is None):
+            # Stopped between two proofs: make one of the values as they are, and keep the better.
+            best = watch.better(prove(start if last is None else last.values()))
+            watch.sweeps += 1
+        if method == "auto":
+            best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
+        return _solution(mdp, certificate, best, watch, tolerance, method, reason)
 
 
 class _Proof(NamedTuple):
@@ -192,9 +198,9 @@ class _Proof(NamedTuple):
 class _Watch:
     """Follows a method: proves, records, reports and stops."""
 
-    def __init__(self, certificate, prove, tolerance, began, max_iterations, time_limit, callback):
-        self._certificate, self._prove, self._tolerance, self._began = certificate, prove, tolerance, began
-        self._max_iterations, self._time_limit, self._callback = max_iterations, time_limit, callback
+    def __init__(self, certificate, prove, tolerance, deadline, max_iterations, callback):
+        self._certificate, self._prove, self._tolerance, self._deadline = certificate, prove, tolerance, deadline
+        self._max_iterations, self._callback = max_iterations, callback
         self.best: _Proof | None = None
         self.trace: list[float] = []
         self.sweeps = 0.0
@@ -227,14 +233,16 @@ class _Watch:
                 if last.backup is not None:
                     self.better(last.backup)
                 reason = self._reason_to_stop(last)
-                news = Progress(len(self.trace), last.sweeps, self._seconds(), residual, self._bound)
+                news = Progress(len(self.trace), last.sweeps, self._deadline.elapsed, residual, self._bound)
                 show(news)
                 if self._callback is not None and self._callback(news) and reason is None:
                     reason = "stopped by the callback"
                 if reason is not None:
                     return last, reason
-        except KeyboardInterrupt:
-            return (None if last is None else last._replace(backup=None)), "interrupted"
+                self._deadline.check()
+        except (KeyboardInterrupt, TimeIsUpError) as stop:
+            reason = str(stop) if isinstance(stop, TimeIsUpError) else "interrupted"
+            return (None if last is None else last._replace(backup=None)), reason
         return last, ""
 
     def _reason_to_stop(self, last: Iterate) -> str | None:
@@ -247,16 +255,15 @@ class _Watch:
                 return "float64 cannot prove more for values of this size"
         if self._max_iterations is not None and len(self.trace) >= self._max_iterations:
             return f"stopped after {len(self.trace)} iterations"
-        if self._time_limit is not None and self._seconds() >= self._time_limit:
-            return f"stopped by the time limit of {self._time_limit:g} s"
         if not np.isfinite(self._bound) and last.backup is not None and last.residual <= 1e-3 * self._tolerance:
             return ""  # no bound can ever be proved: a small residual has to do
         if not np.isfinite(self._bound) and last.backup is not None and len(self.trace) >= UNBOUNDED_ITERATIONS:
             return f"stopped after {len(self.trace)} iterations, with values that may have no limit"
         return None
 
-    def _seconds(self) -> float:
-        return time.perf_counter() - self._began
+    @property
+    def seconds(self) -> float:
+        return self._deadline.elapsed
 
 
 def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solution:
@@ -284,7 +291,7 @@ def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solu
         iterations=len(watch.trace),
         sweeps=float(watch.sweeps),
         trace=np.array(watch.trace),
-        seconds=watch._seconds(),
+        seconds=watch.seconds,
         method=method,
         message=message,
         _evidence=(mdp, proof.backup.v, shift),
@@ -303,33 +310,38 @@ def _check_arguments(mdp, method, policies, horizon, tolerance, max_iterations, 
     if horizon is not None:
         if method not in ("greedy-step", "multi-step", "modified-policy-iteration"):
             raise ValueError(f"horizon: {method!r} has no horizon")
-        if isinstance(horizon, bool) or not isinstance(horizon, (int, np.integer)) or horizon < 1:
+        if not (_is_whole(horizon) and horizon >= 1):
             raise ValueError(f"horizon: expected a whole number >= 1, got {horizon!r}")
     if not (_is_number(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance: expected a number > 0, got {tolerance!r}")
-    if max_iterations is not None and not (_is_number(max_iterations) and max_iterations >= 1):
+    if max_iterations is not None and not (_is_whole(max_iterations) and max_iterations >= 1):
         raise ValueError(f"max_iterations: expected a whole number >= 1, got {max_iterations!r}")
     if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
         raise ValueError(f"time_limit: expected seconds > 0, got {time_limit!r}")
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return _is_whole(value) or isinstance(value, (float, np.floating))
 
 
-def _with_sparse_rows(mdp: MDP) -> MDP:
+def _with_sparse_rows(mdp: MDP, deadline: Deadline) -> MDP:
     """A dense model as a table of rows can be made of it."""
-    twin = copy.copy(mdp)
-    twin.transitions = sp.csr_array(mdp.transitions)
+    twin, matrix = copy.copy(mdp), np.asarray(mdp.transitions)
+    pieces = deadline.pieces(len(matrix), matrix.size)
+    twin.transitions = sp.csr_array(sp.vstack([sp.csr_array(matrix[begin:end]) for begin, end in pieces]))
     return twin
 
 
-def _initial_values(mdp: MDP, rows: Rows | None, initial: Any) -> np.ndarray | None:
+def _initial_values(mdp: MDP, rows: Rows | None, initial: Any, deadline: Deadline) -> np.ndarray | None:
     if initial is None:
         return None
     array = np.asarray(initial)
     if array.shape == (mdp.num_states,) and np.issubdtype(array.dtype, np.integer):
-        return _rough_policy_value(mdp, rows, mdp.check_policy(array, "initial"))
+        return _rough_policy_value(mdp, rows, mdp.check_policy(array, "initial"), deadline)
     if not np.issubdtype(array.dtype, np.floating) or array.shape not in ((mdp.num_states,), mdp.rewards.shape):
         raise ValueError(
             f"initial: expected values float [{mdp.num_states}], action values float {list(mdp.rewards.shape)} "
@@ -341,13 +353,13 @@ def _initial_values(mdp: MDP, rows: Rows | None, initial: Any) -> np.ndarray | N
     return values.astype(np.float64)
 
 
-def _rough_policy_value(mdp: MDP, rows: Rows | None, policy: np.ndarray) -> np.ndarray:
-    """v^π, near enough for a start: elimination would fill the memory on large models."""
-    if rows is None or mdp.discount == 1.0:
-        return methods.policy_value(mdp, policy)
-    choice = (rows.first[:-1] + policy).astype(np.uint32)
+def _rough_policy_value(mdp: MDP, rows: Rows | None, policy: np.ndarray, deadline: Deadline) -> np.ndarray:
+    """v^π, near enough for a start."""
     v = np.zeros(mdp.num_states)
-    Evaluator(rows).evaluate(choice, v, 0.0, WARM_UP_ROUNDS, mdp.discount)
+    if rows is None or mdp.discount == 1.0:
+        return methods.policy_value(mdp, policy, v, deadline)
+    choice = (rows.first[:-1] + policy).astype(np.uint32)
+    Evaluator(rows, deadline).evaluate(choice, v, 0.0, WARM_UP_ROUNDS, mdp.discount)
     return v
 
 
