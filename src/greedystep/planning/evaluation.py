@@ -3,6 +3,7 @@
 Three ways, each for what it does best: a deterministic chain is walked along its paths; one whose states lead only to
 near neighbours is solved by elimination; any other by BiCGSTAB, which settles what diffuses or mixes slowly, helped by
 sweeps in place, which settle what flows along the numbering. (Each of the last two is hopeless where the other shines.)
+Where a value is wanted exactly and BiCGSTAB does not get there, elimination in another order does (elimination.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numba import njit
 
 from greedystep.planning import kernels
 from greedystep.planning.deadline import PIECE, Deadline
+from greedystep.planning.elimination import eliminate_sparse
 from greedystep.planning.kernels import ONE, ROWS_TYPE, Rows, expectation, unsigned
 
 SWEEPS_PER_ROUND = 5
@@ -67,34 +69,35 @@ class Evaluator:
         return 1.0 + SWEEPS_PER_ROUND * rounds
 
     def evaluate_exactly(self, choice: np.ndarray, v: np.ndarray, discount: float) -> float:
-        """Bring v to the value of the policy up to rounding, as elimination with pivots would.
+        """Bring v to the value of the policy up to rounding: until rounding explains what is left of the residual.
 
-        What is left of the residual is no more than rounding makes of it; only where BiCGSTAB, and sweeps, cannot get
-        there is it what they reach. Returns the work, in sweeps of the chain.
+        BiCGSTAB does it where a chain mixes, elimination where it does not. Only where both fail, which takes a large
+        chain that hardly loses anything and fills up, v is what they and PATIENCE times more sweeps reach. Returns the
+        work of the rounds, in sweeps of the chain.
         """
         chain = self._chain
         longest = int(take_rows(self._rows, choice, discount, True, chain))
         work = self._evaluate_directly(chain, longest, v)
         if work > 0.0:
             return work
-        largest_reward, smallest, vain = float(np.abs(chain.reward).max()), np.inf, 0
+        largest_reward, smallest, vain, rounds, eliminated = float(np.abs(chain.reward).max()), np.inf, 0, 0, False
         out, same = np.empty_like(v), np.empty(v.size, np.uint32)
         while True:
             low, high = kernels.chain_backup(chain, v, out)
-            work += 1.0
             residual, noise = max(-low, high), UNIT * (largest_reward + float(np.abs(v).max()))
-            if not residual > (longest + 4) * noise:
-                return work
             vain = vain + 1 if residual > 0.5 * smallest else 0
             smallest = min(smallest, residual)
-            if vain > PATIENCE:
+            if not residual > (longest + 4) * noise or vain > PATIENCE:
                 return work
-            sweeps = 2**vain if vain > 0 else 0  # in place: slow, but they contract whatever the chain is like
-            for i in range(sweeps):
+            if (vain > 0 or rounds >= ROUNDS) and not eliminated:
+                eliminated = True
+                if eliminate_sparse(chain, v, self._deadline):
+                    continue
+            for i in range(2**vain if vain > 0 else 0):  # slow, but sweeps contract whatever the chain is like
                 kernels.sweep(chain, v, same, bool(i % 2))
                 self._deadline.check()
             rounds, _ = bicgstab(chain, v, max(noise, REDUCTION * residual), ROUNDS, self._deadline)
-            work += sweeps + SWEEPS_PER_ROUND * rounds
+            work += 1.0 + SWEEPS_PER_ROUND * rounds
 
     def _evaluate_directly(self, chain: Rows, longest: int, v: np.ndarray) -> float:
         """Walk along the paths or eliminate, if the chain is made for it; the work, 0 if it is not."""
