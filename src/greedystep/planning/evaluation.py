@@ -83,6 +83,7 @@ class Evaluator:
         largest_reward, smallest, vain, rounds, eliminated = float(np.abs(chain.reward).max()), np.inf, 0, 0, False
         out, same = np.empty_like(v), np.empty(v.size, np.uint32)
         while True:
+            self._deadline.check()
             low, high = kernels.chain_backup(chain, v, out)
             residual, noise = max(-low, high), UNIT * (largest_reward + float(np.abs(v).max()))
             vain = vain + 1 if residual > 0.5 * smallest else 0
@@ -259,9 +260,10 @@ def bicgstab(chain: Rows, v: np.ndarray, target: float, most: int, deadline: Dea
     recurrence breaks down; v is the best iterate, never a worse one than was given, also when the deadline interrupts.
     Returns (rounds, largest residual).
     """
-    room, numbers = np.empty((8, v.size)), np.zeros(7)
-    at_once = 1 + PIECE // (SWEEPS_PER_ROUND * max(chain.probability.size, 1))
+    room, numbers = np.empty((8, v.size)), np.zeros(8)
+    at_once = PIECE // (SWEEPS_PER_ROUND * max(int(chain.start[-1]), 1))
     while not _bicgstab(chain, v, target, most, at_once, room, numbers):
+        at_once = max(1, at_once)  # a large chain has its first residual in a call of its own
         try:
             deadline.check()
         except BaseException:
@@ -282,7 +284,8 @@ def _bicgstab(chain, v, target, most, at_once, room, numbers):
     down, up, y, best_y = room[4], room[5], room[6], room[7]
     rounds, best, given = np.int64(numbers[0]), numbers[1], numbers[2]
     rho, rho_next, alpha, omega = numbers[3], numbers[4], numbers[5], numbers[6]
-    if rounds == 0:
+    if numbers[7] == 0.0:
+        numbers[7] = 1.0  # begun
         room[:] = 0.0
         rho = alpha = omega = 1.0
         for s in range(S):
@@ -292,7 +295,7 @@ def _bicgstab(chain, v, target, most, at_once, room, numbers):
             best = max(best, abs(residual[s]))
             rho_next += residual[s] * residual[s]
         given = best
-    last = True
+    last = False
     for _ in range(at_once):
         last = True  # unless the round comes to its end
         if rounds >= most or not best > target:
@@ -341,7 +344,7 @@ def _bicgstab(chain, v, target, most, at_once, room, numbers):
             best = size
             best_y[:] = y
         last = False
-    numbers[:] = np.array([rounds, best, given, rho, rho_next, alpha, omega])
+    numbers[:7] = np.array([rounds, best, given, rho, rho_next, alpha, omega])
     if last and best < given:
         down[:] = 0.0
         for i in range(S):

@@ -42,6 +42,9 @@ IDLE_PROOFS = 1000
 UNBOUNDED_ITERATIONS = 100_000
 """Where no bound can be proved values may grow for ever (a loop that pays, with discount 1): somebody has to stop."""
 
+STOPS = (KeyboardInterrupt, TimeIsUpError)
+"""What a deadline raises when it is time to stop."""
+
 
 class Progress(NamedTuple):
     """What a callback is told after each iteration."""
@@ -184,6 +187,11 @@ def solve(
         return _solution(mdp, certificate, best, watch, tolerance, method, reason)
 
 
+def _why(stop: BaseException) -> str:
+    """The reason that a message gives."""
+    return "interrupted" if isinstance(stop, KeyboardInterrupt) else str(stop)
+
+
 class _Proof(NamedTuple):
     backup: Backup
     lower: float
@@ -237,13 +245,20 @@ class _Watch:
                 show(news)
                 if self._callback is not None and self._callback(news) and reason is None:
                     reason = "stopped by the callback"
+                reason = self._asked_to_stop() if reason is None else reason
                 if reason is not None:
                     return last, reason
-                self._deadline.check()
-        except (KeyboardInterrupt, TimeIsUpError) as stop:
-            reason = str(stop) if isinstance(stop, TimeIsUpError) else "interrupted"
-            return (None if last is None else last._replace(backup=None)), reason
+        except STOPS as stop:
+            # Within an iteration: its values may have moved on since they were proved.
+            return (None if last is None else last._replace(backup=None)), _why(stop)
         return last, ""
+
+    def _asked_to_stop(self) -> str | None:
+        try:
+            self._deadline.check()
+        except STOPS as stop:
+            return _why(stop)
+        return None
 
     def _reason_to_stop(self, last: Iterate) -> str | None:
         if self._bound <= self._tolerance and last.own_residual is None:
