@@ -173,9 +173,17 @@ def test_elimination_in_blocks(states, monkeypatch):
 # -- signals ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def held(monkeypatch):
+    """Signals wait from the first check on, however early it is."""
+    monkeypatch.setattr(deadline, "HOLD_FROM", 0.0)
+
+
+@pytest.mark.usefixtures("held")
 def test_a_signal_waits_for_the_next_check_and_then_its_handler_runs():
     before = signal.getsignal(signal.SIGINT)
     with Deadline() as limit:
+        limit.check()
         signal.raise_signal(signal.SIGINT)
         waited = True
         with pytest.raises(KeyboardInterrupt):
@@ -185,22 +193,27 @@ def test_a_signal_waits_for_the_next_check_and_then_its_handler_runs():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.usefixtures("held")
 def test_a_second_ctrl_c_does_not_wait():
-    with pytest.raises(KeyboardInterrupt), Deadline():  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), Deadline() as limit:  # noqa: PT012
+        limit.check()
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         pytest.fail("still waiting")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("held")
 def test_a_signal_that_comes_too_late_is_handed_on():
     finished = False
-    with pytest.raises(KeyboardInterrupt), Deadline():  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), Deadline() as limit:  # noqa: PT012
+        limit.check()
         signal.raise_signal(signal.SIGINT)
         finished = True
     assert finished
 
 
+@pytest.mark.usefixtures("held")
 def test_ctrl_c_does_not_break_into_a_callback_but_ends_the_solve():
     told = []
 
@@ -227,6 +240,7 @@ def test_ctrl_c_within_an_iteration(method):
     assert_proved(mdp, solution)
 
 
+@pytest.mark.usefixtures("held")
 def test_ctrl_c_in_the_set_up():
     """The value of a policy to start from, with discount 1: the first thing that takes time."""
     mdp = MODELS["undiscounted"]

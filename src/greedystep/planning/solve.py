@@ -151,6 +151,7 @@ def solve(
         def iterates() -> Iterator[Iterate]:
             """What takes long before the first iteration, and then the method: both can be stopped."""
             nonlocal start
+            deadline.check()
             given = _initial_values(mdp, rows, initial, deadline)
             start = start if given is None else given
             if not certificate.discounted:
