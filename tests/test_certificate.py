@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from greedystep.mdp import MDP
 from greedystep.planning import METHODS, solve
 from greedystep.planning.certificate import Certificate
+from greedystep.planning.deadline import Deadline
 from greedystep.planning.undiscounted import Undiscounted
 from greedystep.planning.walk import longest_walk
 
@@ -192,7 +193,9 @@ def test_the_longest_walk_is_no_shorter_than_the_truth():
         jumps = mdp.with_rewards(1 - stay)
         truth = float(oracles.exact_optimum(jumps).max())
         # A terminal state takes no step here, but one in the table: at most one more.
-        assert truth * (1 - 1e-12) <= longest_walk(mdp, Undiscounted(mdp)).jumps <= 2 * truth + 2
+        assert (
+            truth * (1 - 1e-12) <= longest_walk(mdp, Undiscounted(mdp, Deadline()), Deadline()).jumps <= 2 * truth + 2
+        )
 
 
 def test_the_longest_walk_is_infinite_where_a_policy_can_stay():
@@ -200,7 +203,7 @@ def test_the_longest_walk_is_infinite_where_a_policy_can_stay():
     p[0, 0, 1] = p[0, 1, 0] = p[1, 0, 0] = 1.0  # action 1 stays in state 0
     ends = np.array([[0.0, 0.0], [0.0, 1.0]])
     loops = MDP(sp.csr_array(p.reshape(4, 2)), -np.ones((2, 2)), 1.0, termination=ends)
-    walk = longest_walk(loops, Undiscounted(loops))
+    walk = longest_walk(loops, Undiscounted(loops, Deadline()), Deadline())
     assert walk.jumps == np.inf
     assert "never ends (action 0 in state 0" in walk.obstacle
     with pytest.raises(RuntimeError, match="longest walk"):

@@ -19,6 +19,7 @@ from fuzz_models import (
 from greedystep import models
 from greedystep.mdp import MDP
 from greedystep.planning import METHODS, solve
+from greedystep.planning.deadline import Deadline
 from greedystep.planning.undiscounted import Undiscounted
 from greedystep.planning.walk import longest_walk
 
@@ -187,7 +188,7 @@ def test_a_random_walk_of_a_million_steps():
     solution = solve(mdp, tolerance=1e-2)
     truth = -(here + 1.0) * (states - here)
     assert np.abs(solution.v - truth).max() <= solution.error_bound <= 1e-2
-    assert 1e6 < longest_walk(mdp, Undiscounted(mdp)).jumps < 3e6
+    assert 1e6 < longest_walk(mdp, Undiscounted(mdp, Deadline()), Deadline()).jumps < 3e6
 
 
 @pytest.mark.long
@@ -207,7 +208,7 @@ def test_a_circle_that_is_seldom_left_among_many_states():
     mdp = MDP(sp.csr_array(entries, shape=(states, states)), np.zeros((states, 1)), 1.0, termination=ends)
     solution = solve(mdp)
     assert np.isfinite(solution.error_bound)
-    walk = longest_walk(mdp, Undiscounted(mdp))
+    walk = longest_walk(mdp, Undiscounted(mdp, Deadline()), Deadline())
     assert states / leave * (1 - 1e-9) <= walk.jumps < 1e4 * states / leave
 
 

@@ -19,7 +19,7 @@ Which theorem of the paper holds for which operator, and where one fails, is the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from math import ceil, log
 from typing import Any, Literal
@@ -65,6 +65,8 @@ def greedy_step(
     q: np.ndarray,
     horizon: int,
     form: Literal["inside", "outside"] = "inside",
+    *,
+    check: Callable[[], Any] | None = None,
 ) -> np.ndarray:
     """The Greedy-Step operator: follow the best policy of the set for the best number of steps, then be greedy.
 
@@ -77,13 +79,16 @@ def greedy_step(
 
     Both are γ-contractions with fixed point Q*. From q <= Q*, `inside` is never slower than B and has the paper's fast
     rate γ^(n+1) where a policy knows the next n steps; docs/theory.md tells what fails elsewhere.
+
+    `check` is called before each product with a chain or the model; what it raises ends the computation.
     """
+    check = check or _go_on
     policies, horizon = mdp.check_policies(policies), _checked_horizon(horizon)
     if form == "inside":
         values = _greedy_values(mdp, q)
         best = values
         for policy in policies:
-            for ahead in islice(_look_ahead(mdp, policy, values), 1, horizon):
+            for ahead in islice(_look_ahead(mdp, policy, values, check), 1, horizon):
                 best = np.maximum(best, ahead)
         return mdp.backup(best)
     if form == "outside":
@@ -91,20 +96,23 @@ def greedy_step(
         for policy in policies:
             ahead = one_step
             for _ in range(horizon - 1):
+                check()
                 ahead = mdp.backup(_average(policy, ahead))
                 best = np.maximum(best, ahead)
         return best
     raise ValueError(f"form: expected 'inside' or 'outside', got {form!r}")
 
 
-def multi_step_optimality(mdp: MDP, policies: Sequence[Policy], q: np.ndarray, horizon: int) -> np.ndarray:
+def multi_step_optimality(
+    mdp: MDP, policies: Sequence[Policy], q: np.ndarray, horizon: int, *, check: Callable[[], Any] | None = None
+) -> np.ndarray:
     """The multi-step optimality operator: max_π (B^π)^(N-1) B q, always N steps (the operator before Lemma 2).
 
-    It contracts by γ^N, but its fixed point is only known to lie below Q*. |Π|(N-1 + A) products.
+    It contracts by γ^N, but its fixed point is only known to lie below Q*. |Π|(N-1 + A) products; `check` as above.
     """
     policies, values = mdp.check_policies(policies), _greedy_values(mdp, q)
     last = _checked_horizon(horizon) - 1
-    rollouts = (next(islice(_look_ahead(mdp, policy, values), last, None)) for policy in policies)
+    rollouts = (next(islice(_look_ahead(mdp, policy, values, check or _go_on), last, None)) for policy in policies)
     return np.max([mdp.backup(ahead) for ahead in rollouts], axis=0)
 
 
@@ -251,11 +259,18 @@ def sampled_limit(mdp: MDP, policies: Sequence[Policy], q: np.ndarray, horizon: 
 # -- within -----------------------------------------------------------------------------------------------------------
 
 
-def _look_ahead(mdp: MDP, policy: Policy, values: np.ndarray) -> Iterator[np.ndarray]:
+def _go_on() -> None:
+    """The check that stops nothing."""
+
+
+def _look_ahead(
+    mdp: MDP, policy: Policy, values: np.ndarray, check: Callable[[], Any] = _go_on
+) -> Iterator[np.ndarray]:
     """u_1 = values, u_2, u_3, ... for ever: u_n = r^π + γ T^π u_(n-1), [S] each."""
     chain, reward = mdp.under(policy)
     while True:
         yield values
+        check()
         values = reward + mdp.discount * (chain @ values)
 
 

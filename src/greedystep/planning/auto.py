@@ -13,6 +13,7 @@ import numpy as np
 
 from greedystep.mdp import MDP
 from greedystep.planning.backups import Dense, Sparse
+from greedystep.planning.deadline import Deadline
 from greedystep.planning.exact import exact_policy_iteration
 from greedystep.planning.flowing import solve_flowing
 from greedystep.planning.iterate import Iterate
@@ -21,12 +22,14 @@ from greedystep.planning.recurrent import solve_recurrent
 from greedystep.planning.undiscounted import Undiscounted
 
 
-def solve_fast(mdp: MDP, model: Sparse | Dense, v: np.ndarray | None, tolerance: float) -> Iterator[Iterate]:
+def solve_fast(
+    mdp: MDP, model: Sparse | Dense, v: np.ndarray | None, tolerance: float, deadline: Deadline
+) -> Iterator[Iterate]:
     """Iterate towards v* for as long as asked; `v` is a warm start."""
     sweeps = 0.0
     if mdp.discount < 1 and _nothing_ends(mdp, model):
         last = None
-        for last in solve_recurrent(model, model.best_rewards if v is None else v, tolerance):
+        for last in solve_recurrent(model, model.best_rewards if v is None else v, tolerance, deadline):
             yield last
         assert last is not None
         assert last.backup is not None
@@ -39,9 +42,9 @@ def solve_fast(mdp: MDP, model: Sparse | Dense, v: np.ndarray | None, tolerance:
         sweeps, v = 1.0, backup.out
         yield Iterate(lambda: backup.out, backup, sweeps)
     if isinstance(model, Dense) or (isinstance(model, Undiscounted) and model.small and model.endless is None):
-        yield from exact_policy_iteration(model, model.best_rewards if v is None else v, sweeps)
+        yield from exact_policy_iteration(model, model.best_rewards if v is None else v, sweeps, deadline)
     else:
-        yield from solve_flowing(mdp, model, v, sweeps, tolerance)
+        yield from solve_flowing(mdp, model, v, sweeps, tolerance, deadline)
 
 
 def _nothing_ends(mdp: MDP, model: Sparse | Dense) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from greedystep.mdp import MDP
+from greedystep.planning.deadline import Deadline
+from greedystep.planning.elimination import eliminate_dense
 from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Backup
 from greedystep.planning.kernels import (
@@ -132,11 +134,11 @@ class Dense:
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
         return choice.astype(np.int64) - self._first
 
-    def policy_value(self, choice: np.ndarray) -> np.ndarray | None:
-        """(I - γ T^π)^-1 r^π by LAPACK; None if that is singular, or may be but for rounding."""
-        matrix, reward = self.discount * self._matrix[choice], self._reward[choice]
+    def policy_value(self, choice: np.ndarray, deadline: Deadline) -> np.ndarray | None:
+        """(I - γ T^π)^-1 r^π by elimination; None if that is singular, or may be but for rounding."""
+        reward = self._reward[choice]
         try:
-            v = np.linalg.solve(np.eye(choice.size) - matrix, reward)
+            v = eliminate_dense(self.discount * self._matrix[choice], reward, deadline)
         except np.linalg.LinAlgError:
             return None
         return v if np.abs(v).max() <= 1e12 * np.abs(reward).max() else None

@@ -3,6 +3,7 @@
 Three ways, each for what it does best: a deterministic chain is walked along its paths; one whose states lead only to
 near neighbours is solved by elimination; any other by BiCGSTAB, which settles what diffuses or mixes slowly, helped by
 sweeps in place, which settle what flows along the numbering. (Each of the last two is hopeless where the other shines.)
+Where a value is wanted exactly and BiCGSTAB does not get there, elimination in another order does (elimination.py).
 """
 
 from __future__ import annotations
@@ -11,10 +12,20 @@ import numba as nb
 import numpy as np
 from numba import njit
 
+from greedystep.planning import kernels
+from greedystep.planning.deadline import PIECE, Deadline
+from greedystep.planning.elimination import eliminate_sparse
 from greedystep.planning.kernels import ONE, ROWS_TYPE, Rows, expectation, unsigned
 
 SWEEPS_PER_ROUND = 5
 """The work of a round of BiCGSTAB, in sweeps of the chain."""
+UNIT = 2.0**-53
+REDUCTION = 1e-10
+"""BiCGSTAB loses touch with the true residual by rounding: it begins afresh when it has reduced it by so much,"""
+ROUNDS = 500
+"""or after so many rounds."""
+PATIENCE = 12
+"""Fresh starts that do not halve the residual, after which float64 or BiCGSTAB can do no more."""
 BAND_WORTH = 200
 """Elimination pays while it takes at most so many operations for every entry of the chain."""
 SMALLEST_PIVOT = 1e-12
@@ -25,8 +36,8 @@ _ints, _floats = nb.uint32[::1], nb.float64[::1]
 class Evaluator:
     """Evaluates policies of one table; all chains are made in the same room."""
 
-    def __init__(self, rows: Rows):
-        self._rows = rows
+    def __init__(self, rows: Rows, deadline: Deadline | None = None):
+        self._rows, self._deadline = rows, deadline or Deadline()
         self._wide = False  # once a policy leads far, others will too
         states = rows.first.size - 1
         longest = int(np.diff(rows.start).max(initial=0))
@@ -51,16 +62,55 @@ class Evaluator:
         """
         chain = self._chain
         longest = int(take_rows(self._rows, choice, discount, True, chain))
+        work = self._evaluate_directly(chain, longest, v)
+        if work > 0.0:
+            return work
+        rounds, _ = bicgstab(chain, v, target, most, self._deadline)
+        return 1.0 + SWEEPS_PER_ROUND * rounds
+
+    def evaluate_exactly(self, choice: np.ndarray, v: np.ndarray, discount: float) -> float:
+        """Bring v to the value of the policy up to rounding: until rounding explains what is left of the residual.
+
+        BiCGSTAB does it where a chain mixes, elimination where it does not. Only where both fail, which takes a large
+        chain that hardly loses anything and fills up, v is what they and PATIENCE times more sweeps reach. Returns the
+        work of the rounds, in sweeps of the chain.
+        """
+        chain = self._chain
+        longest = int(take_rows(self._rows, choice, discount, True, chain))
+        work = self._evaluate_directly(chain, longest, v)
+        if work > 0.0:
+            return work
+        largest_reward, smallest, vain, rounds, eliminated = float(np.abs(chain.reward).max()), np.inf, 0, 0, False
+        out, same = np.empty_like(v), np.empty(v.size, np.uint32)
+        while True:
+            self._deadline.check()
+            low, high = kernels.chain_backup(chain, v, out)
+            residual, noise = max(-low, high), UNIT * (largest_reward + float(np.abs(v).max()))
+            vain = vain + 1 if residual > 0.5 * smallest else 0
+            smallest = min(smallest, residual)
+            if not residual > (longest + 4) * noise or vain > PATIENCE:
+                return work
+            if (vain > 0 or rounds >= ROUNDS) and not eliminated:
+                eliminated = True
+                if eliminate_sparse(chain, v, self._deadline):
+                    continue
+            for i in range(2**vain if vain > 0 else 0):  # slow, but sweeps contract whatever the chain is like
+                kernels.sweep(chain, v, same, bool(i % 2))
+                self._deadline.check()
+            rounds, _ = bicgstab(chain, v, max(noise, REDUCTION * residual), ROUNDS, self._deadline)
+            work += 1.0 + SWEEPS_PER_ROUND * rounds
+
+    def _evaluate_directly(self, chain: Rows, longest: int, v: np.ndarray) -> float:
+        """Walk along the paths or eliminate, if the chain is made for it; the work, 0 if it is not."""
         if longest <= 1 and evaluate_deterministic(chain, v):
             return 3.0
         if not self._wide:
-            below, above = reach(chain)
+            below, above = (int(steps) for steps in reach(chain))
             work = below * (2 * above + 1)
             self._wide = work > BAND_WORTH * longest
-            if not self._wide and eliminate(chain, v, below, above):
+            if not self._wide and eliminate(chain, v, below, above, self._deadline):
                 return 1.0 + work / longest
-        rounds, _ = bicgstab(chain, v, target, most)
-        return 1.0 + SWEEPS_PER_ROUND * rounds
+        return 0.0
 
 
 @njit(nb.int64(ROWS_TYPE, _ints, nb.float64, nb.boolean, ROWS_TYPE), cache=True)
@@ -151,21 +201,34 @@ def reach(chain):
     return below, above
 
 
-@njit(nb.boolean(ROWS_TYPE, _floats, nb.int64, nb.int64), cache=True)
-def eliminate(chain, v, below, above):
+def eliminate(chain: Rows, v: np.ndarray, below: int, above: int, deadline: Deadline) -> bool:
     """v = (I - T)^-1 r exactly, by Gaussian elimination inside the band; no pivots are sought, for I - T needs none.
 
     Returns False, and v as it was, if a pivot vanishes: with discount 1 a policy may have no value.
     """
+    band, x = np.zeros((v.size, below + above + 1)), np.empty(v.size)
+    pieces = deadline.pieces(v.size, v.size * (1 + below * (above + 1)))
+    return all(_eliminate(chain, v, below, above, band, x, begin, end) for begin, end in pieces)
+
+
+_eliminate_signature = nb.boolean(
+    ROWS_TYPE, _floats, nb.int64, nb.int64, nb.float64[:, ::1], _floats, nb.int64, nb.int64
+)
+
+
+@njit(_eliminate_signature, cache=True)
+def _eliminate(chain, v, below, above, band, x, begin, end):
+    """Eliminate states begin .. end - 1: the first piece fills the band before, the last one writes v after that."""
     _, start, to, p, reward = chain
-    S, width = v.size, below + above + 1
-    band, x = np.zeros((S, width)), reward[:S].copy()
-    for s in range(S):
-        band[s, below] = 1.0
-        for k in range(start[s], start[s + 1]):
-            if p[k] > 0.0:
-                band[s, below + np.int64(to[k]) - s] -= p[k]
-    for s in range(S):
+    S = v.size
+    if begin == 0:
+        for s in range(S):
+            x[s] = reward[s]
+            band[s, below] = 1.0
+            for k in range(start[s], start[s + 1]):
+                if p[k] > 0.0:
+                    band[s, below + np.int64(to[k]) - s] -= p[k]
+    for s in range(begin, end):
         pivot = band[s, below]
         if pivot < SMALLEST_PIVOT:
             return False
@@ -176,16 +239,16 @@ def eliminate(chain, v, below, above):
                 for j in range(1, above + 1):
                     band[i, column + j] -= factor * band[s, below + j]
                 x[i] -= factor * x[s]
-    for s in range(S - 1, -1, -1):
-        total = x[s]
-        for j in range(1, min(above, S - 1 - s) + 1):
-            total -= band[s, below + j] * v[s + j]
-        v[s] = total / band[s, below]
+    if end == S:
+        for s in range(S - 1, -1, -1):
+            total = x[s]
+            for j in range(1, min(above, S - 1 - s) + 1):
+                total -= band[s, below + j] * v[s + j]
+            v[s] = total / band[s, below]
     return True
 
 
-@njit(nb.types.Tuple((nb.int64, nb.float64))(ROWS_TYPE, _floats, nb.float64, nb.int64), cache=True)
-def bicgstab(chain, v, target, most):
+def bicgstab(chain: Rows, v: np.ndarray, target: float, most: int, deadline: Deadline) -> tuple[int, float]:
     """Solve v = r + T v by BiCGSTAB, preconditioned with symmetric sweeps in place.
 
     With T = L + U, what leads down and up in the numbering, the sweeps divide by (I - L)(I - U). Split in two,
@@ -194,24 +257,49 @@ def bicgstab(chain, v, target, most):
     sweep over whole rows sees only the half that it has passed.
 
     Stops when the largest residual, (I - L)^-1 (r + T v - v), is at most `target`, after `most` rounds, or when the
-    recurrence breaks down; v is the best iterate, never a worse one than was given. Returns (rounds, largest residual).
+    recurrence breaks down; v is the best iterate, never a worse one than was given, also when the deadline interrupts.
+    Returns (rounds, largest residual).
+    """
+    room, numbers = np.empty((8, v.size)), np.zeros(8)
+    at_once = PIECE // (SWEEPS_PER_ROUND * max(int(chain.start[-1]), 1))
+    while not _bicgstab(chain, v, target, most, at_once, room, numbers):
+        at_once = max(1, at_once)  # a large chain has its first residual in a call of its own
+        try:
+            deadline.check()
+        except BaseException:
+            _bicgstab(chain, v, target, 0, 1, room, numbers)
+            raise
+    return int(numbers[0]), float(numbers[1])
+
+
+@njit(nb.boolean(ROWS_TYPE, _floats, nb.float64, nb.int64, nb.int64, nb.float64[:, ::1], _floats), cache=True)
+def _bicgstab(chain, v, target, most, at_once, room, numbers):
+    """The next rounds, `at_once` of them; returns whether they were the last, and then brings v up to date.
+
+    `room` [8, S] and `numbers`, zeros at first, hold everything from one call to the next; numbers[0] counts rounds.
     """
     _, start, to, p, reward = chain
     S = unsigned(v.size)
-    residual, shadow, direction, image = np.zeros(S), np.empty(S), np.zeros(S), np.zeros(S)
-    down, up = np.empty(S), np.empty(S)
-    y, best_y = np.zeros(S), np.zeros(S)
-    best = rho_next = 0.0
-    for s in range(S):
-        own = reward[s] + expectation(start, to, p, s, v) - v[s]
-        residual[s] = own + expectation(start, to, p, s, residual)
-        shadow[s] = residual[s]
-        best = max(best, abs(residual[s]))
-        rho_next += residual[s] * residual[s]
-    given = best
-    rho = alpha = omega = 1.0
-    rounds = 0
-    while rounds < most and best > target:
+    residual, shadow, direction, image = room[0], room[1], room[2], room[3]
+    down, up, y, best_y = room[4], room[5], room[6], room[7]
+    rounds, best, given = np.int64(numbers[0]), numbers[1], numbers[2]
+    rho, rho_next, alpha, omega = numbers[3], numbers[4], numbers[5], numbers[6]
+    if numbers[7] == 0.0:
+        numbers[7] = 1.0  # begun
+        room[:] = 0.0
+        rho = alpha = omega = 1.0
+        for s in range(S):
+            own = reward[s] + expectation(start, to, p, s, v) - v[s]
+            residual[s] = own + expectation(start, to, p, s, residual)
+            shadow[s] = residual[s]
+            best = max(best, abs(residual[s]))
+            rho_next += residual[s] * residual[s]
+        given = best
+    last = False
+    for _ in range(at_once):
+        last = True  # unless the round comes to its end
+        if rounds >= most or not best > target:
+            break
         rounds += 1
         if rho_next == 0.0 or omega == 0.0 or not np.isfinite(rho_next):
             break
@@ -255,10 +343,12 @@ def bicgstab(chain, v, target, most):
         if size < best:
             best = size
             best_y[:] = y
-    if best < given:
+        last = False
+    numbers[:7] = np.array([rounds, best, given, rho, rho_next, alpha, omega])
+    if last and best < given:
         down[:] = 0.0
         for i in range(S):
             s = S - ONE - i
             down[s] = best_y[s] + expectation(start, to, p, s, down)
             v[s] += down[s]
-    return rounds, best
+    return last

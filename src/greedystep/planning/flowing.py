@@ -16,6 +16,7 @@ from numba import njit
 from greedystep.mdp import MDP
 from greedystep.planning import kernels
 from greedystep.planning.backups import Sparse
+from greedystep.planning.deadline import Deadline
 from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Iterate
 from greedystep.planning.kernels import ONE, ROWS_TYPE, unsigned
@@ -30,18 +31,21 @@ PATIENCE = 10
 """Evaluations in vain, after which sweeps alone have to do: first so many of them, then twice as many, and so on."""
 
 
-def solve_flowing(mdp: MDP, model: Sparse, v: np.ndarray | None, sweeps: float, tolerance: float) -> Iterator[Iterate]:
+def solve_flowing(
+    mdp: MDP, model: Sparse, v: np.ndarray | None, sweeps: float, tolerance: float, deadline: Deadline
+) -> Iterator[Iterate]:
     """Sweeps in place in the order of the flow, and evaluations in between; from v, or from the first guess."""
-    state, position = flow_order(model.rows)
+    state, position = flow_order(model.rows, deadline)
     if v is None:
         v = np.empty(state.size)
-        first_guess(model.rows, mdp.discount, state, position, v)
+        for begin, end in deadline.pieces(state.size, model.rows.probability.size):
+            first_guess(model.rows, mdp.discount, state, position, v, begin, end)
         backup = model.backup(v)
         sweeps += 2
         v = backup.out
         yield Iterate(lambda v=v: v, backup, sweeps)
-    order = in_order(model.rows, mdp.discount, state, position)
-    evaluator = Evaluator(order.rows)
+    order = in_order(model.rows, mdp.discount, state, position, deadline)
+    evaluator = Evaluator(order.rows, deadline)
     share = 1.0 / model.rows_per_state
     w, choice = v[state], np.empty(state.size, np.uint32)
     target = 0.5 * tolerance * (1.0 - mdp.discount) if mdp.discount < 1 else 1e-3 * tolerance
@@ -89,16 +93,17 @@ class _Patience:
 _ints, _floats = nb.uint32[::1], nb.float64[::1]
 
 
-@njit(nb.void(ROWS_TYPE, nb.float64, _ints, _ints, _floats), cache=True)
-def first_guess(rows, discount, state, position, v):
+@njit(nb.void(ROWS_TYPE, nb.float64, _ints, _ints, _floats, nb.int64, nb.int64), cache=True)
+def first_guess(rows, discount, state, position, v, begin, end):
     """One pass along the order that takes the states still to come for as good as the one it is at:
 
     v(s) = max_a (r + γ Σ_known p v(s')) / (1 - γ Σ_others p).
 
-    Exact where the best action leads only to states before it, or back to itself.
+    Exact where the best action leads only to states before it, or back to itself. A call guesses the states at
+    positions begin .. end - 1; those before must be known.
     """
     first, start, to, p, reward = rows
-    for i in range(unsigned(state.size)):
+    for i in range(unsigned(begin), unsigned(end)):
         s = unsigned(state[i])
         best, best_reward = -np.inf, -np.inf
         for row in range(unsigned(first[s]), unsigned(first[s + ONE])):

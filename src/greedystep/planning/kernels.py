@@ -115,7 +115,7 @@ def _bellman_block(rows, discount, v, out, choice, begin, end):
 
 def bellman(rows: Rows, discount: float, v: np.ndarray, out: np.ndarray, choice: np.ndarray) -> tuple[float, float]:
     """out = B v from the old values only, with the greedy rows; returns (min, max) of out - v."""
-    ranges = in_pieces(_bellman_block, rows, discount, v, out, choice, size=v.size, entries=rows.probability.size)
+    ranges = in_pieces(_bellman_block, rows, discount, v, out, choice, end=v.size, entries=rows.probability.size)
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
@@ -150,7 +150,7 @@ def careful_bellman(
     `choice` holds a row of every state, and then the best one; `upper` is kept up to date. For rows with many entries.
     """
     parts = (rows, discount, v, out, choice, upper, rise)
-    ranges = in_pieces(_careful_block, *parts, size=v.size, entries=rows.probability.size)
+    ranges = in_pieces(_careful_block, *parts, end=v.size, entries=rows.probability.size)
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
@@ -252,8 +252,8 @@ def sweep(rows: Rows, v: np.ndarray, choice: np.ndarray, backward: bool, side_by
     return max(change for _, change in done)
 
 
-def in_pieces(loop: Callable[..., Any], *arguments: Any, size: int, entries: int) -> list[Any]:
-    """Run a loop over range(size), which handles so many entries, on as many cores as pay."""
+def in_pieces(loop: Callable[..., Any], *arguments: Any, begin: int = 0, end: int, entries: int) -> list[Any]:
+    """Run a loop over range(begin, end) of a table with so many entries on as many cores as pay."""
     pieces = threads.count() if entries >= PARALLEL_FROM else 1
-    edges = pairwise(size * i // pieces for i in range(pieces + 1))
+    edges = pairwise(begin + (end - begin) * i // pieces for i in range(pieces + 1))
     return threads.run(loop, [(*arguments, *edge) for edge in edges])

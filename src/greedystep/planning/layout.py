@@ -19,6 +19,7 @@ from numba import njit
 
 from greedystep.mdp import MDP
 from greedystep.planning import threads
+from greedystep.planning.deadline import PIECE, Deadline
 from greedystep.planning.kernels import ONE, ROWS_TYPE, TWO, Rows, in_pieces, unsigned
 
 _ints, _floats, _flags = nb.uint32[::1], nb.float64[::1], nb.boolean[::1]
@@ -63,18 +64,22 @@ class Ordered(NamedTuple):
     """Whether stretches of the order hardly read each other, so that cores may sweep them side by side."""
 
 
-def flow_order(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+def flow_order(rows: Rows, deadline: Deadline) -> tuple[np.ndarray, np.ndarray]:
     """(states in the order of their distance to where value comes from, position of each state in it), uint32 [S]."""
     final = final_states(rows)
-    return _backward_order(rows, final, _sources(rows, final))
+    state, position, _ = backward_order(rows, final, _sources(rows, final), deadline)
+    return state, position
 
 
-def in_order(rows: Rows, discount: float, state: np.ndarray, position: np.ndarray) -> Ordered:
+def in_order(rows: Rows, discount: float, state: np.ndarray, position: np.ndarray, deadline: Deadline) -> Ordered:
     """The table with its states in this order, the discount inside, self-loops and missing actions taken out."""
     first, row, start = _ordered_rows(rows, state)
     out = Rows(first, start, np.empty(start[-1], np.uint32), np.empty(start[-1]), np.empty(row.size))
-    ranges = in_pieces(_renumber, rows, discount, state, position, row, out, size=state.size, entries=start[-1])
-    return Ordered(out, state, position, side_by_side=max(ranges) < state.size // (4 * threads.count()))
+    reach = 0
+    for begin, end in deadline.pieces(state.size, int(start[-1])):
+        arguments = (rows, discount, state, position, row, out)
+        reach = max(reach, *in_pieces(_renumber, *arguments, begin=begin, end=end, entries=start[-1]))
+    return Ordered(out, state, position, side_by_side=reach < state.size // (4 * threads.count()))
 
 
 @njit(nb.types.UniTuple(_ints, 3)(ROWS_TYPE, _ints), cache=True)
@@ -154,17 +159,15 @@ def _sources(rows, final):
     return sources
 
 
-@njit(nb.types.UniTuple(_ints, 2)(ROWS_TYPE, _flags, _flags), cache=True)
-def _backward_order(rows, final, sources):
-    """Breadth first from the sources over predecessors; what cannot reach them follows in its old order.
+# Predecessor lists by counting. The rows of a state are neighbours: remembering in `last` which state came last removes
+# repeats.
 
-    Final states lead nowhere, but are placed beside the first state that leads to them: close in memory.
-    """
+
+@njit(nb.void(ROWS_TYPE, _flags, _ints, _ints, nb.int64, nb.int64), cache=True)
+def _count_predecessors(rows, final, last, offset, begin, end):
+    """Add the predecessors of state s to offset[s + 2]."""
     first, start, successor, probability, _ = rows
-    S = sources.size
-    # Predecessor lists by counting. The rows of a state are neighbours: remembering the last one removes repeats.
-    offset, last = np.zeros(S + 2, np.uint32), np.full(S, S, np.uint32)
-    for s in range(unsigned(S)):
+    for s in range(unsigned(begin), unsigned(end)):
         if final[s]:
             continue
         for k in range(unsigned(start[first[s]]), unsigned(start[first[s + ONE]])):
@@ -172,11 +175,13 @@ def _backward_order(rows, final, sources):
             if last[to] != s and probability[k] > 0.0:
                 last[to] = s
                 offset[to + TWO] += ONE
-    for s in range(unsigned(S)):
-        offset[s + TWO] += offset[s + ONE]
-    predecessor = np.empty(offset[S + 1], np.uint32)
-    last[:] = S
-    for s in range(unsigned(S)):
+
+
+@njit(nb.void(ROWS_TYPE, _flags, _ints, _ints, _ints, nb.int64, nb.int64), cache=True)
+def _list_predecessors(rows, final, last, offset, predecessor, begin, end):
+    """Write the predecessors of state s from offset[s + 1] on, which in the end is where its list ends."""
+    first, start, successor, probability, _ = rows
+    for s in range(unsigned(begin), unsigned(end)):
         if final[s]:
             continue
         for k in range(unsigned(start[first[s]]), unsigned(start[first[s + ONE]])):
@@ -185,17 +190,30 @@ def _backward_order(rows, final, sources):
                 last[to] = s
                 predecessor[offset[to + ONE]] = s
                 offset[to + ONE] += ONE
-    nowhere = np.uint32(S)
-    state, position = np.empty(S, np.uint32), np.full(S, nowhere, np.uint32)
-    known, done, finals_left = unsigned(0), unsigned(0), 0
-    for s in range(unsigned(S)):
+
+
+@njit(nb.int64[::1](_flags, _flags, _ints, _ints), cache=True)
+def _begin_walk(final, sources, state, position):
+    """Place the sources; [states placed, those whose predecessors are placed too, final states not yet placed]."""
+    known, finals_left = unsigned(0), 0
+    for s in range(unsigned(sources.size)):
         if sources[s]:
             state[known] = s
             position[s] = known
             known += ONE
         elif final[s]:
             finals_left += 1
-    while done < known:
+    return np.array([np.int64(known), 0, finals_left])
+
+
+@njit(nb.void(ROWS_TYPE, _flags, _ints, _ints, _ints, _ints, nb.int64[::1], nb.int64), cache=True)
+def _walk_back(rows, final, offset, predecessor, state, position, counts, most):
+    """Place the predecessors of the next `most` states."""
+    first, start, successor, _, _ = rows
+    nowhere = np.uint32(state.size)
+    known, done, finals_left = unsigned(counts[0]), unsigned(counts[1]), counts[2]
+    stop = done + unsigned(most)
+    while done < known and done < stop:
         s = unsigned(state[done])
         done += ONE
         for k in range(unsigned(offset[s]), unsigned(offset[s + ONE])):
@@ -212,12 +230,62 @@ def _backward_order(rows, final, sources):
                     state[known] = to
                     known += ONE
                     finals_left -= 1
-    for s in range(unsigned(S)):
+    counts[0], counts[1], counts[2] = known, done, finals_left
+
+
+@njit(nb.int64(_ints, _ints, nb.int64[::1]), cache=True)
+def _end_walk(state, position, counts):
+    """Place the states that were not reached behind the others; returns how many were."""
+    known, nowhere = unsigned(counts[0]), np.uint32(state.size)
+    for s in range(unsigned(state.size)):
         if position[s] == nowhere:
             position[s] = known
             state[known] = s
             known += ONE
-    return state, position
+    return counts[0]
+
+
+@njit(nb.types.Tuple((_ints, _ints, nb.int64))(ROWS_TYPE, _flags, _flags), cache=True)
+def _backward_order(rows, final, sources):
+    """`backward_order` of a small model in one call."""
+    S = sources.size
+    offset, last = np.zeros(S + 2, np.uint32), np.full(S, S, np.uint32)
+    _count_predecessors(rows, final, last, offset, 0, S)
+    for s in range(unsigned(S)):
+        offset[s + TWO] += offset[s + ONE]
+    predecessor = np.empty(offset[S + 1], np.uint32)
+    last[:] = S
+    _list_predecessors(rows, final, last, offset, predecessor, 0, S)
+    state, position = np.empty(S, np.uint32), np.full(S, S, np.uint32)
+    counts = _begin_walk(final, sources, state, position)
+    _walk_back(rows, final, offset, predecessor, state, position, counts, S)
+    return state, position, _end_walk(state, position, counts)
+
+
+def backward_order(
+    rows: Rows, final: np.ndarray, sources: np.ndarray, deadline: Deadline
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Breadth first from the sources over predecessors: (states in order, position of each, number reached).
+
+    What cannot reach a source follows in its old order. Final states lead nowhere, but are placed beside the first
+    state that leads to them: close in memory.
+    """
+    if rows.probability.size <= PIECE:
+        return _backward_order(rows, final, sources)
+    S, pieces = final.size, lambda: deadline.pieces(final.size, rows.probability.size)
+    offset, last = np.zeros(S + 2, np.uint32), np.full(S, S, np.uint32)
+    for begin, end in pieces():
+        _count_predecessors(rows, final, last, offset, begin, end)
+    np.cumsum(offset, dtype=np.uint32, out=offset)
+    predecessor = np.empty(offset[-1], np.uint32)
+    last[:] = S
+    for begin, end in pieces():
+        _list_predecessors(rows, final, last, offset, predecessor, begin, end)
+    state, position = np.empty(S, np.uint32), np.full(S, S, np.uint32)
+    counts = _begin_walk(final, sources, state, position)
+    for begin, end in pieces():
+        _walk_back(rows, final, offset, predecessor, state, position, counts, end - begin)
+    return state, position, _end_walk(state, position, counts)
 
 
 _renumber_signature = nb.int64(ROWS_TYPE, nb.float64, _ints, _ints, _ints, ROWS_TYPE, nb.int64, nb.int64)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.linalg import splu
 
 from greedystep import operators
 from greedystep.mdp import MDP
 from greedystep.planning import undiscounted
+from greedystep.planning.deadline import Deadline
+from greedystep.planning.elimination import eliminate_dense
+from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Backup, Iterate
+from greedystep.planning.layout import as_rows
 
 STALLS = 20
 """Iterations in a row without a smaller residual after which only rounding is left."""
@@ -39,17 +41,22 @@ def value_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iterate]:
         v = backup.out
 
 
-def policy_value(mdp: MDP, policy: np.ndarray) -> np.ndarray:
-    """v^π = (I - γ T^π)^-1 r^π by elimination."""
+def policy_value(mdp: MDP, policy: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray:
+    """v^π = (I - γ T^π)^-1 r^π up to rounding: by elimination if the model is dense, else from `start`, by what suits.
+
+    Sparse LU is no way to do it: it fills up where a chain mixes, and cannot be stopped.
+    """
     if mdp.discount == 1.0:
-        return undiscounted.policy_value(mdp, policy)
-    chain, reward = mdp.under(policy)
-    if isinstance(chain, np.ndarray):
-        return np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * chain, reward)
-    return splu(sp.csc_array(sp.eye_array(mdp.num_states) - mdp.discount * chain)).solve(reward)
+        return undiscounted.policy_value(mdp, policy, start, deadline)
+    if isinstance(mdp.transitions, np.ndarray):
+        chain, reward = mdp.under(policy)
+        return eliminate_dense(mdp.discount * chain, reward, deadline)
+    rows, v = as_rows(mdp), start.copy()
+    Evaluator(rows, deadline).evaluate_exactly((rows.first[:-1] + policy).astype(np.uint32), v, mdp.discount)
+    return v
 
 
-def policy_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iterate]:
+def policy_iteration(mdp: MDP, v: np.ndarray, deadline: Deadline) -> Iterator[Iterate]:
     """Evaluate the greedy policy exactly, improve, until no action is better than the old one."""
     sweeps, policy, states = 0.0, None, np.arange(mdp.num_states)
     largest_reward, seen = float(np.abs(mdp.rewards[mdp.available]).max()), set()
@@ -68,11 +75,11 @@ def policy_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iterate]:
             if not better.any() or policy.tobytes() in seen:
                 return
         seen.add(policy.tobytes())
-        v = policy_value(mdp, policy)
+        v = policy_value(mdp, policy, backup.out, deadline)
         sweeps += 1
 
 
-def modified_policy_iteration(mdp: MDP, v: np.ndarray, horizon: int) -> Iterator[Iterate]:
+def modified_policy_iteration(mdp: MDP, v: np.ndarray, horizon: int, deadline: Deadline) -> Iterator[Iterate]:
     """v <- (T^π)^(N-1) B v with π greedy for v (Puterman and Shin 1978)."""
     sweeps = 0.0
     while True:
@@ -83,18 +90,19 @@ def modified_policy_iteration(mdp: MDP, v: np.ndarray, horizon: int) -> Iterator
         v = backup.out
         for _ in range(horizon - 1):
             v = reward + mdp.discount * (chain @ v)
+            deadline.check()
         sweeps += (horizon - 1) / mdp.num_actions
 
 
 def greedy_step(
-    mdp: MDP, q: np.ndarray, policies: list[np.ndarray] | None, horizon: int, tolerance: float
+    mdp: MDP, q: np.ndarray, policies: list[np.ndarray] | None, horizon: int, tolerance: float, deadline: Deadline
 ) -> Iterator[Iterate]:
     """Greedy-Step value iteration, the paper's Algorithm 1: Q <- G Q; without policies, Π = {greedy policy of Q}."""
     sweeps = 0.0
     work = 1 + (1 if policies is None else len(policies)) * (horizon - 1) / mdp.num_actions
     while True:
         behaviours = [q.argmax(axis=1)] if policies is None else policies
-        new = operators.greedy_step(mdp, behaviours, q, horizon)
+        new = operators.greedy_step(mdp, behaviours, q, horizon, check=deadline.check)
         sweeps += work
         change, q = operators.distance(mdp, new, q), new
         backup = None
@@ -108,14 +116,14 @@ def greedy_step(
 
 
 def multi_step(
-    mdp: MDP, q: np.ndarray, policies: list[np.ndarray], horizon: int, tolerance: float
+    mdp: MDP, q: np.ndarray, policies: list[np.ndarray], horizon: int, tolerance: float, deadline: Deadline
 ) -> Iterator[Iterate]:
     """Q <- max_π (B^π)^(N-1) B Q, to its own fixed point, which lies below Q* in general (the paper's Theorem 6)."""
     rate = mdp.discount**horizon
     solved = tolerance * max(1 - rate, 1e-9)
     sweeps, work, smallest, stalls = 0.0, len(policies) * (1 + (horizon - 1) / mdp.num_actions), np.inf, 0
     while True:
-        new = operators.multi_step_optimality(mdp, policies, q, horizon)
+        new = operators.multi_step_optimality(mdp, policies, q, horizon, check=deadline.check)
         sweeps += work
         own, q = operators.distance(mdp, new, q), new
         # The operator contracts: a residual that does not fall is rounding, and will not get smaller.

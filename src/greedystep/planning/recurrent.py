@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from greedystep.planning.backups import Dense, Sparse
+from greedystep.planning.deadline import Deadline
 from greedystep.planning.iterate import Iterate
 
 PATIENT_SWEEPS, PATIENT_BACKUPS = 30, 4
@@ -24,7 +25,7 @@ MOST_EXACT = 1e-4
 """No policy is evaluated so exactly that less than this share of the spread is left."""
 
 
-def solve_recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> Iterator[Iterate]:
+def solve_recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float, deadline: Deadline) -> Iterator[Iterate]:
     """Improve, evaluate by sweeps as far as it pays, improve ...; gives up if the spread does not fall fast."""
     discount, share = model.discount, 1.0 / model.rows_per_state
     enough = tolerance * (1.0 - discount) / discount
@@ -57,6 +58,7 @@ def solve_recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float) -> I
         after, count = spread, 0
         while mixes and after > target:
             v, after = policy.sweep(v)
+            deadline.check()
             count += 1
             judged = count >= 5 and count * share >= TRIED_SWEEPS
             mixes = not judged or _sweeps_to_come(spread, after, target, count) < patience

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -12,18 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from greedystep.checks import check_real, check_whole
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import methods
 from greedystep.planning.auto import solve_fast
 from greedystep.planning.backups import Dense, Sparse
 from greedystep.planning.certificate import Certificate
+from greedystep.planning.deadline import Deadline, TimeIsUpError
 from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Backup, Iterate
 from greedystep.planning.kernels import Rows
 from greedystep.planning.layout import as_rows, widest_row
 from greedystep.planning.rational import solve_exactly
 from greedystep.planning.undiscounted import Undiscounted, with_rows_of_one
-from greedystep.planning.walk import longest_walk
+from greedystep.planning.walk import UNKNOWN, longest_walk
 
 METHODS = (
     "auto",
@@ -44,8 +45,8 @@ IDLE_PROOFS = 1000
 """Proofs in a row, none better than the best before them, after which a discounted solve has come to its end."""
 UNBOUNDED_ITERATIONS = 100_000
 """Where no bound can be proved values may grow for ever (a loop that pays, with discount 1): somebody has to stop."""
-
-
+STOPS = (KeyboardInterrupt, TimeIsUpError)
+"""What a deadline raises when it is time to stop."""
 COARSE = "float64 cannot prove more for values of this size"
 HUGE = 1e150
 """Rewards below this cannot overflow with a discount below 1, for 1 / (1 - discount) is at most 2^53."""
@@ -148,46 +149,62 @@ def solve(
         where every policy reaches an end.
     """
     _check_arguments(mdp, method, policies, horizon, tolerance, max_iterations, time_limit)
-    began = time.perf_counter()
+    with Deadline(time_limit) as deadline:
+        return _solve(mdp, method, policies, horizon, tolerance, initial, max_iterations, deadline, callback, progress)
+
+
+def _solve(
+    given, method, policies, horizon, tolerance, initial, max_iterations, deadline, callback, progress
+) -> Solution:
+    mdp, model, start = given, None, None
     horizon = DEFAULT_HORIZON if horizon is None else horizon
     checked = None if policies is None else mdp.check_policies(policies)
-    given = mdp
     certificate = Certificate(mdp, widest_row(mdp))
     rows = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
     if certificate.discounted:
         model = Dense(mdp) if rows is None else Sparse(mdp, rows)
     else:
-        model, mdp = Undiscounted(mdp), with_rows_of_one(mdp)
-        out_of_time = lambda: time_limit is not None and time.perf_counter() - began >= time_limit  # noqa: E731
-        certificate.set_longest_walk(longest_walk(given, model, out_of_time))
-    start = _initial_values(mdp, rows, initial)
+        certificate.set_longest_walk(UNKNOWN)
 
-    def iterates(start: np.ndarray | None) -> Iterator[Iterate]:
+    def prepared() -> Iterator[Iterate]:
+        """What takes long before the first iteration, and then the method: both can be stopped."""
+        nonlocal mdp, model, start
+        deadline.check()
+        if not certificate.discounted:
+            mdp, model = with_rows_of_one(given), Undiscounted(given, deadline)
+            certificate.set_longest_walk(longest_walk(given, model, deadline))
+        start = _initial_values(mdp, rows, initial, deadline)
+        yield from iterates(start)
+
+    def iterates(v: np.ndarray | None) -> Iterator[Iterate]:
         if method == "auto":
-            return solve_fast(mdp, model, start, tolerance)
-        v = np.zeros(mdp.num_states) if start is None else start
+            return solve_fast(mdp, model, v, tolerance, deadline)
+        v = np.zeros(mdp.num_states) if v is None else v
         if method == "value-iteration":
             return methods.value_iteration(mdp, v)
         if method == "policy-iteration":
-            return methods.policy_iteration(mdp, v)
+            return methods.policy_iteration(mdp, v, deadline)
         if method == "modified-policy-iteration":
-            return methods.modified_policy_iteration(mdp, v, horizon)
+            return methods.modified_policy_iteration(mdp, v, horizon, deadline)
         q = np.where(mdp.available, v[:, None], -np.inf)
         if method == "greedy-step":
-            return methods.greedy_step(mdp, q, checked, horizon, tolerance)
+            return methods.greedy_step(mdp, q, checked, horizon, tolerance, deadline)
         assert checked is not None
-        return methods.multi_step(mdp, q, checked, horizon, tolerance)
+        return methods.multi_step(mdp, q, checked, horizon, tolerance, deadline)
 
     # The fast solver chooses rows of its table, the others actions. With discount 1 all proofs are made on the table.
     on_table = method == "auto" or not certificate.discounted
-    prove = model.backup if on_table else (lambda v: methods.backup_of(mdp, v))
-    watch = _Watch(certificate, prove, tolerance, began, max_iterations, time_limit, callback)
+
+    def prove(v: np.ndarray) -> Backup:
+        return model.backup(v) if on_table and model is not None else methods.backup_of(mdp, v)
+
+    watch = _Watch(certificate, prove, tolerance, deadline, max_iterations, callback)
     watch.proves_again = on_table and method != "auto"
     # Of an overflow the answer speaks in words. (To ask NumPy for silence takes as long as to solve a small model.)
-    safe = certificate.discounted and start is None and certificate.largest_reward < HUGE
+    safe = certificate.discounted and initial is None and certificate.largest_reward < HUGE
     with nullcontext() if safe else np.errstate(over="ignore", invalid="ignore"):
         with _progress_line(progress) as show:
-            last, reason = watch.run(iterates(start), show)
+            last, reason = watch.run(prepared(), show)
             while reason == COARSE and watch.best_is_much_smaller():
                 # The values carry a constant that hides their differences, from a start far off: go on without it.
                 last, reason = watch.run(iterates(watch.best_values()), show)
@@ -198,12 +215,17 @@ def solve(
                 start = last.values()
             best = watch.better(prove(np.zeros(mdp.num_states) if start is None else start))
             watch.sweeps += 1
-        if on_table:
+        if on_table and model is not None:
             best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
             exhausted = reason in ("", COARSE) and not watch.error_bound <= tolerance
             if isinstance(model, Undiscounted) and model.endless is None and method == "auto" and exhausted:
                 best = _exact_proof(given, best) or best
         return _solution(given, certificate, best, watch, tolerance, method, reason)
+
+
+def _why(stop: BaseException) -> str:
+    """The reason that a message gives."""
+    return "interrupted" if isinstance(stop, KeyboardInterrupt) else str(stop)
 
 
 class _Proof(NamedTuple):
@@ -230,9 +252,9 @@ def _exact_proof(mdp: MDP, proof: _Proof) -> _Proof | None:
 class _Watch:
     """Follows a method: proves, records, reports and stops."""
 
-    def __init__(self, certificate, prove, tolerance, began, max_iterations, time_limit, callback):
-        self._certificate, self._prove, self._tolerance, self._began = certificate, prove, tolerance, began
-        self._max_iterations, self._time_limit, self._callback = max_iterations, time_limit, callback
+    def __init__(self, certificate, prove, tolerance, deadline, max_iterations, callback):
+        self._certificate, self._prove, self._tolerance, self._deadline = certificate, prove, tolerance, deadline
+        self._max_iterations, self._callback = max_iterations, callback
         self.best: _Proof | None = None
         self.trace: list[float] = []
         self.sweeps = 0.0
@@ -280,15 +302,24 @@ class _Watch:
                 if last.backup is not None:
                     self.better(self._prove(last.values()) if self.proves_again else last.backup)
                 reason = self._reason_to_stop(last)
-                news = Progress(len(self.trace), self.sweeps, self._seconds(), residual, self.error_bound)
+                news = Progress(len(self.trace), self.sweeps, self.seconds, residual, self.error_bound)
                 show(news)
                 if self._callback is not None and self._callback(news) and reason is None:
                     reason = "stopped by the callback"
+                reason = self._asked_to_stop() if reason is None else reason
                 if reason is not None:
                     return last, reason
-        except KeyboardInterrupt:
-            return (None if last is None else last._replace(backup=None)), "interrupted"
+        except STOPS as stop:
+            # Within an iteration: its values may have moved on since they were proved.
+            return (None if last is None else last._replace(backup=None)), _why(stop)
         return last, ""
+
+    def _asked_to_stop(self) -> str | None:
+        try:
+            self._deadline.check()
+        except STOPS as stop:
+            return _why(stop)
+        return None
 
     def _reason_to_stop(self, last: Iterate) -> str | None:
         if self.error_bound <= self._tolerance and last.own_residual is None:
@@ -303,16 +334,15 @@ class _Watch:
                 return COARSE
         if self._max_iterations is not None and len(self.trace) >= self._max_iterations:
             return f"stopped after {len(self.trace)} iterations"
-        if self._time_limit is not None and self._seconds() >= self._time_limit:
-            return f"stopped by the time limit of {self._time_limit:g} s"
         if not np.isfinite(self.error_bound) and last.backup is not None and last.residual <= 1e-3 * self._tolerance:
             return ""  # no bound can ever be proved: a small residual has to do
         if not np.isfinite(self.error_bound) and last.backup is not None and len(self.trace) >= UNBOUNDED_ITERATIONS:
             return f"stopped after {len(self.trace)} iterations, with values that may have no limit"
         return None
 
-    def _seconds(self) -> float:
-        return time.perf_counter() - self._began
+    @property
+    def seconds(self) -> float:
+        return self._deadline.elapsed
 
 
 def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solution:
@@ -342,7 +372,7 @@ def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solu
         iterations=len(watch.trace),
         sweeps=float(watch.sweeps),
         trace=np.array(watch.trace),
-        seconds=watch._seconds(),
+        seconds=watch.seconds,
         method=method,
         message=message,
         # A jump is more than a step: with discount 1, q is the step before v.
@@ -362,26 +392,20 @@ def _check_arguments(mdp, method, policies, horizon, tolerance, max_iterations, 
     if horizon is not None:
         if method not in ("greedy-step", "multi-step", "modified-policy-iteration"):
             raise ValueError(f"horizon: {method!r} has no horizon")
-        if isinstance(horizon, bool) or not isinstance(horizon, (int, np.integer)) or horizon < 1:
-            raise ValueError(f"horizon: expected a whole number >= 1, got {horizon!r}")
-    if not (_is_number(tolerance) and tolerance > 0):
-        raise ValueError(f"tolerance: expected a number > 0, got {tolerance!r}")
-    if max_iterations is not None and not (_is_number(max_iterations) and max_iterations >= 1):
-        raise ValueError(f"max_iterations: expected a whole number >= 1, got {max_iterations!r}")
-    if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
-        raise ValueError(f"time_limit: expected seconds > 0, got {time_limit!r}")
+        check_whole("horizon", horizon)
+    check_real("tolerance", tolerance, 0, above=True)
+    if max_iterations is not None:
+        check_whole("max_iterations", max_iterations)
+    if time_limit is not None:
+        check_real("time_limit", time_limit, 0, above=True)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
-def _initial_values(mdp: MDP, rows: Rows | None, initial: Any) -> np.ndarray | None:
+def _initial_values(mdp: MDP, rows: Rows | None, initial: Any, deadline: Deadline) -> np.ndarray | None:
     if initial is None:
         return None
     array = np.asarray(initial)
     if array.shape == (mdp.num_states,) and np.issubdtype(array.dtype, np.integer):
-        return _rough_policy_value(mdp, rows, mdp.check_policy(array, "initial"))
+        return _rough_policy_value(mdp, rows, mdp.check_policy(array, "initial"), deadline)
     if not np.issubdtype(array.dtype, np.floating) or array.shape not in ((mdp.num_states,), mdp.rewards.shape):
         raise ValueError(
             f"initial: expected values float [{mdp.num_states}], action values float {list(mdp.rewards.shape)} "
@@ -393,13 +417,13 @@ def _initial_values(mdp: MDP, rows: Rows | None, initial: Any) -> np.ndarray | N
     return values.astype(np.float64)
 
 
-def _rough_policy_value(mdp: MDP, rows: Rows | None, policy: np.ndarray) -> np.ndarray:
-    """v^π, near enough for a start: elimination would fill the memory on large models."""
-    if rows is None or mdp.discount == 1.0:
-        return methods.policy_value(mdp, policy)
-    choice = (rows.first[:-1] + policy).astype(np.uint32)
+def _rough_policy_value(mdp: MDP, rows: Rows | None, policy: np.ndarray, deadline: Deadline) -> np.ndarray:
+    """v^π, near enough for a start."""
     v = np.zeros(mdp.num_states)
-    Evaluator(rows).evaluate(choice, v, 0.0, WARM_UP_ROUNDS, mdp.discount)
+    if rows is None or mdp.discount == 1.0:
+        return methods.policy_value(mdp, policy, v, deadline)
+    choice = (rows.first[:-1] + policy).astype(np.uint32)
+    Evaluator(rows, deadline).evaluate(choice, v, 0.0, WARM_UP_ROUNDS, mdp.discount)
     return v
 
 

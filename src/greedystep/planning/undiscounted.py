@@ -24,12 +24,13 @@ import numba as nb
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from scipy.sparse.linalg import splu
 
 from greedystep.mdp import MDP
 from greedystep.planning.backups import Sparse
+from greedystep.planning.deadline import Deadline
+from greedystep.planning.evaluation import Evaluator
 from greedystep.planning.iterate import Backup
-from greedystep.planning.kernels import ONE, ROWS_TYPE, Rows, in_pieces, unsigned
+from greedystep.planning.kernels import ONE, ROWS_TYPE, in_pieces, unsigned
 from greedystep.planning.layout import as_rows, widest_row
 
 SMALL = 256
@@ -42,10 +43,9 @@ _ints, _floats = nb.uint32[::1], nb.float64[::1]
 class Undiscounted(Sparse):
     """Backups of a model with discount 1, on the table of its jumps."""
 
-    def __init__(self, mdp: MDP):
+    def __init__(self, mdp: MDP, deadline: Deadline):
         if isinstance(mdp.transitions, np.ndarray):
-            mdp = copy.copy(mdp)
-            mdp.transitions = sp.csr_array(mdp.transitions)
+            mdp = _with_sparse_rows(mdp, deadline)
         given = as_rows(mdp)
         ends = np.zeros(mdp.rewards.size) if mdp.termination is None else mdp.termination.ravel().astype(float)
         rows = given._replace(probability=np.empty_like(given.probability), reward=np.empty_like(given.reward))
@@ -68,13 +68,22 @@ class Undiscounted(Sparse):
         """max_a q̂, the greedy rows, the range of max_a q̂ - v and the error that rounding can have made in it."""
         out, choice = np.empty_like(v), np.empty(v.size, np.uint32)
         parts = (self.rows, self.ends, v, out, choice)
-        ranges = in_pieces(_backup_block, *parts, size=v.size, entries=self.rows.probability.size)
+        ranges = in_pieces(_backup_block, *parts, end=v.size, entries=self.rows.probability.size)
         lows, highs, errors = zip(*ranges, strict=True)
         return Backup(v, out, choice, min(lows), max(highs), max(errors))
 
-    def policy_value(self, choice: np.ndarray) -> np.ndarray | None:
-        """The value of the chosen rows by elimination; None where float64 finds no end, or overflows."""
+    def policy_value(
+        self, choice: np.ndarray, deadline: Deadline, start: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """The value of the chosen rows, up to rounding; None where float64 finds no end, or overflows.
+
+        By elimination in a small model, else from `start` by what suits.
+        """
         S = choice.size
+        if not self.small:
+            v = np.zeros(S) if start is None else start.copy()
+            Evaluator(self.rows, deadline).evaluate_exactly(choice, v, 1.0)
+            return v if np.isfinite(v).all() else None
         weights, v = np.zeros((S, S + 1)), np.empty(S)
         solved = _eliminate(self.rows, self.ends, choice, weights, v)
         return v if solved and np.isfinite(v).all() else None
@@ -248,21 +257,21 @@ def with_rows_of_one(mdp: MDP) -> MDP:
     return twin
 
 
-def policy_value(mdp: MDP, policy: np.ndarray) -> np.ndarray:
-    """v^π with discount 1 by elimination; ValueError where the policy never ends, or float64 cannot hold its values."""
+def policy_value(mdp: MDP, policy: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray:
+    """v^π with discount 1 up to rounding; ValueError where the policy never ends, or float64 cannot hold its values."""
     states = np.arange(mdp.num_states)
     chain = copy.copy(mdp)
     chain.transitions, reward = mdp.under(policy)
     chain.rewards = reward[:, None]
     if mdp.termination is not None:
         chain.termination = mdp.termination[states, policy][:, None]
-    model = Undiscounted(chain)
+    model = Undiscounted(chain, deadline)
     if model.endless is not None:
         raise ValueError(
             "method: policy iteration met a policy that never ends, which has no value with discount 1; "
             "use 'auto' or 'value-iteration'"
         )
-    v = model.policy_value(states.astype(np.uint32)) if model.small else _sparse_elimination(model.rows)
+    v = model.policy_value(states.astype(np.uint32), deadline, start)
     if v is None:
         raise ValueError(
             "method: policy iteration met a policy whose values float64 cannot hold or tell from infinite ones; "
@@ -271,12 +280,9 @@ def policy_value(mdp: MDP, policy: np.ndarray) -> np.ndarray:
     return v
 
 
-def _sparse_elimination(chain: Rows) -> np.ndarray | None:
-    """v = r + T v of a chain by sparse elimination; None if the system is singular in float64."""
-    S = chain.reward.size
-    entries = chain.probability, chain.successor.astype(np.int32), chain.start.astype(np.int32)
-    try:
-        v = splu(sp.csc_array(sp.eye_array(S) - sp.csr_array(entries, shape=(S, S)))).solve(chain.reward)
-    except RuntimeError:
-        return None
-    return v if np.isfinite(v).all() else None
+def _with_sparse_rows(mdp: MDP, deadline: Deadline) -> MDP:
+    """A dense model as a table of rows can be made of it."""
+    twin, matrix = copy.copy(mdp), np.asarray(mdp.transitions)
+    pieces = deadline.pieces(len(matrix), matrix.size)
+    twin.transitions = sp.csr_array(sp.vstack([sp.csr_array(matrix[begin:end]) for begin, end in pieces]))
+    return twin

@@ -6,7 +6,6 @@ w(s) is the largest expected number of jumps (undiscounted.py) from state s to a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numba as nb
@@ -15,6 +14,7 @@ from numba import njit
 
 from greedystep.mdp import MDP
 from greedystep.planning.auto import solve_fast
+from greedystep.planning.deadline import Deadline
 from greedystep.planning.kernels import ONE, ROWS_TYPE, unsigned
 from greedystep.planning.layout import flow_order
 from greedystep.planning.rational import solve_exactly
@@ -36,25 +36,26 @@ class Walk(NamedTuple):
     """Why it is infinite, and there is no bound on the error of values: one sentence."""
 
 
-def longest_walk(mdp: MDP, model: Undiscounted, stop: Callable[[], bool] = lambda: False) -> Walk:
-    """The longest expected walk to an end; `stop` is asked now and then whether to leave it at what is known."""
+UNKNOWN = Walk(np.inf, "no bound on the error: no bound on the longest walk to an end was found in time")
+
+
+def longest_walk(mdp: MDP, model: Undiscounted, deadline: Deadline) -> Walk:
+    """The longest expected walk to an end."""
     if model.endless is not None:
         state, action = model.endless
         begins = f"action {action} in state {state} can begin one"
         return Walk(np.inf, f"with discount 1 a policy that never ends ({begins}) leaves no bound on the error")
-    jumps = _proved_walk(mdp, model, stop)
+    jumps = _proved_walk(mdp, model, deadline)
     if np.isfinite(jumps):
         return Walk(jumps)
-    if stop():
-        return Walk(np.inf, "no bound on the error: no bound on the longest walk to an end was found in time")
     return Walk(
         np.inf, "no bound on the error: every policy ends, but the longest walk takes more steps than float64 can count"
     )
 
 
-def _proved_walk(mdp: MDP, model: Undiscounted, stop: Callable[[], bool]) -> float:
+def _proved_walk(mdp: MDP, model: Undiscounted, deadline: Deadline) -> float:
     counting, choice = model.counting_jumps(), model.rows.first[:-1]
-    for i, iterate in enumerate(solve_fast(mdp, counting, None, tolerance=100.0)):
+    for i, iterate in enumerate(solve_fast(mdp, counting, None, 100.0, deadline)):
         backup = iterate.backup
         if backup is None and i % PROVE_EVERY == 0:
             backup = counting.backup(iterate.values())
@@ -65,14 +66,13 @@ def _proved_walk(mdp: MDP, model: Undiscounted, stop: Callable[[], bool]) -> flo
                 return float(backup.v.max()) / (1.0 - excess) * (1 + 8 * UNIT)
             if not np.isfinite(excess):
                 break
-        if i >= MOST_ITERATIONS or stop():
+        if i >= MOST_ITERATIONS:
             break
-    if stop():
-        return np.inf
+        deadline.check()
     exact = solve_exactly(mdp, counting.actions_of(choice), counting=True)
     if exact is not None:
         return _rounded_up(max(exact.v))
-    return _crude_walk(model, stop)
+    return _crude_walk(model, deadline)
 
 
 def _rounded_up(number) -> float:
@@ -82,13 +82,14 @@ def _rounded_up(number) -> float:
         return np.inf
 
 
-def _crude_walk(model: Undiscounted, stop: Callable[[], bool]) -> float:
+def _crude_walk(model: Undiscounted, deadline: Deadline) -> float:
     """k / m, if from every state every policy ends within k jumps with probability m or more."""
     rows, ends = model.rows, model.ends
-    state, _ = flow_order(rows)
+    state, _ = flow_order(rows, deadline)
     chance, jumps = np.zeros(state.size), np.zeros(state.size)
     best, left = np.inf, CRUDE_SWEEPS
-    while left > 0 and not stop():
+    while left > 0:
+        deadline.check()
         changed = _sweep_chances(rows, ends, state, chance, jumps)
         if chance.min() > 0.0:
             best = min(best, float(jumps.max() / chance.min()) * (1 + 8 * UNIT))

@@ -1,0 +1,276 @@
+"""Gaussian elimination of a Markov chain, v = r + T v, that can be stopped and needs no pivots.
+
+A dense chain is eliminated in blocks. Of a sparse one, states are eliminated one after another: a row of T has the
+steps to eliminated states replaced by the steps that lead on from those, and what leads back to the state itself is
+solved for. Only the resulting rows are kept, for filling in the values backwards. How many entries they have depends on
+the order: nested dissection (George 1973) removes a small set of states that cuts the chain in two, orders both parts
+in the same way, and puts the cut last.
+
+Corridors, trees, queues and grids have small cuts. Chains that mix have none and fill up; BiCGSTAB is for those.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+
+from greedystep.planning.deadline import PIECE, Deadline
+from greedystep.planning.kernels import ROWS_TYPE, Rows
+
+SMALLEST_PIVOT = 1e-12
+SMALL = 16
+"""Parts of so many states are not cut any more."""
+FILL = 50
+"""Elimination is given up when it has made so many entries of each one of the chain,"""
+FREE_FILL = 10_000_000
+"""but not below so many."""
+
+AT_ONCE = 1500
+"""States up to which LAPACK solves in one go, in 0.2 s."""
+BLOCK = 256
+"""States that are eliminated together in larger models, with a check after every 2 * BLOCK * WORK operations."""
+WORK = 4_000_000
+
+_ints, _long_ints, _floats = nb.uint32[::1], nb.int64[::1], nb.float64[::1]
+
+
+def eliminate_dense(chain: np.ndarray, reward: np.ndarray, deadline: Deadline) -> np.ndarray:
+    """v = (I - T)^-1 r for a dense chain T [S, S], which is overwritten; LinAlgError if there is no such v.
+
+    Elimination in blocks, so that it can be stopped between them. I - T needs no pivots from other blocks: its diagonal
+    dominates, and keeps doing so in what is left of it.
+    """
+    matrix, v = np.negative(chain, out=chain), reward.copy()
+    matrix[np.diag_indices_from(matrix)] += 1.0
+    S = v.size
+    block = S if S <= AT_ONCE else BLOCK
+    for s in range(0, S, block):
+        here, rest = slice(s, s + block), slice(s + block, S)
+        solved = np.linalg.solve(matrix[here, here], np.column_stack([matrix[here, rest], v[here]]))
+        matrix[here, rest], v[here] = solved[:, :-1], solved[:, -1]
+        rows = max(1, WORK // max(1, S - s))
+        for i in range(s + block, S, rows):
+            deadline.check()
+            below = slice(i, i + rows)
+            matrix[below, rest] -= matrix[below, here] @ matrix[here, rest]
+            v[below] -= matrix[below, here] @ v[here]
+    for s in reversed(range(0, S - block, block)):
+        v[s : s + block] -= matrix[s : s + block, s + block :] @ v[s + block :]
+    return v
+
+
+def eliminate_sparse(chain: Rows, v: np.ndarray, deadline: Deadline) -> bool:
+    """v = (I - T)^-1 r by elimination; False, and v as it was, if that takes too much memory or a pivot vanishes."""
+    order = dissection_order(chain, deadline)
+    position = np.empty_like(order)
+    position[order] = np.arange(v.size, dtype=np.uint32)
+    most = max(FREE_FILL, FILL * chain.probability.size)
+    start, x = np.zeros(v.size + 1, np.int64), np.zeros(v.size)
+    to, p = np.empty(PIECE, np.uint32), np.empty(PIECE)
+    row, place, heap = np.zeros(v.size), np.full(v.size, -1, np.int64), np.empty(v.size + 1, np.int64)
+    done = 0
+    while done < v.size:
+        deadline.check()
+        if to.size - start[done] < v.size:
+            if to.size > most:
+                return False
+            to, p = np.resize(to, 2 * to.size + v.size), np.resize(p, 2 * p.size + v.size)
+        done = _eliminate_rows(chain, order, position, done, start, to, p, x, row, place, heap, PIECE)
+        if done < 0:
+            return False
+    _fill_in(order, start, to, p, x, v)
+    return True
+
+
+def dissection_order(chain: Rows, deadline: Deadline) -> np.ndarray:
+    """The states in an order of nested dissection, uint32 [S]."""
+    S = chain.start.size - 1
+    graph = sp.csr_array((chain.probability > 0, chain.successor.view(np.int32), chain.start.view(np.int32)), (S, S))
+    graph = sp.csr_array(graph + graph.T)
+    start, to = graph.indptr.astype(np.uint32), graph.indices.astype(np.uint32)
+    order, part, queue = np.arange(S, dtype=np.uint32), np.zeros(S, np.int64), np.empty(S, np.uint32)
+    level = np.empty(S, np.int64)
+    stack = np.empty(2 * S + 4, np.int64)
+    stack[:2] = 0, S
+    progress = np.array([1, 0])
+    while progress[0] > 0:
+        deadline.check()
+        _dissect(start, to, order, part, queue, level, stack, progress, PIECE)
+    return order
+
+
+@njit(nb.int64(_ints, _ints, _long_ints, nb.int64, _ints, _long_ints, nb.uint32), cache=True)
+def _levels(start, to, part, own, queue, level, root):
+    """Breadth first from `root` within part `own`: the states reached, now of part own + 1, go to `queue`.
+
+    Fills their `level` too; returns their number.
+    """
+    known, done = 1, 0
+    queue[0] = root
+    part[root] = own + 1
+    level[root] = 0
+    while done < known:
+        s = queue[done]
+        done += 1
+        for k in range(start[s], start[s + 1]):
+            other = to[k]
+            if part[other] == own:
+                part[other] = own + 1
+                level[other] = level[s] + 1
+                queue[known] = other
+                known += 1
+    return known
+
+
+@njit(nb.types.UniTuple(nb.int64, 2)(_ints, _long_ints, nb.int64), cache=True)
+def _smallest_cut(queue, level, size):
+    """The smallest level in the middle of `queue` (begin, end), which leaves a third of the states on either side.
+
+    (size, size) where there is none: all states are near each other.
+    """
+    cut_begin = cut_end = size
+    smallest, begin = size, 0
+    while begin < size:
+        end = begin
+        while end < size and level[queue[end]] == level[queue[begin]]:
+            end += 1
+        if 3 * begin <= 2 * size and 3 * end >= size and begin > 0 and end < size and end - begin < smallest:
+            smallest, cut_begin, cut_end = end - begin, begin, end
+        begin = end
+    return cut_begin, cut_end
+
+
+@njit(nb.void(_ints, _ints, _ints, _long_ints, _ints, _long_ints, _long_ints, _long_ints, nb.int64), cache=True)
+def _dissect(start, to, order, part, queue, level, stack, progress, work):
+    """Cut the parts on the stack, which are ranges of `order`, in two, until so many states have been looked at.
+
+    `progress` holds the number of parts on the stack and the last label of a part; cuts have label 0.
+    """
+    while progress[0] > 0 and work > 0:
+        progress[0] -= 1
+        begin, end = stack[2 * progress[0]], stack[2 * progress[0] + 1]
+        size = end - begin
+        if size <= SMALL:
+            continue
+        work -= 8 * size
+        own = progress[1] + 1
+        progress[1] += 3
+        for i in range(begin, end):
+            part[order[i]] = own
+        known = _levels(start, to, part, own, queue, level, order[begin])
+        cut_begin = cut_end = known
+        if known < size:  # not connected: what is reached, and the rest
+            for i in range(begin, end):
+                if part[order[i]] == own:
+                    queue[known] = order[i]
+                    known += 1
+        else:  # from the state that is farthest away, there are more levels, and smaller ones
+            _levels(start, to, part, own + 1, queue, level, queue[size - 1])
+            cut_begin, cut_end = _smallest_cut(queue, level, size)
+            if cut_begin == size:
+                continue
+        middle = begin + cut_begin
+        last = middle + size - cut_end
+        for i in range(cut_begin):
+            order[begin + i] = queue[i]
+        for i in range(size - cut_end):
+            order[middle + i] = queue[cut_end + i]
+        for i in range(cut_end - cut_begin):
+            order[last + i] = queue[cut_begin + i]
+            part[queue[cut_begin + i]] = 0
+        stack[2 * progress[0]], stack[2 * progress[0] + 1] = begin, middle
+        stack[2 * progress[0] + 2], stack[2 * progress[0] + 3] = middle, last
+        progress[0] += 2
+
+
+@njit(inline="always")
+def _push(heap, size, item):
+    """Add to a heap, smallest first, in heap[1 .. size]."""
+    i = size + 1
+    while i > 1 and heap[i >> 1] > item:
+        heap[i] = heap[i >> 1]
+        i >>= 1
+    heap[i] = item
+    return i
+
+
+@njit(inline="always")
+def _pop(heap, size):
+    """Take the smallest item out of a heap."""
+    smallest, item = heap[1], heap[size]
+    i, child = 1, 2
+    while child < size:
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= item:
+            break
+        heap[i] = heap[child]
+        i, child = child, 2 * child
+    heap[i] = item
+    return smallest
+
+
+_rows_signature = nb.int64(
+    *(ROWS_TYPE, _ints, _ints, nb.int64, _long_ints, _ints, _floats),
+    *(_floats, _floats, _long_ints, _long_ints, nb.int64),
+)
+
+
+@njit(_rows_signature, cache=True)
+def _eliminate_rows(chain, order, position, done, start, to, p, x, row, place, heap, most):
+    """Eliminate the states at places `done` and on, with `most` operations, while there is room.
+
+    Columns are places in the order; place[j] = i says that column j is in use for row i. Returns the next place, or -1
+    if a pivot vanishes.
+    """
+    _, chain_start, chain_to, chain_p, reward = chain
+    S, work = order.size, 0
+    while done < S and work < most and to.size - start[done] >= S:
+        i, s = done, order[done]
+        size, tail = 0, start[done]
+        total = reward[s]
+        place[i], row[i] = i, 0.0
+        # The entries of the chain first, then those of each eliminated state that the row leads to, in their order.
+        k, begin, end, factor = -1, np.int64(chain_start[s]), np.int64(chain_start[s + 1]), 1.0
+        while True:
+            work += end - begin
+            for e in range(begin, end):
+                j = np.int64(position[chain_to[e]]) if k < 0 else np.int64(to[e])
+                value = chain_p[e] if k < 0 else p[e]
+                if value == 0.0:
+                    continue
+                if place[j] != i:
+                    place[j], row[j] = i, 0.0
+                    if j < i:
+                        _push(heap, size, j)
+                        size += 1
+                    else:
+                        to[tail] = j
+                        tail += 1
+                row[j] += factor * value
+            if size == 0:
+                break
+            k = _pop(heap, size)
+            size -= 1
+            factor, begin, end = row[k], start[k], start[k + 1]
+            total += factor * x[k]
+        pivot = 1.0 - row[i]
+        if pivot < SMALLEST_PIVOT:
+            return -1
+        for e in range(start[done], tail):
+            p[e] = row[to[e]] / pivot
+        x[i] = total / pivot
+        done += 1
+        start[done] = tail
+    return done
+
+
+@njit(nb.void(_ints, _long_ints, _ints, _floats, _floats, _floats), cache=True)
+def _fill_in(order, start, to, p, x, v):
+    """The values, from the last state to the first."""
+    for i in range(order.size - 1, -1, -1):
+        for e in range(start[i], start[i + 1]):
+            x[i] += p[e] * x[to[e]]
+        v[order[i]] = x[i]
