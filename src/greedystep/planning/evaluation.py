@@ -105,7 +105,7 @@ class Evaluator:
         if longest <= 1 and evaluate_deterministic(chain, v):
             return 3.0
         if not self._wide:
-            below, above = (int(steps) for steps in reach(chain))
+            below, above = map(int, reach(chain))
             work = below * (2 * above + 1)
             self._wide = work > BAND_WORTH * longest
             if not self._wide and eliminate(chain, v, below, above, self._deadline):
@@ -207,8 +207,10 @@ def eliminate(chain: Rows, v: np.ndarray, below: int, above: int, deadline: Dead
     Returns False, and v as it was, if a pivot vanishes: with discount 1 a policy may have no value.
     """
     band, x = np.zeros((v.size, below + above + 1)), np.empty(v.size)
-    pieces = deadline.pieces(v.size, v.size * (1 + below * (above + 1)))
-    return all(_eliminate(chain, v, below, above, band, x, begin, end) for begin, end in pieces)
+    for begin, end in deadline.pieces(v.size, v.size * (1 + below * (above + 1))):
+        if not _eliminate(chain, v, below, above, band, x, begin, end):
+            return False
+    return True
 
 
 _eliminate_signature = nb.boolean(
