@@ -174,6 +174,7 @@ def _solve(
             mdp, model = with_rows_of_one(given), Undiscounted(given, deadline)
             certificate.set_longest_walk(longest_walk(given, model, deadline))
         start = _initial_values(mdp, rows, initial, deadline)
+        deadline.check()
         yield from iterates(start)
 
     def iterates(v: np.ndarray | None) -> Iterator[Iterate]:
