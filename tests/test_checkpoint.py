@@ -200,8 +200,8 @@ def test_every_changed_byte_and_every_cut_is_found(tmp_path):
         path.write_bytes(content)
         with pytest.raises(checkpoint.DamagedCheckpointError, match=re.escape(f"{path} is damaged")):
             restore(path, like=small(0.0))
-        with pytest.warns(RuntimeWarning, match="is damaged"):
-            assert latest(tmp_path) is None
+        with pytest.raises(checkpoint.DamagedCheckpointError, match=re.escape(f"no checkpoint is whole: {path} is d")):
+            latest(tmp_path)
 
 
 def test_a_damaged_leaf_is_named(tmp_path):

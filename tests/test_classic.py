@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from greedystep import envs
+from greedystep.envs.classic import Links
 from greedystep.envs.core import AutoReset
 
 ORIGINALS = {
@@ -95,6 +96,24 @@ def compare_steps(name, share, steps, seed=0):
     assert len(decided) > 0.99 * steps
     np.testing.assert_allclose(seen, np.array(expected), rtol=1e-5, atol=1e-5)
     return step
+
+
+@pytest.mark.parametrize(("share", "angles", "speeds"), [(0.5, 1e-5, 1e-5), (1.0, 1e-4, 5e-3)])
+def test_acrobot_at_any_speed(share, angles, speeds):
+    """Up to half of the highest speeds a step agrees to 1e-5; at full speed it magnifies the rounding of float32."""
+    env, task, random = envs.make("classic/acrobot", limit=None), original("classic/acrobot"), np.random.default_rng(0)
+    high = np.pi * np.array([1, 1, 4 * share, 9 * share])
+    states = random.uniform(-high, high, (2000, 4)).astype(np.float32)
+    states[:20, 2:] = np.sign(states[:20, 2:]) * high[2:]
+    actions, expected = random.integers(0, 3, len(states)), []
+    for state, action in zip(states, actions.tolist(), strict=True):
+        put(task, "classic/acrobot", state)
+        expected.append(task.step(action)[0])
+    after, _ = jax.vmap(lambda state, action: env.advance((), state, action))(Links(*states.T), jnp.asarray(actions))
+    differs = np.abs(np.asarray(jax.vmap(env.observe)(after)) - np.array(expected))
+    assert differs[:, :4].max() < angles
+    assert differs[:, 4:].max() < speeds
+    assert (differs.max(axis=1) < 1e-5).mean() > 0.95
 
 
 @every_task

@@ -95,31 +95,31 @@ def test_version(capsys):
 
 @pytest.mark.parametrize(("text", "number"), [("5e6", 5_000_000), ("1_000", 1000), ("12", 12), ("-3", -3)])
 def test_counts(text, number):
-    assert words.parse_count(text) == number
+    assert words.parse_whole(text) == number
 
 
-@pytest.mark.parametrize("text", ["5.5", "1e400", "nan", "inf", "five", "", "5k"])
+@pytest.mark.parametrize("text", ["5.5", "nan", "inf", "five", "", "5k"])
 def test_what_is_no_count(text):
     with pytest.raises(ValueError, match="expected a whole number such as 1000 or 5e6"):
-        words.parse_count(text)
+        words.parse_whole(text)
 
 
 BAD = {
     "plan": "Missing from greedystep plan: MODEL",
     "plan nope": "model: 'nope' is not known",
     "plan grid-20": "expected sizes as in grid-20x30",
-    "plan grid-0x5": "expected at least 1",
+    "plan grid-0x5": "height: expected a whole number from 1 to 9223372036854775807, got 0",
     "plan missing.npz": "no such model file: missing.npz",
-    "plan broken.npz": "broken.npz is not a readable .npz file",
+    "plan broken.npz": "broken.npz is no model file of greedystep",
     "plan foreign.npz": "foreign.npz",
     "plan Nothing-v1": "gymnasium cannot make 'Nothing-v1'",
     "plan CartPole-v1": "has no transition table",
     "plan taxi --slip 0.1": "slip: taxi does not take it",
-    "plan frozenlake-4x4 --slip 1.5": "slip: expected a probability",
-    "plan grid-3x3 --slip -0.5": "slip: expected a probability",
+    "plan frozenlake-4x4 --slip 1.5": "slip: expected a number in [0, 1], got 1.5",
+    "plan grid-3x3 --slip -0.5": "slip: expected a number in [0, 1], got -0.5",
     "plan grid-3x3 --discount 0": "discount",
     "plan grid-3x3 --discount 1.01": "discount",
-    "plan grid-3x3 --discount x": "--discount: expected a number, got 'x'",
+    "plan grid-3x3 --discount x": "--discount: expected a finite number, got 'x'",
     "plan garnet-20x2x2 --discount 1": "discount: 1 needs a terminal state",
     "plan grid-3x3 --tolerance -1": "tolerance",
     "plan grid-3x3 --tolerance nan": "tolerance",
@@ -155,7 +155,7 @@ BAD = {
     "report broken.npz --out here": "broken.npz is not a readable JSON file",
     "bench": "names: give at least one of envs, planning, returns",
     "bench speed": "invalid choice 'speed'",
-    "bench returns --repeats 0": "repeats: expected at least 1, got 0",
+    "bench returns --repeats 0": "repeats: expected a whole number from 1 to 9223372036854775807, got 0",
 }
 
 

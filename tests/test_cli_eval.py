@@ -51,9 +51,9 @@ def test_all_lanes_are_tabulated_with_intervals(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--episodes", "0"], "episodes: expected a whole number of at least 1, got 0"),
+        (["--episodes", "0"], "episodes: expected a whole number from 1 to 2147483647, got 0"),
         (["--epsilon", "1.5"], "epsilon: expected a number in [0, 1], got 1.5"),
-        (["--limit", "0"], "limit: expected a whole number of at least 1, got 0"),
+        (["--limit", "0"], "limit: expected a whole number from 1 to 2147483647, got 0"),
         (["--out", "a.txt"], "out: expected a file that ends in .json, got 'a.txt'"),
     ],
 )
@@ -72,7 +72,7 @@ def test_what_is_no_run_is_answered_by_one_sentence(command, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for folder, sentence in {
         tmp_path / "empty": "holds no run (it has no config.json)",
-        table: "is not the configuration of a DQN run (its kind is 'tabular')",
+        table: "is not the configuration of a DQN run (it.kind: expected one of dqn, got 'tabular')",
         unstarted.folder: "unstarted has no checkpoint yet",
     }.items():
         capsys.readouterr()
@@ -100,7 +100,7 @@ def test_an_agent_is_watched(run, tmp_path, monkeypatch, capsys):
         assert image.size[0] > 90 + 50  # cart-pole's own width and the panel's
     for more, sentence in {
         ("--options", "limit=3"): "options: a run keeps its own",
-        ("--lane", "2"): "lane: expected a number from 0 to 1, got 2",
+        ("--lane", "2"): "lane: expected a whole number from 0 to 1, got 2",
         ("--epsilon", "2"): "epsilon: expected a number in [0, 1]",
     }.items():
         assert main(["watch", str(run), *more]) == 2

@@ -90,14 +90,17 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
     [
         ([], "data: give at least one file of trajectories"),
         (["CARS"], "env: name the environment that they come from"),
-        (["nothing.npz", "--env", "classic/mountaincar"], "no such file of trajectories: nothing.npz"),
+        (["nothing.npz", "--env", "classic/mountaincar"], "no such trajectory file: nothing.npz"),
         (["minari:no/such-v0", "--env", "classic/mountaincar"], "inari"),
         (
             ["CARS", "--env", "minatar/breakout", "--batches", "5"],
             "dataset: expected observations of shape (10, 10, 4)",
         ),
         (["CARS", "--env", "classic/mountaincar", "--sweeps", "5"], "sweeps: classic/mountaincar is for a network"),
-        (["CARS", "--env", "classic/mountaincar", "--batches", "0"], "batches: expected at least 1, got 0"),
+        (
+            ["CARS", "--env", "classic/mountaincar", "--batches", "0"],
+            "batches: expected a whole number from 1 to 2147483647, got 0",
+        ),
         (["CARS", "--env", "classic/mountaincar", "--returns", "retrace"], "retrace needs behaviour_prob"),
         (
             ["CARS", "--env", "classic/mountaincar", "--warmup", "5"],
@@ -106,7 +109,6 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
         (["CHAINS", "--env", "toy/n-horizon", "--double"], "double: toy/n-horizon is for a table"),
         (["CARS", "--env", "toy/n-horizon"], "states"),
         (["CARS", "--env", "classic/mountaincar", "--out", "CARS"], "exists already"),
-        (["CARS", "--env", "classic/mountaincar", "--learning-rate", "1e30"], "the loss was not finite"),
     ],
 )
 def test_bad_input_is_answered_in_a_sentence(words, message, cars, chains, capsys, monkeypatch, tmp_path):
@@ -117,3 +119,10 @@ def test_bad_input_is_answered_in_a_sentence(words, message, cars, chains, capsy
     assert message in said
     assert "Traceback" not in said
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_loss_without_bound_is_a_failure_that_writes_nothing(cars, capsys, tmp_path):
+    how = ["--env", "classic/mountaincar", "--learning-rate", "1e30", "--out", str(tmp_path / "cars.agent")]
+    assert main(["fit", str(cars), *how]) == 1
+    assert "the loss was not finite" in capsys.readouterr().err
+    assert not (tmp_path / "cars.agent").exists()

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(whole, tmp_path):
         if done.step == 400:
             break
     pieces.close()
-    assert files(run.folder)[0] == "checkpoints/step-000000000400.ckpt"
+    assert files(run.folder)[:2] == [f"checkpoints/step-{step:012d}.ckpt" for step in (0, 400)]
     assert train(Run.resume(run.folder)) == run.folder
     assert_equal_runs(whole, run.folder)
 
@@ -77,18 +78,22 @@ def test_rows_after_the_last_checkpoint_are_written_again(whole, tmp_path):
     assert_equal_runs(whole, folder)
 
 
-def test_a_run_without_a_checkpoint_begins_again(whole, tmp_path):
-    run = Run.start(tmp_path / "run", tiny())
-    pieces = run.train(save_every=1e9)
+def test_a_run_that_was_killed_before_it_saved_what_it_learned_goes_on_from_step_0(whole, tmp_path):
+    pieces = Run.start(tmp_path / "run", tiny()).train(save_every=1e9)
     next(pieces)
-    for path in (tmp_path / "run").rglob("*.ckpt"):
-        pytest.fail(f"saved too soon: {path}")
-    content = {path: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
+    shutil.copytree(tmp_path / "run", tmp_path / "killed")  # what a kill would have left
     pieces.close()
-    (tmp_path / "killed").mkdir()
-    for path, data in content.items():  # what a kill would have left
-        (tmp_path / "killed" / path.name).write_bytes(data)
+    assert files(tmp_path / "killed") == [".lock", "checkpoints/step-000000000000.ckpt", "config.json", "metrics.jsonl"]
     train(Run.resume(tmp_path / "killed"))
+    assert_equal_runs(whole, tmp_path / "killed")
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_says_that_it_begins_at_step_0(whole, tmp_path):
+    (tmp_path / "killed").mkdir()
+    shutil.copy(whole / "config.json", tmp_path / "killed")
+    with pytest.warns(RuntimeWarning, match=r"killed was stopped before it saved anything; it begins at step 0"):
+        run = Run.resume(tmp_path / "killed")
+    train(run)
     assert_equal_runs(whole, tmp_path / "killed")
 
 
@@ -117,7 +122,8 @@ def test_a_loss_that_is_not_finite_leaves_the_last_checkpoint(tmp_path):
     run = Run.start(tmp_path / "run", tiny(warmup=300, **wild))
     with pytest.raises(DivergedError, match=r"was not finite at step \d+"):
         train(run)
-    assert files(run.folder) == ["checkpoints/step-000000000200.ckpt", "config.json", "metrics.jsonl"]
+    saved = [f"checkpoints/step-{step:012d}.ckpt" for step in (0, 200)]
+    assert files(run.folder) == [*saved, "config.json", "metrics.jsonl"]
     assert len(rows(run.folder)) == 1
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from greedystep import checkpoint, envs
-from greedystep.deep.config import DQNConfig
+from greedystep.deep.config import MOST_ROUNDS, MOST_ROWS, DQNConfig
 from greedystep.deep.dqn import Learned
 from greedystep.deep.loop import epsilon_at, epsilon_greedy
 from greedystep.deep.tally import BINS, Episode, Tally, bin_names, columns
-from greedystep.deep.train import DivergedError, Trainer
+from greedystep.deep.train import RENUMBER_FROM, DivergedError, Trainer
 
 TIME_COLUMNS = {"steps_per_second", "wall_seconds"}
 SMALL = {
@@ -139,7 +139,7 @@ def test_numbers_may_differ_from_lane_to_lane():
         ({"discount": [0.9]}, "^numbers: 'discount' cannot differ"),
         ({"gate": [0.9]}, "^numbers: returns='greedy-step' has no gate$"),
         ({"learning_rate": [0.1, 0.2]}, "^numbers: expected 1 values of learning_rate"),
-        ({"learning_rate": [-0.1]}, "^learning_rate: expected a number of at least 0, got -0.1$"),
+        ({"learning_rate": [-0.1]}, r"^learning_rate: expected a number in \[1.17549e-38, 3.40282e\+38\], got -0.1$"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(numbers, message):
@@ -215,6 +215,50 @@ def test_epsilon_falls_in_a_straight_line_and_stays():
     config = DQNConfig(epsilon_start=1.0, epsilon_steps=100)
     found = [float(epsilon_at(config, jnp.float32(0.1), jnp.int32(step))) for step in (0, 50, 100, 10_000)]
     np.testing.assert_allclose(found, [1.0, 0.55, 0.1, 0.1], rtol=1e-6)
+
+
+# -- long trainings ---------------------------------------------------------------------------------------------------
+
+
+def test_steps_beyond_int32_are_counted():
+    """With two environments, 4.29e9 steps: rounds are counted with int32, steps are not."""
+    one = trainer(num_envs=2, target_period=40, loss="squared")
+    one.run(100)
+    end = 2 * (2**31 - 1)
+    one.state = one.state._replace(step=np.array(end - 60))
+    rows = one.run(30)
+    assert rows[-1]["step"] == end - 30
+    assert rows[-1]["loss"] is not None
+    with pytest.raises(ValueError, match=r"^steps: expected a whole number from 0 to 30, got 32$"):
+        one.run(32)
+    one.numbers = one.numbers._replace(learning_rate=jnp.full(1, 1e30))
+    with pytest.raises(DivergedError, match=r"was not finite at step 42949672\d\d: "):
+        one.run(30)
+
+
+def test_rows_of_the_replay_are_numbered_anew_before_they_leave_int32(monkeypatch):
+    """The same training, with a threshold that is passed again and again."""
+    usual, anew = trainer(), trainer()
+    found = usual.run(400)
+    monkeypatch.setattr("greedystep.deep.train.RENUMBER_FROM", 130)
+    assert without_time(anew.run(400)) == without_time(found)
+    assert int(anew.state.lanes.replay.next_row.max()) < 230 < int(usual.state.lanes.replay.next_row.max())
+    assert same(anew.state.lanes.knowledge, usual.state.lanes.knowledge)
+
+
+def test_no_chunk_can_leave_int32():
+    """A full ring that was numbered anew, and the longest chunk with two rows a step."""
+    assert max(RENUMBER_FROM, 2 * MOST_ROWS + 1) + 2 * MOST_ROUNDS < 2**31
+    DQNConfig(log_every=MOST_ROUNDS, replay_size=MOST_ROWS)
+    for name, most in (("log_every", MOST_ROUNDS), ("replay_size", MOST_ROWS)):
+        with pytest.raises(ValueError, match=rf"^{name}: expected at most {most} with num_envs=1, got {most + 1}$"):
+            DQNConfig(**{name: most + 1})
+
+
+@pytest.mark.long
+def test_n_beyond_the_replay_is_the_longest_return_in_it():
+    long, longest = trainer(returns="n-step", n=2**31 - 1), trainer(returns="n-step", n=64)
+    assert without_time(long.run(100)) == without_time(longest.run(100))
 
 
 # -- what the metrics mean --------------------------------------------------------------------------------------------

@@ -420,12 +420,12 @@ def test_lanes_with_their_own_numbers_are_trained_together():
 def test_agents_are_timed_in_turn_and_once(tmp_path, monkeypatch):
     monkeypatch.setattr(timing, "ROUNDS", 2)
     monkeypatch.setattr(timing, "SECONDS", 0.0)
-    assert timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=False) is None
-    times = timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=True)
+    assert timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=False, problems=[]) is None
+    times = timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=True, problems=[])
     assert times is not None
     assert times["steps"] == 100
     assert all(len(rounds) == 2 and min(rounds) > 0 for rounds in times["seconds"].values())
-    assert timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=True) == times
+    assert timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=True, problems=[]) == times
     assert timing.claim(times).verdict in ("confirmed", "partly", "refuted")
 
 

@@ -222,7 +222,10 @@ STEP = ([0, 1], [1], [0.0], False)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: operators.greedy_step(CHAIN, [FORWARD], ZERO, 0), r"horizon: expected an integer >= 1, got 0"),
+        (
+            lambda: operators.greedy_step(CHAIN, [FORWARD], ZERO, 0),
+            r"horizon: expected a whole number from 1 to 9223372036854775807, got 0",
+        ),
         (lambda: operators.greedy_step(CHAIN, [FORWARD], ZERO, 2.5), r"horizon: .* got 2\.5"),
         (lambda: operators.greedy_step(CHAIN, [FORWARD], ZERO, True), r"horizon: .* got True"),
         (lambda: operators.greedy_step(CHAIN, [], ZERO, 2), r"policies: the set is empty"),

@@ -83,17 +83,17 @@ def test_broken_files_are_answered_by_one_sentence(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such agent file"):
         gs.TabularAgent.load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("hello")
-    with pytest.raises(ValueError, match=r"is not an agent saved by greedystep .it is not an archive of arrays"):
+    with pytest.raises(ValueError, match=r"is no agent file of greedystep .it is not an archive of arrays"):
         gs.TabularAgent.load(tmp_path / "text.npz")
     np.save(tmp_path / "array.npy", np.zeros(3))
-    with pytest.raises(ValueError, match="is not an agent saved by greedystep"):
+    with pytest.raises(ValueError, match="is no agent file of greedystep"):
         gs.TabularAgent.load(tmp_path / "array.npy")
     np.savez(tmp_path / "words.npz", format="greedystep-tabular-1", about="not JSON", q=np.zeros((39, 2)))
     with pytest.raises(ValueError, match=r"words\.npz is damaged"):
         gs.TabularAgent.load(tmp_path / "words.npz")
     with open(tmp_path / "half.npz", "wb") as file:
         np.savez(file, format="greedystep-tabular-1", about='{"task": "toy/choice"}', q=np.zeros((39, 2)))
-    with pytest.raises(ValueError, match="is damaged: 'made_with'"):
+    with pytest.raises(ValueError, match="is damaged: about has no 'made_with'"):
         gs.TabularAgent.load(tmp_path / "half.npz")
     for form, array in (("stored", "memory_actions"), ("expected", "memory_successor")):
         agent = gs.TabularAgent("toy/choice", form=form)
@@ -107,7 +107,7 @@ def test_broken_files_are_answered_by_one_sentence(tmp_path):
             with pytest.raises(ValueError, match="is damaged"):
                 gs.TabularAgent.load(tmp_path / "broken.npz")
     models.chain(3).save(tmp_path / "model.npz")
-    with pytest.raises(ValueError, match="is not an agent saved by greedystep"):
+    with pytest.raises(ValueError, match="is no agent file of greedystep"):
         gs.TabularAgent.load(tmp_path / "model.npz")
 
 

@@ -113,13 +113,13 @@ def test_what_does_not_fit_into_one_file_is_refused_and_nothing_is_written(tmp_p
 
 
 def test_broken_files_are_answered_by_one_sentence(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no such file of trajectories"):
+    with pytest.raises(FileNotFoundError, match="no such trajectory file"):
         trajectory.load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("hello")
     np.save(tmp_path / "array.npy", np.zeros(2))
     np.savez(tmp_path / "other.npz", format="something")
     for name in ("text.npz", "array.npy", "other.npz"):
-        with pytest.raises(ValueError, match=f"{name} holds no trajectories saved by greedystep"):
+        with pytest.raises(ValueError, match=f"{name} is no trajectory file of greedystep"):
             trajectory.load(tmp_path / name)
     trajectory.save(tmp_path / "good.npz", [Trajectory(**GOOD)] * 2)
     with np.load(tmp_path / "good.npz") as archive:

@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep import checkpoint, envs
+from greedystep import checkpoint, envs, record
+from greedystep.checks import INT32, check_seed, check_whole
 from greedystep.deep import offline
 from greedystep.deep.evaluation import MAX_STEPS, Evaluation, Evaluator
+from greedystep.deep.memory import check_device_memory, largest_intermediate
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import env_options, make_config
 from greedystep.deep.train import DivergedError, Row, Trainer
@@ -24,6 +26,8 @@ from greedystep.envs.core import Environment
 from greedystep.envs.toy import ToyTask
 from greedystep.replay import Store
 from greedystep.tabular import TabularAgent
+from greedystep.tabular.run import KIND as TABLE
+from greedystep.tabular.run import load_agent as table_of_run
 from greedystep.trajectory import Trajectory
 
 PIECES = 50
@@ -53,9 +57,7 @@ class DQN:
         network: MakeNetwork | None = None,
         **settings: Any,
     ):
-        if isinstance(env, str):
-            env = envs.make_env(env, **env_options(env))
-        env = _checked_env(env.as_env() if isinstance(env, ToyTask) else env)
+        env = _environment(env)
         pictures = len(env.observation.shape) == 3
         config = make_config(env.name, preset, pictures=pictures, returns=returns, **settings)
         self._take(Trainer(config, env, [seed], network=network))
@@ -77,9 +79,7 @@ class DQN:
 
     def learn(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
         """Act and learn for so many MORE steps; rows of metrics, which `on_chunk` gets as soon as they are there."""
-        if isinstance(steps, bool) or steps != int(steps) or steps < 0:
-            raise ValueError(f"steps: expected a whole number of at least 0, got {steps!r}")
-        return self.trainer.run(int(steps), on_chunk)
+        return self.trainer.run(steps, on_chunk)
 
     def fit(self, dataset: Iterable[Trajectory], updates: int = 10_000, *, seed: int = 0) -> DQN:
         """Learn from logged trajectories alone, with so many updates; what the agent has stored itself is not used."""
@@ -94,12 +94,15 @@ class DQN:
 
         The agent has learned what is told. If a loss is not finite, it is again as it was before all of them.
         """
+        updates, seed = check_whole("updates", updates, 0, INT32), check_seed(seed)
         learner, observation = self.trainer.learner, self.env.observation
         store, replay = Store.holding(offline.checked(learner, dataset), observation.shape, observation.dtype)
         fit = jax.jit(partial(offline.fit, learner, store))
         before, period = self.trainer.state, offline.updates_a_period(self.config)
         lane, numbers = jax.tree.map(lambda x: x[0], (before.lanes.knowledge, self.trainer.numbers))
         piece, key = period * max(1, updates // (PIECES * period)), jax.random.key(seed)
+        traced = fit.trace(replay, lane, numbers, key, jnp.int32(0), jnp.int32(updates))
+        check_device_memory(f"batch_size={self.config.batch_size}", largest_intermediate(traced))
         for begin in range(0, updates, piece):
             end = min(begin + piece, updates)
             lane, key, loss = fit(replay, lane, numbers, key, jnp.int32(begin), jnp.int32(end))
@@ -120,7 +123,7 @@ class DQN:
             raise ValueError(f"observations: expected shape {shape}, or many of them, got {seen.shape}")
         batch = seen.shape[: seen.ndim - len(shape)]
         q = self._values(self.networks, jnp.asarray(seen.reshape(-1, *shape), dtype))
-        return np.asarray(q).reshape(*batch, -1)
+        return np.asarray(q).reshape(*batch, q.shape[-1])
 
     def predict(self, observations: Any) -> Any:
         """The greedy action of an observation, or of an array of them; of equal ones the lowest."""
@@ -153,35 +156,60 @@ class DQN:
     def load(
         cls,
         path: str | os.PathLike,
-        env: Environment | None = None,
+        env: str | Environment | ToyTask | None = None,
         *,
         lane: int = 0,
         network: MakeNetwork | None = None,
     ) -> DQN:
         """Read what `save` wrote, or one lane of a checkpoint. `env` and `network` are needed only for one's own."""
         agent = cls.__new__(cls)
-        agent._take(Trainer.load(path, env, lane=lane, network=network))
+        agent._take(Trainer.load(path, None if env is None else _environment(env), lane=lane, network=network))
         return agent
 
 
 def load(path: str | os.PathLike, env: Any = None, *, lane: int = 0, network: MakeNetwork | None = None) -> Any:
-    """Any agent that greedystep saved: a `DQN`, a `TabularAgent`, or the newest checkpoint of a run's folder."""
+    """Any agent that greedystep saved: a `DQN` or a `TabularAgent`, from its file or from the folder of its run.
+
+    Args:
+        env: needed where the file cannot say how to make its environment, or where Gymnasium would have to import a
+            module for it ("module:name"): then name that environment here, or give it.
+        lane, network: of networks only: which training of several, and what made the networks if that is one's own.
+    """
     path = Path(path)
+    try:
+        is_networks = _holds_networks(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no such agent file: {path}") from None
+    if is_networks:
+        return DQN.load(_newest(path) if path.is_dir() else path, env, lane=lane, network=network)
+    if lane or network is not None:
+        raise ValueError(f"{'lane' if lane else 'network'}: {path} is a table, which has none")
+    return table_of_run(path, env) if path.is_dir() else TabularAgent.load(path, env)
+
+
+def _holds_networks(path: Path) -> bool:
+    """Whether a file or the folder of a run is of a `DQN`; all others are taken for tables."""
     if path.is_dir():
-        newest = checkpoint.latest(path / "checkpoints")
-        if newest is None:
-            raise ValueError(f"{path} is not the folder of a run: there is no checkpoint in its checkpoints/")
-        path = newest
-    if not path.is_file():
-        raise FileNotFoundError(f"no such agent file: {path}")
-    with open(path, "rb") as file:
-        is_checkpoint = file.read(len(checkpoint.MAGIC)) == checkpoint.MAGIC
-    if is_checkpoint:
-        return DQN.load(path, env, lane=lane, network=network)
-    return TabularAgent.load(path, env)
+        config = path / "config.json"
+        content = record.read_json(config) if config.exists() else None
+        return not (isinstance(content, dict) and content.get("kind") == TABLE)
+    with record.reading(path) as file:
+        return file.read(len(checkpoint.MAGIC)) == checkpoint.MAGIC
 
 
-def _checked_env(env: Any) -> Environment:
+def _newest(folder: Path) -> Path:
+    newest = checkpoint.latest(folder / "checkpoints")
+    if newest is None:
+        raise ValueError(f"{folder} is not the folder of a run: there is no checkpoint in its checkpoints/")
+    return newest
+
+
+def _environment(env: Any) -> Environment:
+    """The environment of that name, with the time limit of the experiments, or the one that was given."""
+    if isinstance(env, str):
+        env = envs.make_env(env, **env_options(env))
+    if isinstance(env, ToyTask):
+        env = env.as_env()
     if not isinstance(env, Environment):
         raise ValueError(f"env: expected a name or an environment of greedystep, got {type(env).__name__}")
     return env

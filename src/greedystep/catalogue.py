@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from greedystep import models
+from greedystep.checks import check_real, parse_whole
 from greedystep.mdp import MDP
+from greedystep.memory import check_memory
 
 DISCOUNT = 0.99
 """Where neither the user nor a file says otherwise."""
@@ -62,7 +64,11 @@ def model(name: str, discount: float | None = None, slip: float | None = None) -
         build, example = _SIZED[family]
         if not re.fullmatch(r"\d+(x\d+)*", size) or size.count("x") != example.count("x"):
             raise ValueError(f"model: expected sizes as in {example}, got {name!r}")
-        return build(name, [int(number) for number in size.split("x")], gamma, slip)
+        try:
+            sizes = [parse_whole(number) for number in size.split("x")]
+        except ValueError as problem:
+            raise ValueError(f"model: {problem}") from None
+        return build(name, sizes, gamma, slip)
     if name in _TOY_TEXTS:
         title, options = _TOY_TEXTS[name]
         return _gymnasium(name, _newest(title), options, gamma, slip)
@@ -84,7 +90,9 @@ def policies(name: str, mdp: MDP) -> list[np.ndarray] | None:
     if name == "each-action":
         return [np.where(has, action, some_action) for action, has in enumerate(mdp.available.T)]
     if found := re.fullmatch(r"random-([1-9]\d*)", name):
-        preference = np.random.default_rng(0).random((int(found[1]), *mdp.available.shape))
+        count = parse_whole(found[1])
+        check_memory(f"policies: {name}", 3 * 8 * count * mdp.available.size)
+        preference = np.random.default_rng(0).random((count, *mdp.available.shape))
         return list(np.where(mdp.available, preference, -1.0).argmax(axis=2))
     raise ValueError(f"policies: {name!r} is not known; there are {POLICY_SETS} (any number)")
 
@@ -143,8 +151,7 @@ def _gymnasium(name: str, env_id: str, options: dict[str, Any], discount: float,
     if slip is not None:
         if not env_id.startswith("FrozenLake"):
             _refuse_slip(name, slip)
-        if not 0 <= slip <= 1:
-            raise ValueError(f"slip: expected a probability, got {slip}")
+        slip = check_real("slip", slip, 0, 1)
         options = {**options, "is_slippery": slip > 0, "success_rate": 1 - slip}
     try:
         env = gymnasium.make(env_id, **options).unwrapped

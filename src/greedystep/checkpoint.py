@@ -19,22 +19,42 @@ import struct
 import warnings
 import zlib
 from collections.abc import Mapping
-from io import BufferedReader
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.record import from_json, replacing, saying, to_json
+from greedystep import schema
+from greedystep.checks import INT64
+from greedystep.record import LARGEST_JSON, from_json, reading, replacing, saying, to_json
 
 VERSION = 1
 MAGIC = b"gs-state"
 PREAMBLE = struct.Struct("<8sIQI")
 CHECKSUM = struct.Struct("<I")
-FILE_NAME = re.compile(r"step-(\d{12,})\.ckpt")
+FILE_NAME = re.compile(r"step-(\d{12,19})\.ckpt")
+CHUNK = 2**22
+"""Bytes that are verified at once."""
+
+_SIZE = schema.Whole(0, INT64)
+HEADER = {
+    "step": _SIZE,
+    "about": dict,
+    "leaves": [
+        {
+            "name": str,
+            "dtype": str,
+            "shape": [_SIZE],
+            "key": schema.Maybe(str),
+            "weak": bool,
+            "bytes": _SIZE,
+            "crc32": schema.Whole(0, 2**32 - 1),
+        }
+    ],
+}
 
 
 class DamagedCheckpointError(ValueError):
@@ -66,14 +86,22 @@ def save(folder: str | os.PathLike, step: int, state: Any, about: Mapping[str, A
 
 
 def latest(folder: str | os.PathLike) -> Path | None:
-    """The newest checkpoint whose every byte is right; a warning names each damaged one that is passed over."""
+    """The newest checkpoint whose every byte is right; a warning names each damaged one that is passed over.
+
+    None if the folder has no checkpoint; DamagedCheckpointError if all that it has are damaged.
+    """
+    problems: list[str] = []
     for path in _newest_first(folder):
         try:
             _verify(path)
-        except DamagedCheckpointError as problem:
-            warnings.warn(f"{problem}; it is passed over", RuntimeWarning, stacklevel=2)
+        except (DamagedCheckpointError, OSError) as problem:
+            problems.append(str(problem))
         else:
+            for problem in problems:
+                warnings.warn(f"{problem}; it is passed over", RuntimeWarning, stacklevel=2)
             return path
+    if problems:
+        raise DamagedCheckpointError(f"no checkpoint is whole: {'; '.join(problems)}")
     return None
 
 
@@ -90,10 +118,10 @@ def prune(folder: str | os.PathLike, keep: int = 2) -> None:
             path.unlink(missing_ok=True)
             continue
         try:
-            with open(path, "rb") as file:
+            with reading(path) as file:
                 _read_header(file, path)
             complete += 1
-        except DamagedCheckpointError:
+        except (DamagedCheckpointError, OSError):
             continue
 
 
@@ -114,7 +142,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 def read_about(path: str | os.PathLike) -> dict[str, Any]:
     """What was given to `save` as `about`: a state's config can be read before its template is made."""
-    with open(path, "rb") as file:
+    with reading(path) as file:
         return _read_header(file, path)["about"]
 
 
@@ -128,7 +156,7 @@ def restore(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = [(_name(keys), _array(keys, leaf, jax.ShapeDtypeStruct)) for keys, leaf in paths]
-    with open(path, "rb") as file:
+    with reading(path) as file:
         header = _read_header(file, path)
         for stored, template in zip_longest(header["leaves"], wanted):
             _check_fit(path, stored, template)
@@ -147,36 +175,44 @@ def _check_fit(path: str | os.PathLike, stored: dict[str, Any] | None, template:
         raise ValueError(f"{path} does not fit `like`: the file has {in_file} where `like` has {in_like}")
 
 
-def _read_header(file: BufferedReader, path: str | os.PathLike) -> dict[str, Any]:
+def _read_header(file: BinaryIO, path: str | os.PathLike) -> dict[str, Any]:
     """The header, after a look at everything but the leaves' bytes; the file is left at the first leaf."""
+    actual = os.fstat(file.fileno()).st_size
     preamble, checksum = file.read(PREAMBLE.size), file.read(CHECKSUM.size)
-    if checksum != CHECKSUM.pack(zlib.crc32(preamble)) or not preamble.startswith(MAGIC):
-        raise DamagedCheckpointError(f"{path} is damaged, or not a checkpoint of greedystep: its first bytes are wrong")
+    if not preamble.startswith(MAGIC):
+        raise DamagedCheckpointError(f"{path} is damaged, or no checkpoint of greedystep: it does not begin like one")
+    if checksum != CHECKSUM.pack(zlib.crc32(preamble)):
+        raise DamagedCheckpointError(f"{path} is damaged: its first bytes have changed")
     _, version, length, header_checksum = PREAMBLE.unpack(preamble)
     if version != VERSION:
         raise ValueError(
             f"{path} is a checkpoint of version {version}, but this version of greedystep reads version {VERSION}"
         )
-    text = file.read(length)
+    text = file.read(length) if length <= min(actual, LARGEST_JSON) else b""
     if len(text) != length or zlib.crc32(text) != header_checksum:
         raise DamagedCheckpointError(f"{path} is damaged: its header is cut short or changed")
-    header = from_json(text.decode())
+    try:
+        header = schema.check(from_json(text.decode()), HEADER, "its header")
+    except ValueError as problem:
+        raise DamagedCheckpointError(f"{path} is damaged: {problem}") from None
     expected = file.tell() + sum(leaf["bytes"] for leaf in header["leaves"])
-    actual = os.fstat(file.fileno()).st_size
     if actual != expected:
         raise DamagedCheckpointError(f"{path} is damaged: it has {actual} bytes and should have {expected}")
     return header
 
 
 def _verify(path: Path) -> None:
-    with open(path, "rb") as file:
+    """Compare the checksums of all leaves, a part at a time: a replay may be larger than what memory is left."""
+    with reading(path) as file:
         for stored in _read_header(file, path)["leaves"]:
-            _fill(file, path, stored, memoryview(bytearray(stored["bytes"])))
+            checksum, left = 0, stored["bytes"]
+            while left and (part := file.read(min(left, CHUNK))):
+                checksum, left = zlib.crc32(part, checksum), left - len(part)
+            _check_sum(path, stored, checksum)
 
 
-def _fill(file: BufferedReader, path: str | os.PathLike, stored: dict[str, Any], buffer: memoryview) -> None:
-    file.readinto(buffer)
-    if zlib.crc32(buffer) != stored["crc32"]:
+def _check_sum(path: str | os.PathLike, stored: dict[str, Any], checksum: int) -> None:
+    if checksum != stored["crc32"]:
         raise DamagedCheckpointError(f"{path} is damaged: the bytes of {stored['name']} have changed")
 
 
@@ -225,15 +261,32 @@ def _to_bytes(state: Any) -> tuple[list[dict[str, Any]], list[memoryview]]:
     return leaves, buffers
 
 
-def _read_leaf(file: BufferedReader, path: str | os.PathLike, stored: dict[str, Any], like: Any) -> Any:
-    raw = jax.eval_shape(jax.random.key_data, like) if _is_key(like) else like
+def _raw_key(like: Any) -> tuple[Any, str]:
+    """Shape and dtype of a random key's own numbers, and the name of its algorithm; `like` may be a shape alone."""
+    names: list[str] = []
+
+    def raw(key: jax.Array) -> jax.Array:
+        names.append(str(jax.random.key_impl(key)))
+        return jax.random.key_data(key)
+
+    return jax.eval_shape(raw, like), names[0]
+
+
+def _read_leaf(file: Any, path: str | os.PathLike, stored: dict[str, Any], like: Any) -> Any:
+    raw, key = _raw_key(like) if _is_key(like) else (like, None)
     array = np.empty(raw.shape, raw.dtype)
-    _fill(file, path, stored, _bytes_of(array))
+    if stored["bytes"] != array.nbytes or stored["key"] != key:
+        raise DamagedCheckpointError(f"{path} is damaged: what it says of {stored['name']} contradicts itself")
+    file.readinto(buffer := _bytes_of(array))
+    _check_sum(path, stored, zlib.crc32(buffer))
     if isinstance(like, np.ndarray | np.generic):
         return array if isinstance(like, np.ndarray) else array[()]
     if stored["weak"]:  # a weakly typed array promotes otherwise than a plain one, and JAX makes one from a scalar only
-        array = jnp.full(array.shape, np.zeros((), array.dtype).item()).at[...].set(array)
-    if stored["key"]:
-        array = jax.random.wrap_key_data(jnp.asarray(array), impl=stored["key"])
+        weak = jnp.full(array.shape, np.zeros((), array.dtype).item())
+        if key or weak.dtype != array.dtype:
+            raise DamagedCheckpointError(f"{path} is damaged: {stored['name']} cannot be weakly typed")
+        array = weak.at[...].set(array)
+    if key:
+        array = jax.random.wrap_key_data(jnp.asarray(array), impl=key)
     # An uncommitted array must stay so, or the program that takes it would be compiled again.
     return jax.device_put(array, like.sharding if getattr(like, "committed", False) else None)

@@ -31,11 +31,14 @@ from greedystep.mdp_arguments import (
     expected_rewards,
     without_rows,
 )
+from greedystep.memory import check_memory
 
 Policy = Any
 """A policy is int [S] (the action of each state) or float [S, A] (action probabilities, rows sum to one)."""
 
 FILE_FORMAT = "greedystep-mdp-1"
+CSR_ARRAYS = (("data", "iuf"), ("indices", "iu"), ("indptr", "iu"))
+"""Names of a sparse model's arrays in a file, and the kinds of numbers in them."""
 
 
 class MDP:
@@ -255,6 +258,7 @@ class MDP:
         A = max((max(row, default=-1) + 1 for row in actions), default=0)
         if S == 0 or A == 0:
             raise ValueError(f"table: expected at least one state and one action, got {S} and {A}")
+        check_memory(f"table: {S} states x {A} actions", 2 * 8 * S * A)
         rewards, termination = np.full((S, A), -np.inf), np.zeros((S, A))
         rows, columns, probabilities = [], [], []
         for s in range(S):
@@ -299,25 +303,19 @@ class MDP:
     @classmethod
     def load(cls, path: str | os.PathLike) -> MDP:
         """Read what `save` wrote; FileNotFoundError or ValueError say in one sentence what is wrong with a file."""
-        if not Path(path).is_file():
-            raise FileNotFoundError(f"no such model file: {path}")
+        arrays = archive.load(path, FILE_FORMAT, "model")
         try:
-            arrays = archive.read(path)
-        except (ValueError, OSError) as problem:
-            raise ValueError(f"{path} is not a readable .npz file ({problem})") from None
-        if str(arrays.get("format")) != FILE_FORMAT:
-            raise ValueError(f"{path} is not a model saved by greedystep (its format is not {FILE_FORMAT!r})")
-        try:
-            rewards, discount = arrays["rewards"], float(arrays["discount"])
+            rewards, discount = archive.take(arrays, "rewards", "iuf", 2), archive.take(arrays, "discount", "iuf", 0)
             S, A = rewards.shape
             if "dense" in arrays:
-                transitions = arrays["dense"].reshape(S, A, S)
+                transitions = archive.take(arrays, "dense", "iuf", 2).reshape(S, A, S)
             else:
-                entries = (arrays["data"], arrays["indices"], arrays["indptr"])
-                transitions = sp.csr_array(entries, shape=(S * A, S))
+                data, *where = (archive.take(arrays, *one, 1) for one in CSR_ARRAYS)
+                transitions = sp.csr_array((data, *where), shape=(S * A, S))
                 transitions.check_format(full_check=True)
-            return cls(transitions, rewards, discount, termination=arrays.get("termination"))
-        except (KeyError, ValueError, TypeError) as problem:
+            termination = archive.take(arrays, "termination", "iuf", 2) if "termination" in arrays else None
+            return cls(transitions, rewards, float(discount), termination=termination)
+        except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None
 
     # -- within -------------------------------------------------------------------------------------------------------

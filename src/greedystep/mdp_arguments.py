@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from greedystep.checks import check_real, check_real_array
+
 ROW_SUM_TOLERANCE = 1e-6
 """Rows may miss one by this much (float32 tables do); certificates use the sums as they are."""
 
@@ -23,6 +25,8 @@ def as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
     """(matrix [S*A, S], S, A); CSR with int32 indices unless the model is dense. Existing CSR arrays are not copied."""
     if sp.issparse(transitions):
         rows, S = transitions.shape
+        if transitions.dtype.kind not in "fiub":
+            raise ValueError(f"transitions: expected real numbers, got {transitions.dtype}")
         if S == 0 or rows == 0 or rows % S:
             raise ValueError(f"transitions: sparse input must be [S*A, S] with row s*A + a, got {[rows, S]}")
         matrix = sp.csr_array(transitions, dtype=np.float64)
@@ -52,13 +56,12 @@ def expected_rewards(rewards: Any, matrix: Any, shape: tuple[int, int]) -> np.nd
     if sp.issparse(rewards):
         if rewards.shape != (S * A, S):
             raise ValueError(f"rewards: sparse rewards must be [S*A, S] = {[S * A, S]}, got {list(rewards.shape)}")
+        if rewards.dtype.kind not in "fiub":
+            raise ValueError(f"rewards: expected real numbers, got {rewards.dtype}")
         by_successor = sp.csr_array(rewards, dtype=np.float64)
         _check_finite(by_successor.data, "rewards")
     else:
-        try:
-            rewards = np.asarray(rewards, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError("rewards: expected numbers of shape [S, A] or [S, A, S]") from None
+        rewards = check_real_array("rewards", rewards)
         if rewards.shape == (S, A, S):
             by_successor = rewards.reshape(S * A, S)
             _check_finite(by_successor, "rewards")
@@ -89,19 +92,13 @@ def as_mask(mask: Any, name: str, shape: tuple[int, ...], default: bool = False)
 
 
 def checked_discount(discount: Any) -> float:
-    try:
-        value = float(discount)
-    except (TypeError, ValueError):
-        value = np.nan
-    if not 0 < value <= 1:
-        raise ValueError(f"discount: expected a number in (0, 1], got {discount!r}")
-    return value
+    return check_real("discount", discount, 0, 1, above=True)
 
 
 def checked_termination(termination: Any, shape: tuple[int, int]) -> np.ndarray | None:
     if termination is None:
         return None
-    ends = np.asarray(termination, dtype=np.float64)
+    ends = check_real_array("termination", termination)
     if ends.shape != shape:
         raise ValueError(f"termination: expected [S, A] = {list(shape)}, got shape {list(ends.shape)}")
     wrong = ~((ends >= 0) & (ends <= 1 + ROW_SUM_TOLERANCE))

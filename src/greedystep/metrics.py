@@ -9,15 +9,21 @@ in columns that measure time.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from greedystep.record import from_json, replacing, saying, to_json
+from greedystep import schema
+from greedystep.checks import INT64, shown
+from greedystep.record import from_json, reading, replacing, saying, to_json
 from greedystep.tensorboard import EventFiles
+
+LONGEST_LINE = 2**24
+"""Bytes; far above every row of ours."""
 
 
 class MetricsFile:
@@ -80,10 +86,10 @@ class MetricsFile:
         self.close()
 
     def _drop_after(self, step: int) -> None:
-        kept = b"".join(line for row, line in _whole_lines(self.path) if row["step"] <= step)
-        if len(kept) != self.path.stat().st_size:
+        kept = sum(len(line) for row, line in _whole_lines(self.path) if row["step"] <= step)
+        if kept != self.path.stat().st_size:
             with saying(f"cannot take the rows after step {step} out of {self.path}"), replacing(self.path) as file:
-                file.write(kept)
+                file.writelines(line for row, line in _whole_lines(self.path) if row["step"] <= step)
 
 
 def read_metrics(path: str | os.PathLike) -> dict[int, dict[str, np.ndarray]]:
@@ -102,32 +108,48 @@ def _columns(path: str | os.PathLike, rows: list[dict[str, Any]]) -> dict[str, n
     columns = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
-        try:
-            lacking = np.full(np.shape(next((value for value in values if value is not None), 0)), np.nan)
-            columns[name] = np.array([lacking if value is None else value for value in values])
-        except ValueError:
-            raise ValueError(f"{path}: the values of {name!r} differ in length from row to row") from None
+        shapes = {(_kind(value), np.shape(value)) for value in values if value is not None}
+        if len(shapes) > 1:
+            raise ValueError(f"{path}: the values of {name!r} differ in kind or length from row to row")
+        _, shape = next(iter(shapes), ("number", ()))
+        columns[name] = np.array([np.full(shape, np.nan) if value is None else value for value in values])
     return columns
 
 
-def _whole_lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+def _kind(value: Any) -> str:
+    """Of what a column can hold."""
+    if isinstance(value, str | bool):
+        return type(value).__name__
+    return "list" if isinstance(value, list) else "number"
+
+
+def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Each row and its line; ValueError names the first line that is no row."""
-    found = []
-    *lines, _unfinished = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        try:
-            found.append((_checked(from_json(line.decode())), line + b"\n"))
-        except ValueError:  # of JSON, of UTF-8, or of a row
-            raise ValueError(f"{path}, line {number}, is not a row of metrics: {line[:80]!r}") from None
-    return found
+    with reading(path) as file:
+        for number in count(1):
+            line = file.readline(LONGEST_LINE)
+            if len(line) < LONGEST_LINE and not line.endswith(b"\n"):
+                return  # the end, or half a line
+            try:
+                row = _checked(from_json(line.decode()))
+            except ValueError as problem:  # of JSON, of UTF-8, or of a row
+                raise ValueError(f"{path}, line {number}, is not a row of metrics: {line[:80]!r} ({problem})") from None
+            yield row, line
 
 
-def _checked(row: Mapping[str, Any]) -> Any:
-    for name in ("step", "lane"):
-        value = row.get(name) if isinstance(row, Mapping) else None
-        if not isinstance(value, int | np.integer) or isinstance(value, bool):
-            raise ValueError(f"a row of metrics needs an integer {name!r}, got {row!r}")
+def _checked(row: Any) -> Any:
+    """The row, if it has a step and a lane and otherwise nothing but numbers, text and lists of numbers."""
+    schema.check(row, {"step": schema.Whole(), "lane": schema.Whole()}, "a row of metrics")
+    for name, value in row.items():
+        numbers = value if isinstance(value, list | tuple | np.ndarray) else [value]
+        if not (value is None or isinstance(value, str) or all(map(_is_number, numbers))):
+            raise ValueError(f"{name}: expected a number, text, or a list of numbers, got {shown(value)}")
     return row
+
+
+def _is_number(value: Any) -> bool:
+    """One that NumPy can hold, true and false included."""
+    return isinstance(value, float | np.number | np.bool_) or (isinstance(value, int) and abs(value) <= INT64)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from greedystep.checks import check_real, check_seed, check_whole
 from greedystep.mdp import MDP
+from greedystep.memory import check_memory
+
+BYTES_PER_ENTRY, BYTES_PER_PAIR = 50, 60
+"""Memory while a model is being made, for each transition and for each pair (s, a): measured with tracemalloc."""
 
 UP, RIGHT, DOWN, LEFT = range(4)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
@@ -16,7 +21,8 @@ MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 
 def chain(length: int, discount: float = 0.99) -> MDP:
     """A row of `length` states: action 0 steps back, action 1 forward; leaving the last state pays 1 and ends."""
-    _check(length >= 1, f"length: expected at least 1, got {length}")
+    length = check_whole("length", length)
+    _check_size(f"length={length}", pairs=2 * length, entries=2 * length)
     here = np.arange(length)
     successor = np.stack([np.maximum(here - 1, 0), np.minimum(here + 1, length - 1)], axis=1)
     rewards, termination = np.zeros((length, 2)), np.zeros((length, 2))
@@ -60,8 +66,11 @@ def grid(
             FrozenLake's ice).
         step_reward: paid by every step; `goal_reward` and `hole_reward` are added on arrival there.
     """
-    _check(height >= 1 and width >= 1, f"height, width: expected at least 1, got {height} and {width}")
-    _check(0 <= slip <= 1, f"slip: expected a probability, got {slip}")
+    height, width = check_whole("height", height), check_whole("width", width)
+    slip = check_real("slip", slip, 0, 1)
+    for name, value in (("step_reward", step_reward), ("goal_reward", goal_reward), ("hole_reward", hole_reward)):
+        check_real(name, value)
+    _check_size(f"{height} x {width}", pairs=4 * height * width, entries=4 * height * width * (1 if slip == 0 else 3))
     goal_row, goal_column = goal if goal is not None else (height - 1, width - 1)
     _check(0 <= goal_row < height and 0 <= goal_column < width, f"goal: {goal} lies outside {height} x {width}")
     wall = _cells(walls, "walls", height, width)
@@ -93,7 +102,9 @@ def maze(height: int, width: int, wall_share: float = 0.3, *, seed: int = 0, **o
 
     Cells cut off from the goal keep walking for ever, which is what a discount below 1 is for.
     """
-    walls = np.random.default_rng(seed).random((height, width)) < wall_share
+    height, width = check_whole("height", height), check_whole("width", width)
+    _check_size(f"{height} x {width}", pairs=4 * height * width, entries=4 * height * width)
+    walls = np.random.default_rng(check_seed(seed)).random((height, width)) < check_real("wall_share", wall_share, 0, 1)
     row, column = options.get("goal") or (height - 1, width - 1)
     if 0 <= row < height and 0 <= column < width:  # `grid` says what is wrong with another goal
         walls[row, column] = False
@@ -102,8 +113,11 @@ def maze(height: int, width: int, wall_share: float = 0.3, *, seed: int = 0, **o
 
 def garnet(states: int, actions: int, branching: int, *, discount: float = 0.99, seed: int = 0) -> MDP:
     """A Garnet: each (s, a) leads to `branching` random states with random probabilities, rewards are Normal(0, 1)."""
-    _check(1 <= branching <= states, f"branching: expected 1..{states}, got {branching}")
-    random = np.random.default_rng(seed)
+    states, actions = check_whole("states", states), check_whole("actions", actions)
+    branching = check_whole("branching", branching, 1, states)
+    size = f"states={states}, actions={actions}, branching={branching}"
+    _check_size(size, pairs=states * actions, entries=states * actions * branching)
+    random = np.random.default_rng(check_seed(seed))
     rows = states * actions
     successors = random.integers(0, states, (rows, branching))
     cuts = np.sort(random.random((rows, branching - 1)), axis=1)
@@ -131,6 +145,11 @@ def _cells(cells: Any, name: str, height: int, width: int) -> np.ndarray:
     array = np.asarray(cells)
     _check(array.shape == (height, width) and array.dtype == bool, f"{name}: expected bool [{height}, {width}]")
     return array.ravel()
+
+
+def _check_size(sizes: str, *, pairs: int, entries: int) -> None:
+    """MemoryError before a model is made that has too many transitions."""
+    check_memory(sizes, BYTES_PER_ENTRY * entries + BYTES_PER_PAIR * pairs)
 
 
 def _check(condition: bool, message: str) -> None:

@@ -27,6 +27,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from greedystep.checks import check_real_array, check_whole
 from greedystep.mdp import MDP, ROW_SUM_TOLERANCE, Policy
 
 LAMBDA_TOLERANCE = 1e-15
@@ -295,7 +296,7 @@ def _probabilities(mdp: MDP, policy: np.ndarray) -> np.ndarray:
 
 def _table(mdp: MDP, q: np.ndarray, name: str = "q") -> np.ndarray:
     """q as float64 [S, A], -inf exactly where the action is not available."""
-    array = np.asarray(q, dtype=np.float64)
+    array = check_real_array(name, q)
     if array.shape != mdp.rewards.shape:
         raise ValueError(f"{name}: expected [S, A] = {list(mdp.rewards.shape)}, got shape {list(array.shape)}")
     available = mdp.available
@@ -307,9 +308,7 @@ def _table(mdp: MDP, q: np.ndarray, name: str = "q") -> np.ndarray:
 
 
 def _checked_horizon(horizon: int) -> int:
-    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
-        raise ValueError(f"horizon: expected an integer >= 1, got {horizon!r}")
-    return int(horizon)
+    return check_whole("horizon", horizon)
 
 
 def _is_distribution(weights: np.ndarray) -> bool:

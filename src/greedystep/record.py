@@ -7,6 +7,7 @@ is strict JSON for other tools, and `read_json` turns these three strings back i
 from __future__ import annotations
 
 import datetime
+import errno
 import hashlib
 import json
 import math
@@ -14,8 +15,10 @@ import os
 import platform
 import re
 import shlex
+import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
@@ -26,6 +29,10 @@ import numpy as np
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How the numbers that JSON lacks are written."""
+LARGEST_JSON = 2**30
+"""Bytes; far above every JSON of ours. A larger file is something else, and is not read into memory to find out."""
+DEEPEST_JSON = 100
+"""Levels of lists and objects within one another; far above every JSON of ours."""
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -40,7 +47,7 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """
     target = Path(os.path.realpath(path))  # through a link, not over it
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         with open(part, "wb") as file:
             yield file
@@ -51,6 +58,22 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
         raise
     _sync_folder(target.parent)
+
+
+@contextmanager
+def reading(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """A file, opened to be read as bytes; a folder, and a pipe or a device, which may have no end, is an OSError.
+
+    So is what the system itself refuses: a file that is not there, or a link to itself.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(descriptor).st_mode  # asked of what is open: the path may lead elsewhere by now
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        kind = "folder" if stat.S_ISDIR(mode) else "pipe or device"
+        raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, f"it is a {kind}, not a file", str(path))
+    with open(descriptor, "rb") as file:
+        yield file
 
 
 @contextmanager
@@ -78,9 +101,13 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
 
 def read_json(path: str | os.PathLike) -> Any:
     """Read what `write_json` wrote; ValueError says in one sentence what is wrong with a file."""
+    with reading(path) as file:
+        text = file.read(LARGEST_JSON + 1)
     try:
-        return from_json(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        if len(text) > LARGEST_JSON:
+            raise ValueError(f"it is larger than {LARGEST_JSON} bytes")
+        return from_json(text.decode())
+    except ValueError as problem:
         raise ValueError(f"{path} is not a readable JSON file ({problem})") from None
 
 
@@ -90,8 +117,30 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """The value that `to_json` wrote."""
-    return _with_floats(json.loads(text))
+    """The value that `to_json` wrote; ValueError says why a text is none.
+
+    Where JSON leaves it to the reader, this one is strict: no entry occurs twice in an object, every number is finite.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)
+        return _with_floats(value)
+    except RecursionError:
+        raise ValueError("it has too many levels") from None
+
+
+def _object(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(entries)
+    if len(made) < len(entries):
+        names = [name for name, _ in entries]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} occurs twice in one object")
+    return made
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is not a finite number")
+    return number
 
 
 def _in_one_line(value: Any, separators: tuple[str, str] = (", ", ": ")) -> str:
@@ -133,13 +182,19 @@ def _key(key: Any) -> str:
     return key
 
 
-def _with_floats(value: Any) -> Any:
+def _with_floats(value: Any, levels: int = DEEPEST_JSON) -> Any:
+    """With the three strings as floats; ValueError for what no file of ours can hold."""
     if isinstance(value, str):
+        if not value.isascii():
+            value.encode()  # half a character (\ud800) could be read, but never written or printed
         return NOT_FINITE.get(value, value)
+    if isinstance(value, list | dict) and levels == 0:
+        raise ValueError(f"it has more than {DEEPEST_JSON} levels")
     if isinstance(value, list):
-        return [_with_floats(v) for v in value]
+        return [_with_floats(v, levels - 1) for v in value]
     if isinstance(value, dict):
-        return {k: _with_floats(v) for k, v in value.items()}
+        "".join(value).encode()
+        return {k: _with_floats(v, levels - 1) for k, v in value.items()}
     return value
 
 
@@ -166,7 +221,7 @@ def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[st
     """
     config = jsonable(config)
     return {
-        "command": command or shlex.join([*_program(), *sys.argv[1:]]),
+        "command": command or command_line(),
         "config": config,
         "config_hash": config_hash(config),
         "versions": {"greedystep": _version("greedystep"), **{name: _version(name) for name in _dependencies()}},
@@ -177,6 +232,11 @@ def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[st
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+
+
+def command_line() -> str:
+    """What was typed to start this process."""
+    return shlex.join([*_program(), *sys.argv[1:]])
 
 
 def _program() -> list[str]:

@@ -26,6 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from greedystep.checks import INT32, check_whole
+
 if TYPE_CHECKING:
     from greedystep.trajectory import Trajectory
 
@@ -93,8 +95,8 @@ class Store:
     dtype: np.dtype
 
     def __post_init__(self) -> None:
-        if self.columns < 1:
-            raise ValueError(f"columns: expected at least 1, got {self.columns}")
+        check_whole("columns", self.columns, 1, INT32)
+        check_whole("rows", self.rows, 1, INT32)
         if self.rows < 3 * self.columns or self.rows % self.columns:
             raise ValueError(
                 f"rows: expected a multiple of {self.columns} columns, at least 3 rows each, got {self.rows}"
@@ -163,6 +165,22 @@ class Store:
             oldest_row = _take(places, oldest % self.height)
             oldest = oldest + (oldest_row <= newest - self.height)
         return Replay(observations, steps, places, row + 1 + over, newest, replay.written + 1, oldest)
+
+    def renumbered(self, replay: Replay) -> Replay:
+        """The same replay with the smallest numbers for its rows and steps.
+
+        They count on for ever, and int32 ends. Only what they are modulo R, and their differences, mean anything, once
+        the ring is full; so multiples of R are taken off.
+        """
+        rows = jnp.maximum(replay.newest // self.height - 1, 0) * self.height
+        steps = jnp.maximum(replay.oldest // self.height, 0) * self.height
+        return replay._replace(
+            places=replay.places - rows[:, None],
+            next_row=replay.next_row - rows,
+            newest=replay.newest - rows,
+            written=replay.written - steps,
+            oldest=replay.oldest - steps,
+        )
 
     @classmethod
     def holding(
@@ -333,5 +351,5 @@ def _float(x: jax.Array) -> jax.Array:
 
 
 def bytes_of(replay: Any) -> int:
-    """The memory that a replay (or any pytree of arrays) takes."""
+    """The memory that a replay (or any pytree of arrays, real or only described) takes."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(replay))

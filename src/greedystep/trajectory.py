@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,8 +14,15 @@ from greedystep import archive, record
 
 FILE_FORMAT = "greedystep-trajectories-1"
 
+COLUMNS = {"rewards": "iuf", "terminated": "b", "truncated": "b", "behaviour_prob": "iuf"}
+"""Arrays of a file with one entry per step -> the kinds of numbers in them."""
+
 IN_MINARI = "behaviour_prob"
 """Minari has no place for the behaviour's probabilities but its infos, which have T + 1 entries: the first is nan."""
+
+
+MINARI_FAILS = (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError)
+"""What Minari raises for datasets that are missing or damaged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,23 +128,23 @@ def save(path: str | os.PathLike, trajectories: Iterable[Trajectory]) -> None:
 
 def load(path: str | os.PathLike) -> list[Trajectory]:
     """Read what `save` wrote; FileNotFoundError or ValueError say in one sentence what is wrong with a file."""
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"no such file of trajectories: {path}")
+    arrays = archive.load(path, FILE_FORMAT, "trajectory")
     try:
-        arrays = archive.read(path)
-    except (ValueError, OSError) as problem:
-        raise ValueError(f"{path} holds no trajectories saved by greedystep ({problem})") from None
-    if str(arrays.get("format")) != FILE_FORMAT:
-        raise ValueError(f"{path} holds no trajectories saved by greedystep (its format is not {FILE_FORMAT!r})")
-    try:
-        ends = np.cumsum(arrays["lengths"])
-        if len(arrays["observations"]) != ends[-1] + len(ends) or len(arrays["rewards"]) != ends[-1]:
+        lengths, columns = archive.take(arrays, "lengths", "iu", 1).tolist(), dict(arrays)
+        for name, kinds in COLUMNS.items():
+            columns[name] = archive.take(arrays, name, kinds, 1)
+        for name in ("observations", "actions"):
+            if name not in columns or columns[name].ndim == 0 or columns[name].dtype.kind not in "biuf":
+                raise ValueError(f"it has no {name} that are numbers")
+        steps, most = sum(lengths), len(columns["rewards"])
+        if not lengths or min(lengths) < 1 or steps != most or len(columns["observations"]) != steps + len(lengths):
             raise ValueError("its lengths do not fit its arrays")
+        ends = np.cumsum(lengths).tolist()
         return [
-            _part(arrays, number, int(end - length), int(end))
-            for number, (length, end) in enumerate(zip(arrays["lengths"], ends, strict=True))
+            _part(columns, number, end - length, end)
+            for number, (length, end) in enumerate(zip(lengths, ends, strict=True))
         ]
-    except (KeyError, ValueError, TypeError, IndexError) as problem:
+    except ValueError as problem:
         raise ValueError(f"{path} is damaged: {problem}") from None
 
 
@@ -168,10 +174,30 @@ def from_minari(dataset: Any) -> list[Trajectory]:
     """The episodes of a Minari dataset: its id, if it is on this machine, or the dataset itself."""
     if isinstance(dataset, str):
         try:
-            dataset = _minari().load_dataset(dataset)
-        except FileNotFoundError as problem:
+            dataset = _load_minari(dataset)
+        except MINARI_FAILS as problem:
             raise ValueError(f"dataset: Minari cannot load {dataset!r}: {problem}") from None
     return [_from_episode(episode) for episode in dataset.iterate_episodes()]
+
+
+def _load_minari(dataset_id: str) -> Any:
+    """A dataset on this machine; ValueError if Minari would make the environment that its files name.
+
+    Minari does so where a dataset does not tell its spaces, and making it imports whatever module the files say.
+    """
+    minari = _minari()
+    from minari.dataset.minari_storage import MinariStorage
+    from minari.storage.datasets_root_dir import get_dataset_path
+
+    folder = get_dataset_path(dataset_id) / "data"
+    if folder.exists():
+        missing = {"observation_space", "action_space"} - MinariStorage.read_raw_metadata(folder).keys()
+        if missing:
+            raise ValueError(
+                f"it does not tell its {min(missing)}, so that Minari would import the environment it names; "
+                "if you trust it, give from_minari what minari.load_dataset returns"
+            )
+    return minari.load_dataset(dataset_id)
 
 
 def _from_episode(episode: Any) -> Trajectory:

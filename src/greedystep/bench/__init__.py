@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
+from greedystep.checks import INT32, check_whole
+
 Name = Literal["envs", "planning", "returns", "train"]
 
 
@@ -33,9 +35,6 @@ def chosen(parts: Sequence[str], known: Sequence[str]) -> list[str]:
     return [name for name in known if not parts or any(part in name for part in parts)]
 
 
-def counts(numbers: Sequence[int], what: str) -> list[int] | None:
+def counts(numbers: Sequence[int]) -> list[int] | None:
     """How many at once, each at least 1; None, for the usual ones, if there are none."""
-    for number in numbers:
-        if number < 1:
-            raise ValueError(f"numbers: expected at least 1 {what}, got {number}")
-    return list(numbers) or None
+    return [check_whole("numbers", number, 1, INT32) for number in numbers] or None

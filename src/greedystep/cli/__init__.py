@@ -1,100 +1,48 @@
-"""The command line: one frozen dataclass a command, whose fields are its options and whose comments are its help.
+"""The command line.
 
-Modules that do the work are imported by the command that needs them: help is quick, and `plan` never imports JAX.
+Nothing else is imported here: signals are handled before the slow imports of the commands begin.
 """
 
 from __future__ import annotations
 
-import io
+import signal
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr
-from itertools import takewhile
-from typing import Annotated, Any
+from typing import NoReturn
 
-import tyro
-from tyro.conf import subcommand
+from greedystep import __version__, signals
 
-from greedystep import __version__
-from greedystep.cli.bench import Bench
-from greedystep.cli.envs import Envs
-from greedystep.cli.eval import Eval
-from greedystep.cli.fit import Fit
-from greedystep.cli.interrupt import TerminatedError
-from greedystep.cli.plan import Plan
-from greedystep.cli.report import Report
-from greedystep.cli.reproduce import Reproduce
-from greedystep.cli.train import Train
-from greedystep.cli.watch import Watch
-from greedystep.cli.words import BadInputError, note
+FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+"""Exit statuses; 0 is success."""
 
-Command = (
-    Annotated[Plan, subcommand("plan")]
-    | Annotated[Train, subcommand("train")]
-    | Annotated[Fit, subcommand("fit")]
-    | Annotated[Eval, subcommand("eval")]
-    | Annotated[Reproduce, subcommand("reproduce")]
-    | Annotated[Report, subcommand("report")]
-    | Annotated[Bench, subcommand("bench")]
-    | Annotated[Envs, subcommand("envs")]
-    | Annotated[Watch, subcommand("watch")]
-)
 
-ABOUT = """Exact planning with a proven error bound, the greedy-step paper's agents and results, and its games.
+def program() -> NoReturn:
+    """The command `greedystep`: runs `main` and ends the process.
 
-  greedystep plan frozenlake-8x8      solve a model, print its values and policy
-  greedystep train minatar/breakout   let an agent learn, keep it in runs/
-  greedystep fit LOG.npz --env NAME   let one learn from logged trajectories alone
-  greedystep eval RUN                 how good it is
-  greedystep report RUN RUN --out DIR compare runs by their learning curves
-  greedystep reproduce all            run the paper's experiments, write results/quick/report.html
-  greedystep envs                     list the environments
-  greedystep watch minatar/breakout   watch one being played, or an agent: watch RUN
-  greedystep COMMAND --help           every option of a command
-  greedystep --version"""
+    A Ctrl-C before or after `main` ends the process at once and without a word, instead of printing a traceback.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 1 failed, 2 bad input, 130 interrupted,
-    143 terminated."""
+    """Run one command; returns the exit status: 0 done, 1 failed, 2 bad input, 130 interrupted, 143 terminated."""
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv == ["--version"]:
         print(f"greedystep {__version__}")
         return 0
     try:
-        return _parse(argv).run()
-    except BadInputError as problem:
-        note(f"greedystep: {_one_line(str(problem))}")
-        return 2
-    except OSError as problem:
-        note(f"greedystep: {_one_line(str(problem))}")
-        return 1
-    except TerminatedError:
-        note("greedystep: terminated")
-        return 143
+        with signals.handling():
+            from greedystep.cli import commands
+
+            status = commands.run(argv)
+            if status not in (FAILED, BAD_INPUT):  # which have been told of
+                signals.check()
+            return status
+    except signals.TerminatedError:
+        print("greedystep: terminated", file=sys.stderr)
+        return TERMINATED
     except KeyboardInterrupt:
-        note("greedystep: interrupted")
-        return 130
-
-
-def _parse(argv: list[str]) -> Any:
-    said = io.StringIO()
-    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName)
-    try:
-        with redirect_stderr(said):
-            return tyro.cli(Command, prog="greedystep", description=ABOUT, args=argv or ["--help"], config=config)
-    except SystemExit as stop:
-        if stop.code != 2:
-            raise
-        raise BadInputError(_unboxed(said.getvalue())) from None
-
-
-def _unboxed(box: str) -> str:
-    """The first paragraph of tyro's framed error message, without the frame and the help text it quotes."""
-    frame, quoted = ("╭", "╰"), "│" + " " * 8
-    lines = [line.strip("│ ") for line in box.splitlines() if not line.startswith((*frame, quoted))]
-    return " ".join(takewhile(lambda line: line and not line.startswith("─"), lines)) or box
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+        print("greedystep: interrupted", file=sys.stderr)
+        return INTERRUPTED

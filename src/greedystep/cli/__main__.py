@@ -1,7 +1,5 @@
 """`python -m greedystep.cli` is `greedystep`."""
 
-import sys
+from greedystep.cli import program
 
-from greedystep.cli import main
-
-sys.exit(main())
+program()

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from greedystep import bench
-from greedystep.cli.words import NAMES, BadInputError, Count, answering_bad_input, check_place
+from greedystep.checks import check_whole, parse_whole
+from greedystep.cli.words import NAMES, BadInputError, Count, PathArg, answering_bad_input, check_place, some
 
 
 @dataclass(frozen=True)
@@ -20,22 +21,22 @@ class Bench:
     names: Annotated[Positional[tuple[bench.Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.
-    out: Path = Path("benchmarks/results")
+    out: PathArg = Path("benchmarks/results")
 
     # How often each case is timed; medians are reported.
     repeats: Count = 5
 
     # Of planning, only the problems of these kinds (goal, diffusive, mixing, other), or with these texts in their names
     # (default: all).
-    problems: Annotated[tuple[str, ...], arg(metavar="TEXT [TEXT ...]", help_behavior_hint="")] = ()
+    problems: Annotated[tuple[str, ...], some("TEXT"), arg(help_behavior_hint="")] = ()
 
     # Of envs and train, only the environments whose names contain one of these texts (default: for envs all but the toy
     # tasks, for train minatar/breakout, minatar/freeway and classic/mountaincar).
-    games: Annotated[tuple[str, ...], arg(metavar="TEXT [TEXT ...]", help_behavior_hint="")] = ()
+    games: Annotated[tuple[str, ...], some("TEXT"), arg(help_behavior_hint="")] = ()
 
     # Of envs, how many environments to step at once (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere); of train,
     # how many lanes (default: 1 on a CPU, 1 5 24 elsewhere).
-    numbers: Annotated[tuple[Count, ...], arg(metavar="NUMBER [NUMBER ...]", help_behavior_hint="")] = ()
+    numbers: Annotated[tuple[int, ...], some("NUMBER", parse_whole), arg(help_behavior_hint="")] = ()
 
     def run(self) -> int:
         from rich.console import Console
@@ -44,9 +45,8 @@ class Bench:
 
         if not self.names:
             raise BadInputError("names: give at least one of envs, planning, returns, train")
-        if self.repeats < 1:
-            raise BadInputError(f"repeats: expected at least 1, got {self.repeats}")
         with answering_bad_input():
+            check_whole("repeats", self.repeats)
             check_place(self.out)
             options = self._options()
         self.out.mkdir(parents=True, exist_ok=True)
@@ -65,16 +65,17 @@ class Bench:
             options["planning"] = {"problems": select(self.problems)}
         if self.games or self.numbers:
             self._only("games" if self.games else "numbers", "envs", "train")
+            numbers = bench.counts(self.numbers)
             if "envs" in self.names:
                 from greedystep.bench.envs import known
 
                 found = bench.chosen(self.games, known())
-                options["envs"] = {"names": found, "numbers": bench.counts(self.numbers, "environment")}
+                options["envs"] = {"names": found, "numbers": numbers}
             if "train" in self.names:
                 from greedystep.bench.train import GAMES
 
                 found = bench.chosen(self.games, GAMES)
-                options["train"] = {"names": found, "lanes": bench.counts(self.numbers, "lane")}
+                options["train"] = {"names": found, "lanes": numbers}
         return options
 
     def _only(self, option: str, *names: bench.Name) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.words import Count, MaybePath, Real, answering_bad_input, check_place
+from greedystep.cli.words import Count, MaybePath, PathArg, Real, answering_bad_input, check_place
 
 if TYPE_CHECKING:
     from greedystep.deep.evaluation import Evaluation
@@ -20,7 +19,7 @@ class Eval:
     """Let the agents of a run play whole episodes without learning, and tabulate their returns."""
 
     # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`.
-    agent: Annotated[Positional[Path], arg(metavar="RUN")]
+    agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
 
     # Episodes of each seed.
     episodes: Count = 100
@@ -61,13 +60,14 @@ class Eval:
         return 0
 
     def _play(self) -> tuple[dict[str, Any], Table]:
-        from greedystep.deep.evaluation import Evaluator
+        from greedystep.deep.evaluation import Evaluator, check_arguments
         from greedystep.deep.run import read_config, trained
 
+        how: Any = {"seed": self.seed, "episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
+        check_arguments(**how)  # before the agent is read
         trainer = trained(self.agent)
         evaluate = Evaluator(trainer.learner, trainer.env)
-        how = {"episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
-        played = evaluate(trainer.state.lanes.knowledge.networks, self.seed, **how)
+        played = evaluate(trainer.state.lanes.knowledge.networks, **how)
         settings = trainer.about() if self.agent.is_file() else read_config(self.agent)[0].as_json()
         about = {"config": settings, "steps": int(trainer.state.step)}
         result = {**about, "seeds": trainer.seeds, **played._asdict()}

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from greedystep import signals
+from greedystep.checks import INT32, check_seed, check_whole
 from greedystep.cli import deep_settings
 from greedystep.cli.deep_settings import DeepSettings
-from greedystep.cli.interrupt import stoppable
-from greedystep.cli.train import NO_HINT, Options, Said, TableMethod, wants_table, warnings_as_notes
+from greedystep.cli.train import NO_HINT, Options, Said, TableMethod, wants_table
 from greedystep.cli.words import (
     BadInputError,
     Count,
+    FailedError,
     MaybeCount,
     MaybePath,
     answering_bad_input,
@@ -23,7 +26,9 @@ from greedystep.cli.words import (
     choice,
     note,
     parse_options,
+    warnings_as_notes,
 )
+from greedystep.lock import lock_file
 
 if TYPE_CHECKING:
     from greedystep import DQN
@@ -102,9 +107,14 @@ class Fit:
                 raise ValueError("env: name the environment that they come from")
             is_table = wants_table(self.env, self.agent)
             self._refuse(is_table)
+            check_seed(self.seed)
+            check_whole("batches", BATCHES if self.network.batches is None else self.network.batches, 1, INT32)
+            check_whole("sweeps", SWEEPS if self.table.sweeps is None else self.table.sweeps)
+            if not is_table:
+                self._check_settings()
             data = [one for name in self.data for one in _read(name)]
-        with warnings_as_notes():
-            said, out = self._fit_table(data) if is_table else self._fit_network(data)
+        with warnings_as_notes(), ExitStack() as locks:
+            said, out = self._fit_table(data, locks) if is_table else self._fit_network(data, locks)
         from rich.console import Console
 
         from greedystep.report.terminal import say
@@ -126,16 +136,25 @@ class Fit:
             if name in of_network:
                 raise ValueError(f"{name}: means nothing where all is learned from a log and nobody acts")
 
-    def _place(self, usual: str) -> Path:
+    def _check_settings(self) -> None:
+        """The settings of the network are looked at before the data is read, which may take a while."""
+        from greedystep.deep.run import RunConfig
+
+        how = {"options": parse_options(self.options), **deep_settings.given(self.settings)}
+        RunConfig.from_preset(self.env, self.network.preset or "paper", **how)
+
+    def _place(self, usual: str, locks: ExitStack) -> Path:
+        """The file to write, which nobody else writes until `locks` is closed."""
         out = self.out or Path("runs", f"fit-{self.env.replace('/', '-')}-{usual}")
         check_place(out.parent)
+        locks.enter_context(lock_file(out))
         if out.exists():
             raise ValueError(f"out: {out} exists already; choose another file")
         return out
 
     # -- both answer with what was done, and the file ------------------------------------------------------------------
 
-    def _fit_table(self, data: list[Trajectory]) -> tuple[str, Path]:
+    def _fit_table(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
         from greedystep.tabular.run import RunConfig
 
         given = {name: getattr(self.table, name) for name in ("method", "initial")}
@@ -146,13 +165,15 @@ class Fit:
             config = RunConfig(
                 self.env, options=parse_options(self.options), seed=self.seed, method_options=how, **given
             )
-            agent, out = config.agent(), self._place(f"{config.method}-seed{self.seed}.npz")
-            agent.fit(data, sweeps=sweeps)
-        out.parent.mkdir(parents=True, exist_ok=True)
+            agent, out = config.agent(), self._place(f"{config.method}-seed{self.seed}.npz", locks)
+            try:
+                agent.fit(data, sweeps=sweeps)
+            except FloatingPointError as problem:
+                raise FailedError(str(problem)) from problem
         agent.save(out)
         return f"{sweeps} sweeps. The greedy policy's expected return: {agent.evaluate():.6g}", out
 
-    def _fit_network(self, data: list[Trajectory]) -> tuple[str, Path]:
+    def _fit_network(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
         from rich.console import Console
 
         from greedystep.deep.train import DivergedError
@@ -160,8 +181,8 @@ class Fit:
 
         batches = BATCHES if self.network.batches is None else self.network.batches
         with answering_bad_input():
-            agent = self._network(batches, data)
-            out = self._place(f"{agent.config.returns}-seed{self.seed}.agent")
+            agent = self._network(data)
+            out = self._place(f"{agent.config.returns}-seed{self.seed}.agent", locks)
         done, loss = 0, float("nan")
 
         def pieces() -> Iterator[Said]:
@@ -171,27 +192,28 @@ class Fit:
 
         try:
             with progress(Console(stderr=True), self.env) as report:
-                for said in stoppable(pieces()):
+                for said in signals.interruptible(pieces()):
                     report(*said)
         except DivergedError as problem:
+            raise FailedError(str(problem)) from problem
+        except MemoryError as problem:
             raise BadInputError(str(problem)) from problem
         except KeyboardInterrupt:
             if done:
-                agent.save(out)
+                with signals.deferred():
+                    agent.save(out)
                 note(f"Saved after {done} of {batches} batches: {out}")
             raise
         agent.save(out)
         return f"{batches} batches, loss {loss:.4g} at the end. How good it is: greedystep eval {out}", out
 
-    def _network(self, batches: int, data: list[Trajectory]) -> DQN:
+    def _network(self, data: list[Trajectory]) -> DQN:
         """A new agent that can learn from the data."""
         import greedystep
         from greedystep import envs
         from greedystep.deep import offline
         from greedystep.deep.presets import env_options
 
-        if batches < 1:
-            raise ValueError(f"batches: expected at least 1, got {batches}")
         env = envs.make_env(self.env, **(env_options(self.env) | parse_options(self.options)))
         settings = deep_settings.given(self.settings)
         agent = greedystep.DQN(env, preset=self.network.preset or "paper", seed=self.seed, **settings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.words import BadInputError, MaybePath, answering_bad_input, check_place, note
+from greedystep.cli.words import BadInputError, MaybePath, PathArg, answering_bad_input, check_place, note
 from greedystep.record import write_json
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Report:
     # Folders that `greedystep train` wrote, to compare their learning curves; or folders that `greedystep reproduce`
     # wrote, or single JSON files of them, to draw figures, tables and the page again. A result in a folder that cannot
     # be read is named on the page, and the others are drawn.
-    paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="PATH [PATH ...]", help_behavior_hint="(required)")]
+    paths: Annotated[Positional[tuple[PathArg, ...]], arg(metavar="PATH [PATH ...]", help_behavior_hint="(required)")]
 
     # Folder to write to; the JSON of results is copied there too (default: the folder of results, if one is given).
     out: MaybePath = None

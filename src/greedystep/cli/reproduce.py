@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +11,17 @@ from tyro.conf import Positional, arg
 
 from greedystep import __version__, experiments
 from greedystep.cli.report import conclude
-from greedystep.cli.words import NAMES, BadInputError, MaybePath, answering_bad_input, check_place, note
+from greedystep.cli.words import (
+    NAMES,
+    BadInputError,
+    MaybePath,
+    answering_bad_input,
+    check_place,
+    note,
+    some,
+    warnings_as_notes,
+)
+from greedystep.lock import lock_folder
 from greedystep.record import config_hash, provenance, write_json
 
 KEPT = Path("results", "paper")
@@ -37,7 +48,7 @@ class Reproduce:
 
     # Run these tasks only: breakout, mountaincar, ... where networks are trained; choice, trace-back, grid-world in
     # fig2. What other tasks have in the folder already is drawn, the rest is reported as missing.
-    only: Annotated[tuple[str, ...], arg(metavar="TASK [TASK ...]", help_behavior_hint="(default: all)")] = ()
+    only: Annotated[tuple[str, ...], some("TASK"), arg(help_behavior_hint="(default: all)")] = ()
 
     # Run nothing: judge and draw what the folder has so far, say after an interruption. For fig2 to presets.
     gather: bool = False
@@ -52,20 +63,23 @@ class Reproduce:
         from greedystep.report import results
 
         out = self.out or Path("results", self.scale)
-        with answering_bad_input():
-            check_place(out)
-            present, kept = _present(out), self._kept()
-        try:
-            for name in names:
-                settings = {"experiment": name, "scale": self.scale}
-                if self.resume and name in present and _is_whole(settings, present[name]):
-                    note(f"{name}: already in {out}")
-                    continue
-                self._run_one(name, settings, out, kept.get(name))
-        except KeyboardInterrupt:
-            note(f"What is finished is in {out} and is not run again; --gather judges and draws what is there.")
-            raise
-        return conclude(results.collect([out]), out)
+        with ExitStack() as locks:
+            with answering_bad_input():
+                check_place(out)
+                locks.enter_context(lock_folder(out))
+                present, kept = _present(out), self._kept()
+            try:
+                for name in names:
+                    settings = {"experiment": name, "scale": self.scale}
+                    if self.resume and name in present and _is_whole(settings, present[name]):
+                        note(f"{name}: already in {out}")
+                        continue
+                    with warnings_as_notes():
+                        self._run_one(name, settings, out, kept.get(name))
+            except KeyboardInterrupt:
+                note(f"What is finished is in {out} and is not run again; --gather judges and draws what is there.")
+                raise
+            return conclude(results.collect([out]), out)
 
     def _names(self) -> list[str]:
         if not self.names:
@@ -94,6 +108,7 @@ class Reproduce:
             if self.kept is not None:
                 raise BadInputError("kept: results are shown beside those of --scale quick only")
             return {}
+        from greedystep.experiments.deep.kept import check as check_kept
         from greedystep.report import results
 
         if self.kept is None and not _has_results(KEPT):
@@ -101,6 +116,8 @@ class Reproduce:
         found = results.collect([self.kept or KEPT])
         for problem in found.problems:
             note(f"kept: {problem}")
+        for result in found.results:
+            check_kept(result)
         return {result["name"]: result for result in found.results}
 
     def _run_one(self, name: str, settings: dict[str, Any], out: Path, kept: dict[str, Any] | None) -> None:
@@ -144,5 +161,6 @@ def _present(folder: Path) -> dict[str, dict[str, Any]]:
 def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
     """Made by the same version with the same settings, and nothing is missing."""
     made = result["provenance"]
-    is_same = made["config_hash"] == config_hash(settings) and made["versions"]["greedystep"] == __version__
-    return is_same and not result["numbers"].get("missing")
+    versions = made.get("versions")
+    is_same = made.get("config_hash") == config_hash(settings) and isinstance(versions, dict)
+    return is_same and versions.get("greedystep") == __version__ and not result["numbers"].get("missing")

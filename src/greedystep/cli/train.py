@@ -6,9 +6,8 @@ in common, from starting to Ctrl-C, is here; each kind is a `Job` of its own.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol
@@ -16,9 +15,9 @@ from typing import Annotated, Any, NamedTuple, Protocol
 from tyro.conf import OmitArgPrefixes, Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
+from greedystep import signals
 from greedystep.cli import deep_settings
 from greedystep.cli.deep_settings import DeepSettings
-from greedystep.cli.interrupt import stoppable
 from greedystep.cli.words import (
     MaybeCount,
     MaybePath,
@@ -28,6 +27,8 @@ from greedystep.cli.words import (
     choice,
     note,
     parse_options,
+    some,
+    warnings_as_notes,
 )
 
 METHODS = (
@@ -49,7 +50,7 @@ MaybeMethod = Annotated[
     PrimitiveConstructorSpec(1, "METHOD", _method, lambda value: True, lambda value: [str(value)]),
     NO_HINT,
 ]
-Options = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE [NAME=VALUE ...]", help_behavior_hint="")]
+Options = Annotated[tuple[str, ...], some("NAME=VALUE"), NO_HINT]
 
 
 class Said(NamedTuple):
@@ -72,7 +73,7 @@ class Job(Protocol):
         ...
 
     def train(self) -> Generator[Said, None, None]:
-        """Goes on to the end; saves when it is closed or interrupted. BadInputError if the values have no bound."""
+        """Goes on to the end; saves when it is closed or interrupted. FailedError if the values have no bound."""
         ...
 
     def done(self) -> str:
@@ -81,6 +82,10 @@ class Job(Protocol):
 
     def conclude(self) -> list[str]:
         """What to say at the end."""
+        ...
+
+    def close(self) -> None:
+        """Let others write to the folder."""
         ...
 
 
@@ -152,8 +157,13 @@ class Train:
     # Folder to write to (default: one in runs/, named after what is trained).
     out: MaybePath = None
 
-    # Folder of an earlier run to go on with; only --episodes or --steps, and --save-every, can be given anew.
+    # Folder of an earlier run to go on with; only --episodes or --steps, and --save-every, can be given anew. Where its
+    # environment is "module:id" of Gymnasium, name it again: a module that only a folder names is never imported.
     resume: MaybePath = None
+
+    # With --resume: begin again at step 0, say where checkpoints are damaged. Earlier rows and checkpoints are kept
+    # under other names, such as metrics-before-restart-1.jsonl.
+    restart: Annotated[bool, NO_HINT] = False
 
     table: OmitArgPrefixes[TableSettings] = field(default_factory=TableSettings)
 
@@ -162,17 +172,18 @@ class Train:
     settings: OmitArgPrefixes[DeepSettings] = field(default_factory=DeepSettings)
 
     def run(self) -> int:
-        with answering_bad_input():
+        with warnings_as_notes(), answering_bad_input():
             job = self._start() if self.resume is None else self._resume(self.resume)
-        if job.finished:
-            note(job.finished)
-            return 0
-        with warnings_as_notes():
-            try:
-                self._train(job)
-            except KeyboardInterrupt:
-                note(f"Saved after {job.done()}; go on with: greedystep train --resume {job.folder}")
-                raise
+        with closing(job):
+            if job.finished:
+                note(job.finished)
+                return 0
+            with warnings_as_notes():
+                try:
+                    self._train(job)
+                except KeyboardInterrupt:
+                    note(f"Saved after {job.done()}; go on with: greedystep train --resume {job.folder}")
+                    raise
         self._conclude(job)
         return 0
 
@@ -181,6 +192,8 @@ class Train:
     def _start(self) -> Job:
         if not self.env:
             raise ValueError("env: give an environment, or --resume FOLDER")
+        if self.restart:
+            raise ValueError("restart: only a run that is resumed can begin again; give --resume FOLDER")
         if wants_table(self.env, self.agent):
             self._refuse(self._given_of_network(), "table", "--agent network trains a network")
             from greedystep.cli.train_table import TableJob
@@ -197,7 +210,7 @@ class Train:
 
     def _resume(self, folder: Path) -> Job:
         everything = {
-            **{name: getattr(self, name) for name in ("env", "agent", "seed", "options", "out")},
+            **{name: getattr(self, name) for name in ("agent", "seed", "options", "out")},
             **self._given_of_table(),
             **self._given_of_network(),
         }
@@ -211,11 +224,11 @@ class Train:
             self._refuse(self._given_of_table(), "network", "it counts steps")
             from greedystep.cli.train_network import NetworkJob
 
-            return NetworkJob.resume(folder, self.network)
+            return NetworkJob.resume(folder, self.network, restart=self.restart, env=self.env or None)
         self._refuse(self._given_of_network(), "table", "it counts episodes")
         from greedystep.cli.train_table import TableJob
 
-        return TableJob.resume(folder, self.table.episodes)
+        return TableJob.resume(folder, self.table.episodes, restart=self.restart, env=self.env or None)
 
     def _kind(self, folder: Path) -> Any:
         from greedystep.record import read_json
@@ -250,7 +263,7 @@ class Train:
         with progress(Console(stderr=True), job.title) as report:
             pieces = job.train()
             try:
-                for said in stoppable(pieces):
+                for said in signals.interruptible(pieces):
                     report(*said)
             finally:
                 pieces.close()  # saves, if it was interrupted
@@ -274,15 +287,3 @@ def wants_table(env: str, agent: str | None) -> bool:
     if agent == "table" and is_game:
         raise ValueError(f"agent: {env} does not number its states, as a table needs")
     return not is_game if agent is None else agent == "table"
-
-
-@contextmanager
-def warnings_as_notes() -> Iterator[None]:
-    """Whatever the learner warns of is said once the line of progress is gone."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield
-        finally:
-            for warning in caught:
-                note(f"Note: {warning.message}")

@@ -6,21 +6,22 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+from greedystep.checks import check_real, check_seed, check_whole
 from greedystep.cli.train import NetworkRun, Said
-from greedystep.cli.words import BadInputError
+from greedystep.cli.words import FailedError
 from greedystep.deep.run import SAVE_EVERY, Run, RunConfig
 from greedystep.deep.train import DivergedError
+
+MOST_SEEDS = 1_000_000
+"""Trainings side by side; long before, they are refused for the memory that they would need."""
 
 
 class NetworkJob:
     """A run of deep agents, one a seed."""
 
-    def __init__(self, run: Run, save_every: float | None) -> None:
-        self._run, self.folder = run, run.folder
-        self._save_every = SAVE_EVERY if save_every is None else save_every
+    def __init__(self, run: Run, save_every: float) -> None:
+        self._run, self.folder, self._save_every = run, run.folder, save_every
         self.title = run.config.env.partition("/")[2]
-        if self._save_every < 0:
-            raise ValueError(f"save_every: expected a number of seconds of at least 0, got {save_every}")
 
     @classmethod
     def start(
@@ -32,17 +33,19 @@ class NetworkJob:
         settings: dict[str, Any],
         place: Callable[[str], Path],
     ) -> NetworkJob:
-        if how.seeds is not None and how.seeds < 1:
-            raise ValueError(f"seeds: expected at least 1, got {how.seeds}")
-        seeds = tuple(range(seed, seed + (how.seeds or 1)))
+        save_every = _save_every(how)
+        count = 1 if how.seeds is None else check_whole("seeds", how.seeds, 1, MOST_SEEDS)
+        check_seed(check_seed(seed) + count - 1, "the last of the seeds")
+        seeds = tuple(range(seed, seed + count))
         length = {} if how.steps is None else {"steps": how.steps}
         config = RunConfig.from_preset(env, how.preset or "paper", options=options, seeds=seeds, **length, **settings)
         run = Run.start(place(_usual_folder(config)), config, tensorboard=how.tensorboard)
-        return cls(run, how.save_every)
+        return cls(run, save_every)
 
     @classmethod
-    def resume(cls, folder: Path, how: NetworkRun) -> NetworkJob:
-        return cls(Run.resume(folder, how.steps), how.save_every)
+    def resume(cls, folder: Path, how: NetworkRun, **more: Any) -> NetworkJob:
+        save_every = _save_every(how)
+        return cls(Run.resume(folder, how.steps, **more), save_every)
 
     @property
     def finished(self) -> str | None:
@@ -58,10 +61,13 @@ class NetworkJob:
                 far = f"{_short(done.step)}/{_short(total)} steps"
                 what = f"{far}, return {done.episode_return:.4g}, {_short(done.steps_per_second)}/s"
                 yield Said(done.step / total, what)
-        except DivergedError as problem:
-            raise BadInputError(str(problem)) from problem
+        except (DivergedError, MemoryError) as problem:
+            raise FailedError(f"{self.folder}: {problem}") from problem
         finally:
             pieces.close()
+
+    def close(self) -> None:
+        self._run.close()
 
     def done(self) -> str:
         return f"{self._run.step} steps"
@@ -73,6 +79,10 @@ class NetworkJob:
             f"{last.step} steps{each}, at the end {last.steps_per_second:,.0f} a second.",
             f"Mean return of the episodes of the last row: {last.episode_return:.6g}",
         ]
+
+
+def _save_every(how: NetworkRun) -> float:
+    return SAVE_EVERY if how.save_every is None else check_real("save_every", how.save_every, 0)
 
 
 def _usual_folder(config: RunConfig) -> str:

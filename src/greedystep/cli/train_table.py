@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from greedystep.cli.train import Said
-from greedystep.cli.words import BadInputError, parse_options
+from greedystep.cli.words import FailedError, parse_options
 from greedystep.tabular.run import Run, RunConfig
 
 
@@ -26,8 +26,8 @@ class TableJob:
         return cls(Run.start(folder, config))
 
     @classmethod
-    def resume(cls, folder: Path, episodes: int | None) -> TableJob:
-        return cls(Run.resume(folder, episodes))
+    def resume(cls, folder: Path, episodes: int | None, **more: Any) -> TableJob:
+        return cls(Run.resume(folder, episodes, **more))
 
     @property
     def finished(self) -> str | None:
@@ -42,9 +42,12 @@ class TableJob:
                 what = f"{done.episodes:,} of {total:,} episodes, return {done.episode_return:.4g}"
                 yield Said(done.episodes / total, what)
         except FloatingPointError as problem:
-            raise BadInputError(str(problem)) from problem
+            raise FailedError(f"{self.folder}: {problem}") from problem
         finally:
             pieces.close()
+
+    def close(self) -> None:
+        self._run.close()
 
     def done(self) -> str:
         return f"{self._run.agent.episodes} episodes"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.interrupt import stoppable
+from greedystep import signals
+from greedystep.checks import check_real, check_seed, check_whole
 from greedystep.cli.words import (
-    BadInputError,
     Count,
     MaybeCount,
     MaybePath,
@@ -20,6 +20,7 @@ from greedystep.cli.words import (
     answering_bad_input,
     check_place,
     parse_options,
+    some,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Watch:
 
     # Options of the environment, such as sticky=0 or limit=none: `greedystep envs NAME` shows what it has. A run
     # keeps its own.
-    options: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE [NAME=VALUE ...]", help_behavior_hint="")] = ()
+    options: Annotated[tuple[str, ...], some("NAME=VALUE"), arg(help_behavior_hint="")] = ()
 
     def run(self) -> int:
         from rich.console import Console
@@ -78,22 +79,20 @@ class Watch:
         from greedystep.report import film
         from greedystep.report.terminal import say
 
-        for name, value in (("steps", self.steps), ("episodes", self.episodes)):
-            if value is not None and value < 1:
-                raise BadInputError(f"{name}: expected at least 1, got {value}")
-        if self.seed < 0:
-            raise BadInputError(f"seed: expected 0 or more, got {self.seed}")
-        if self.fps is not None and not 0 < self.fps <= 1000:
-            raise BadInputError(f"fps: expected a number between 0 and 1000, got {self.fps:g}")
-        if not 0.05 <= self.scale <= 20:
-            raise BadInputError(f"scale: expected a number between 0.05 and 20, got {self.scale:g}")
         with answering_bad_input():
+            for name, value in (("steps", self.steps), ("episodes", self.episodes)):
+                if value is not None:
+                    check_whole(name, value)
+            check_seed(self.seed)
+            if self.fps is not None:
+                check_real("fps", self.fps, 0, 1000, above=True)
+            check_real("scale", self.scale, 0.05, 20)
             env, moments = self._game()
             fps = frames_per_second(env) if self.fps is None else self.fps
             if self.out is not None:
                 check_place(self.out.parent)
                 film.check_film(self.out, fps)
-        moments = stoppable(moments)
+        moments = signals.interruptible(moments)
         console = Console()
         if self.out is not None:
             film.write_film(self.out, self._frames(env, moments), fps)

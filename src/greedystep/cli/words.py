@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,15 @@ from typing import Annotated, Any
 from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
 
+from greedystep.checks import parse_value, parse_whole, shown
+
 
 class BadInputError(Exception):
     """What the user gave cannot be used; the message is the sentence to answer with."""
+
+
+class FailedError(Exception):
+    """The work failed on its way, say because a loss is not finite; the message is the sentence to end with."""
 
 
 @contextmanager
@@ -33,7 +40,7 @@ def answering_bad_input() -> Iterator[None]:
 
 def check_place(folder: Path) -> None:
     """Before the work, not after it: the folder is one to write to, or can be made."""
-    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    place = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
     if not (place.is_dir() and os.access(place, os.W_OK)):
         raise ValueError(f"out: {place} is not a folder one can write to")
 
@@ -42,22 +49,34 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def parse_count(text: str) -> int:
-    """A whole number; 5e6 and 5_000_000 are five million."""
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Whatever the learner warns of is said once the line of progress is gone."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            for message in dict.fromkeys(str(warning.message) for warning in caught):
+                note(f"Note: {message}")
+
+
+def parse_real(text: str) -> float:
+    """A finite number."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not number.is_integer():
-        raise ValueError(f"expected a whole number such as 1000 or 5e6, got {text!r}")
-    return int(number)
+    if not math.isfinite(number):
+        raise ValueError(f"expected a finite number, got {shown(text)}")
+    return number
 
 
-def parse_real(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"expected a number, got {text!r}") from None
+def parse_path(text: str) -> Path:
+    """A path; the empty one, which Python takes for the current folder, is a variable that was not set."""
+    if not text.strip() or "\0" in text:
+        raise ValueError(f"expected a path, got {shown(text)}")
+    return Path(text)
 
 
 def parse_options(words: Sequence[str]) -> dict[str, Any]:
@@ -69,20 +88,8 @@ def parse_options(words: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"options: expected NAME=VALUE, got {word!r}")
         if name in options:
             raise ValueError(f"options: {name} is given twice")
-        options[name] = _value(text)
+        options[name] = parse_value(text)
     return options
-
-
-def _value(text: str) -> Any:
-    constants = {"true": True, "false": False, "none": None}
-    if text.lower() in constants:
-        return constants[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
 
 
 def _number(parse: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
@@ -107,13 +114,25 @@ def choice(*names: str) -> PrimitiveConstructorSpec[Any]:
     )
 
 
-Count = Annotated[int, _number(parse_count)]
+def some(what: str, parse: Callable[[str], Any] = str) -> PrimitiveConstructorSpec[Any]:
+    """One or more words after an option: an option that is given without any is a mistake, not an empty list."""
+
+    def read(words: list[str]) -> tuple[Any, ...]:
+        if not words:
+            raise ValueError(f"expected at least one {what}, got none")
+        return tuple(map(parse, words))
+
+    shown_as = f"{what} [{what} ...]"
+    return PrimitiveConstructorSpec("*", shown_as, read, lambda value: True, lambda value: [str(x) for x in value])
+
+
+PATH = PrimitiveConstructorSpec(
+    1, "PATH", lambda words: parse_path(words[0]), lambda value: True, lambda value: [str(value)]
+)
+PathArg = Annotated[Path, PATH]
+Count = Annotated[int, _number(parse_whole)]
 Real = Annotated[float, _number(parse_real)]
-MaybeCount = Annotated[int | None, _number(parse_count), arg(help_behavior_hint="")]
+MaybeCount = Annotated[int | None, _number(parse_whole), arg(help_behavior_hint="")]
 MaybeReal = Annotated[float | None, _number(parse_real), arg(help_behavior_hint="")]
-MaybePath = Annotated[
-    Path | None,
-    PrimitiveConstructorSpec(1, "PATH", lambda words: Path(words[0]), lambda value: True, lambda value: [str(value)]),
-    arg(help_behavior_hint=""),
-]
+MaybePath = Annotated[Path | None, PATH, arg(help_behavior_hint="")]
 NAMES = arg(metavar="NAME [NAME ...]", help_behavior_hint="(required)")

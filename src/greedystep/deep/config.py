@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
+
+from greedystep.checks import FLOAT32_MAX, FLOAT32_TINY, INT32, check_real, check_whole, shown
 
 Returns = Literal[
     "one-step",
@@ -21,6 +22,10 @@ Returns = Literal[
     "soft-greedy-step",
     "greedy-step-twin",
 ]
+
+MOST_ROWS, MOST_ROUNDS = 2**28, 800_000_000
+"""Rows of the replay for each environment, and steps of each environment between two rows of metrics, at the most:
+within them the replay's int32 numbers cannot overflow (see `Trainer._renumber`)."""
 
 DIRECT = ("one-step", "n-step", "sarsa")
 """Returns that bootstrap from one state only, so that each sample is valued when it is drawn. All others look at every
@@ -145,27 +150,22 @@ class DQNConfig:
         for field in dataclasses.fields(self):
             value, choices = getattr(self, field.name), _CHOICES.get(field.name)
             if choices and value not in choices:
-                near = get_close_matches(str(value), choices, n=1)
+                near = get_close_matches(str(value), map(str, choices), n=1)
                 guess = f"; did you mean {near[0]!r}?" if near else ""
-                raise ValueError(f"{field.name}: expected one of {', '.join(choices)}, got {value!r}{guess}")
+                raise ValueError(f"{field.name}: expected one of {', '.join(map(str, choices))}, got {value!r}{guess}")
         for name, least in _COUNTS.items():
-            value = getattr(self, name)
-            if value is None and name in ("n", "horizon"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name}: expected a whole number of at least {least}, got {value!r}")
-        for name, (low, high) in _RANGES.items():
-            value = getattr(self, name)
-            if value is None and name in ("lambda_", "gate", "target_epsilon", "max_gradient_norm"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-                bounds = f"in [{low:g}, {high:g}]" if high < math.inf else f"of at least {low:g}"
-                raise ValueError(f"{name}: expected a number {bounds}, got {value!r}")
-        for name in ("learning_rate", "max_gradient_norm", "target_rate", "gate"):
-            if getattr(self, name) in (0, math.inf):
-                raise ValueError(f"{name}: expected a finite number above 0, got {getattr(self, name)!r}")
-        if not isinstance(self.hidden, tuple) or not all(isinstance(size, int) and size > 0 for size in self.hidden):
-            raise ValueError(f"hidden: expected a tuple of whole numbers above 0, got {self.hidden!r}")
+            if not (name in _OPTIONAL and getattr(self, name) is None):
+                self._set(name, check_whole(name, getattr(self, name), least, INT32))
+        for name, (low, high, above) in _RANGES.items():
+            if not (name in _OPTIONAL and getattr(self, name) is None):
+                self._set(name, check_real(name, getattr(self, name), low, high, above=above))
+        if not isinstance(self.hidden, tuple):
+            raise ValueError(f"hidden: expected a tuple of whole numbers, got {shown(self.hidden)}")
+        self._set("hidden", tuple(check_whole("hidden", size, 1, INT32) for size in self.hidden))
+
+    def _set(self, name: str, value: Any) -> None:
+        """The value as a plain number, whichever kind of number was given."""
+        object.__setattr__(self, name, value)
 
     def _check_contradictions(self) -> None:
         if self.returns == "greedy-step-twin" and self.ensemble < 2:
@@ -179,6 +179,12 @@ class DQNConfig:
             raise ValueError(f"warmup: expected a multiple of num_envs={self.num_envs} above 0, got {self.warmup}")
         if self.replay_size < 3 * self.num_envs:
             raise ValueError(f"replay_size: expected at least 3 rows for each environment, got {self.replay_size}")
+        for name, most in (("replay_size", MOST_ROWS), ("log_every", MOST_ROUNDS)):
+            if getattr(self, name) > most * self.num_envs:
+                raise ValueError(
+                    f"{name}: expected at most {most * self.num_envs} with num_envs={self.num_envs}, "
+                    f"got {getattr(self, name)}"
+                )
         if self.is_pooled and self.pool_rows < 2:
             raise ValueError(f"target_period: too short for a pool of returns, got {self.target_period}")
 
@@ -194,16 +200,20 @@ _CHOICES = {
 _COUNTS = dict.fromkeys(
     ("n", "horizon", "ensemble", "num_envs", "replay_size", "batch_size", "updates", "target_period", "log_every"), 1
 ) | {"warmup": 1, "epsilon_steps": 0}
+"""Name -> its smallest value. All of them are counted in 32 bits in compiled code."""
 _RANGES = {
-    "lambda_": (0, 1),
-    "gate": (0, math.inf),
-    "target_epsilon": (0, 1),
-    "discount": (0, 1),
-    "target_rate": (0, 1),
-    "epsilon_start": (0, 1),
-    "epsilon_end": (0, 1),
-    "learning_rate": (0, math.inf),
-    "optimiser_decay": (0, 1),
-    "optimiser_epsilon": (0, math.inf),
-    "max_gradient_norm": (0, math.inf),
+    "lambda_": (0, 1, False),
+    "gate": (FLOAT32_TINY, FLOAT32_MAX, False),
+    "target_epsilon": (0, 1, False),
+    "discount": (0, 1, False),
+    "target_rate": (0, 1, True),
+    "epsilon_start": (0, 1, False),
+    "epsilon_end": (0, 1, False),
+    "learning_rate": (FLOAT32_TINY, FLOAT32_MAX, False),
+    "optimiser_decay": (0, 1, False),
+    "optimiser_epsilon": (0, FLOAT32_MAX, False),
+    "max_gradient_norm": (FLOAT32_TINY, FLOAT32_MAX, False),
 }
+"""Name -> (smallest value, largest value, whether the smallest is left out)."""
+_OPTIONAL = ("n", "horizon", "lambda_", "gate", "target_epsilon", "max_gradient_norm")
+"""These may be None."""

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
+from greedystep.checks import INT32, check_real, check_seed, check_whole
 from greedystep.deep.dqn import Learner
 from greedystep.deep.loop import epsilon_greedy
+from greedystep.deep.memory import check_device_memory, largest_intermediate
 from greedystep.envs.core import Environment
+from greedystep.replay import bytes_of
 
 MAX_STEPS = 10_000
 """A greedy policy can go round in circles for ever."""
@@ -68,6 +70,14 @@ def play(
     return lax.while_loop(lambda carry: (carry[0] < limit) & carry[2].unfinished.any(), step, (0, states, begin))[2]
 
 
+def check_arguments(*, seed: int, episodes: int, epsilon: float, limit: int) -> None:
+    """ValueError unless an `Evaluator` can be called with these."""
+    check_seed(seed)
+    check_whole("episodes", episodes, 1, INT32)
+    check_real("epsilon", epsilon, 0, 1)
+    check_whole("limit", limit, 1, INT32)
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluator:
     """Plays with the networks of all lanes; compiled once for each number of episodes and limit."""
@@ -84,15 +94,11 @@ class Evaluator:
             networks: the online networks of all lanes; every array [L, M, ...].
             seed: of the episodes, which begin alike in all lanes.
         """
-        for name, value in (("episodes", episodes), ("limit", limit)):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"{name}: expected a whole number of at least 1, got {value!r}")
-        if not 0 <= epsilon <= 1:
-            raise ValueError(f"epsilon: expected a number in [0, 1], got {epsilon!r}")
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-            raise ValueError(f"seed: expected a whole number from 0 to 2^32 - 1, got {seed!r}")
-        key = jax.random.key(seed)
-        return jax.device_get(self._lanes(networks, key, jnp.float32(epsilon), int(episodes), int(limit)))
+        check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
+        how = (networks, jax.random.key(int(seed)), jnp.float32(epsilon), int(episodes), int(limit))
+        traced = self._lanes.trace(*how)
+        check_device_memory(f"episodes={episodes}", bytes_of(traced.out_info) + largest_intermediate(traced))
+        return jax.device_get(self._lanes(*how))
 
     @cached_property
     def _lanes(self) -> Any:

@@ -65,16 +65,17 @@ class Loop:
             episode=Episode.begin(config.num_envs),
         )
 
-    def run(self, step: jax.Array, lane: Lane, numbers: Numbers, rounds: jax.Array) -> tuple[Lane, Tally]:
+    def run(self, done: jax.Array, lane: Lane, numbers: Numbers, rounds: jax.Array) -> tuple[Lane, Tally]:
         """`rounds` more steps of all environments of one lane.
 
+        Rounds are counted here rather than steps: int32 then holds `num_envs` times as many steps.
+
         Args:
-            step: environment steps so far.
+            done: rounds so far.
             rounds: not static; any number runs without compiling again.
         """
         config = self.learner.config
-        envs, period = config.num_envs, config.target_period // config.num_envs
-        done, warmup = step // envs, config.warmup // envs
+        period, warmup = config.target_period // config.num_envs, config.warmup // config.num_envs
 
         warm = jnp.clip(warmup - done, 0, rounds)
         state = lax.fori_loop(done, done + warm, lambda i, s: self._explore(s[0], s[1]), (lane, Tally.begin()))
@@ -83,10 +84,8 @@ class Loop:
             at, lane, tally = carry
             since = (at - warmup) % period
             lane = self._renew(since == 0, lane, numbers)
-            until = jnp.minimum(at + period - since, done + rounds)
-            lane, tally = lax.fori_loop(
-                at, until, lambda i, s: self._learn(i * envs, s[0], s[1], numbers), (lane, tally)
-            )
+            until = at + jnp.minimum(period - since, done + rounds - at)  # in this order nothing can overflow
+            lane, tally = lax.fori_loop(at, until, lambda i, s: self._learn(i, s[0], s[1], numbers), (lane, tally))
             return until, lane, tally
 
         _, lane, tally = lax.while_loop(lambda carry: carry[0] < done + rounds, a_period, (done + warm, *state))
@@ -102,8 +101,8 @@ class Loop:
         lane, tally = self._act(lane, tally, of_envs, action, jnp.full(envs, 1 / count), None)
         return lane._replace(key=key), tally
 
-    def _learn(self, step: jax.Array, lane: Lane, tally: Tally, numbers: Numbers) -> tuple[Lane, Tally]:
-        """An ε-greedy step and the updates.
+    def _learn(self, number: jax.Array, lane: Lane, tally: Tally, numbers: Numbers) -> tuple[Lane, Tally]:
+        """An ε-greedy step and the updates, round `number` of the training.
 
         They come in the order in which XLA can see that nothing old is needed any more once it is overwritten, and so
         copies nothing: the replay is written before samples are read from it; where samples come from a pool, the
@@ -112,21 +111,25 @@ class Loop:
         key, of_step, of_updates = jax.random.split(lane.key, 3)
         lane = lane._replace(key=key)
         if self.learner.config.is_pooled:
-            lane, tally = self._update(step, lane, tally, numbers, of_updates)
-            return self._step(step, lane, tally, numbers, of_step)
-        lane, tally = self._step(step, lane, tally, numbers, of_step)
-        return self._update(step, lane, tally, numbers, of_updates)
+            lane, tally = self._update(number, lane, tally, numbers, of_updates)
+            return self._step(number, lane, tally, numbers, of_step)
+        lane, tally = self._step(number, lane, tally, numbers, of_step)
+        return self._update(number, lane, tally, numbers, of_updates)
 
-    def _step(self, step: jax.Array, lane: Lane, tally: Tally, numbers: Numbers, key: jax.Array) -> tuple[Lane, Tally]:
+    def _step(
+        self, number: jax.Array, lane: Lane, tally: Tally, numbers: Numbers, key: jax.Array
+    ) -> tuple[Lane, Tally]:
+        config = self.learner.config
+        step = jnp.minimum(number, -(-config.epsilon_steps // config.num_envs)) * config.num_envs  # ε falls until then
         of_action, of_envs = jax.random.split(key)
         q = self.learner.values(lane.knowledge.networks, self._observe(lane.envs))
-        epsilon = epsilon_at(self.learner.config, numbers.epsilon_end, step)
+        epsilon = epsilon_at(config, numbers.epsilon_end, step)
         action, probability = epsilon_greedy(of_action, q, epsilon)
         judged = jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
         return self._act(lane, tally, of_envs, action, probability, judged)
 
     def _update(
-        self, step: jax.Array, lane: Lane, tally: Tally, numbers: Numbers, key: jax.Array
+        self, number: jax.Array, lane: Lane, tally: Tally, numbers: Numbers, key: jax.Array
     ) -> tuple[Lane, Tally]:
         learner, count = self.learner, self.learner.config.updates
 
@@ -135,7 +138,7 @@ class Loop:
             of_samples, of_network = jax.random.split(jax.random.fold_in(key, i))
             batch = learner.samples(self.store, of_samples, lane.replay, lane.pool, knowledge)
             knowledge, learned = learner.update(knowledge, batch, of_network, numbers.learning_rate)
-            return knowledge, tally.after_update(step, learned, batch.steps)
+            return knowledge, tally.after_update(number, learned, batch.steps)
 
         first = lane.knowledge, tally
         knowledge, tally = update(jnp.int32(0), first) if count == 1 else lax.fori_loop(0, count, update, first)

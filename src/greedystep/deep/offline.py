@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from greedystep.checks import INT32
 from greedystep.deep import pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.dqn import Knowledge, Learner
@@ -57,7 +58,7 @@ def fit(
             knowledge, learned = learner.update(knowledge, batch, of_network, numbers.learning_rate)
             return knowledge, total + learned.loss
 
-        until = jnp.minimum(done + period, end)
+        until = done + jnp.minimum(period, end - done)
         knowledge, total = lax.fori_loop(done, until, update, (knowledge._replace(targets=targets), total))
         return until, key, knowledge, made, total
 
@@ -67,8 +68,8 @@ def fit(
 
 
 def updates_a_period(config: DQNConfig) -> int:
-    """Updates between two copies of the targets."""
-    return config.samples_a_period // config.batch_size
+    """Updates between two copies of the targets; more than int32 holds never end."""
+    return min(config.samples_a_period // config.batch_size, INT32)
 
 
 def checked(learner: Learner, dataset: Trajectory | Iterable[Trajectory]) -> list[Trajectory]:

@@ -35,4 +35,7 @@ def made_again(recipe: Recipe, source: Any) -> Environment:
     """The environment of a recipe that was read from `source`; ValueError if it has to be given by hand."""
     if recipe["options"] is None:
         raise ValueError(f"env: {source} was trained on {recipe['name']!r}, which has to be given to load it")
-    return envs.make_env(recipe["name"], **recipe["options"])
+    try:
+        return envs.make_env(recipe["name"], **recipe["options"])
+    except (ValueError, MemoryError) as problem:
+        raise ValueError(f"{source} names an environment that cannot be made: {problem}") from None

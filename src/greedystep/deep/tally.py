@@ -53,7 +53,7 @@ class Tally(NamedTuple):
     histogram: jax.Array
     """[BINS]: samples by n."""
     diverged: jax.Array
-    """int32: the step at which a loss was first not finite; NEVER if none was."""
+    """int32: the round, a step of all environments, in which a loss was first not finite; NEVER if none was."""
 
     @classmethod
     def begin(cls) -> Tally:
@@ -93,8 +93,8 @@ class Tally(NamedTuple):
         following = Episode(total, length, weight, surplus, judged)
         return tally, jax.tree.map(lambda x: jnp.where(over, jnp.zeros_like(x), x), following)
 
-    def after_update(self, step: jax.Array, learned: Learned, n: jax.Array) -> Tally:
-        """One update; n is [B], 0 where the return mixes all lengths."""
+    def after_update(self, number: jax.Array, learned: Learned, n: jax.Array) -> Tally:
+        """One update in round `number`; n is [B], 0 where the return mixes all lengths."""
         bins = jnp.arange(BINS)
         lowest = jnp.where(bins == 0, 1, (1 << jnp.maximum(bins - 1, 0)) + 1)  # 1, 2, 3, 5, 9, ...
         at_least = (n[:, None] >= lowest).sum(axis=0)
@@ -105,7 +105,7 @@ class Tally(NamedTuple):
             steps=self.steps + n.mean(dtype=jnp.float32),
             above_one=self.above_one + (n > 1).mean(dtype=jnp.float32),
             histogram=self.histogram + at_least - jnp.append(at_least[1:], 0),
-            diverged=jnp.where(jnp.isfinite(learned.loss), self.diverged, jnp.minimum(self.diverged, step)),
+            diverged=jnp.where(jnp.isfinite(learned.loss), self.diverged, jnp.minimum(self.diverged, number)),
         )
 
 

@@ -84,7 +84,7 @@ def direct(
 
     Fewer than n where the episode ends sooner; then discounted, and bootstrapped, for just those.
     """
-    n = config.n or 1
+    n = min(config.n or 1, store.height)  # no episode in the replay is longer
     rows = store.read(replay, store.stretch(places, n))
     steps, next_taken = jax.tree.map(lambda x: x[:-1], rows), rows.taken[1:]
     discounts, cuts = boundaries(config, steps, next_taken)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import returns
+from greedystep.checks import check_real, check_whole
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.loop import epsilon_greedy
 from greedystep.deep.targets import Judgement, Numbers, along, boundaries, judge
@@ -34,11 +35,8 @@ class Player:
     """
 
     def __init__(self, trainer: Trainer, lane: int = 0, epsilon: float = 0.0) -> None:
-        if not 0 <= lane < len(trainer.seeds):
-            raise ValueError(f"lane: expected a number from 0 to {len(trainer.seeds) - 1}, got {lane}")
-        if not 0 <= epsilon <= 1:
-            raise ValueError(f"epsilon: expected a number in [0, 1], got {epsilon!r}")
-        self.env, self.epsilon, self._learner = trainer.env, epsilon, trainer.learner
+        check_whole("lane", lane, 0, len(trainer.seeds) - 1)
+        self.env, self.epsilon, self._learner = trainer.env, check_real("epsilon", epsilon, 0, 1), trainer.learner
         self._networks, self._numbers = jax.tree.map(
             lambda x: x[lane], (trainer.state.lanes.knowledge.networks, trainer.numbers)
         )

@@ -22,17 +22,34 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from greedystep import checkpoint, record
+from greedystep import checkpoint, record, schema
+from greedystep.checks import INT32, LARGEST_SEED, check_seed, check_whole
 from greedystep.deep.config import OPTIONS_OF, DQNConfig
 from greedystep.deep.dqn import Learner
 from greedystep.deep.loop import Lane, Loop
+from greedystep.deep.memory import check_device_memory, largest_intermediate
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.recipe import made_again, recipe_of
 from greedystep.deep.tally import NEVER, Tally, columns
 from greedystep.deep.targets import Numbers
 from greedystep.envs.core import Environment
+from greedystep.replay import bytes_of
+from greedystep.signals import deferred
 
 Row = dict[str, Any]
+
+RENUMBER_FROM = 2**29
+"""Once a replay's rows have numbers from here on, they are numbered anew."""
+
+SETTINGS_OF = {
+    "key": ("num_envs",),
+    "knowledge": ("ensemble", "hidden"),
+    "replay": ("replay_size",),
+    "pool": ("target_period", "updates", "batch_size"),
+    "envs": ("num_envs",),
+    "episode": ("num_envs",),
+}
+"""Part of a lane's state -> the settings that decide its size."""
 
 
 class State(NamedTuple):
@@ -72,26 +89,48 @@ class Trainer:
         network: MakeNetwork | None = None,
     ):
         keep_compiled_programs()
-        self.config, self.env, self.seeds = config, env, [_checked_seed(seed) for seed in seeds]
+        self.config, self.env, self.seeds = config, env, [check_seed(seed) for seed in seeds]
         if not self.seeds:
             raise ValueError("seeds: expected at least one, got none")
         self.learner = Learner(config, env.observation, env.num_actions, network)
         self.loop = Loop(self.learner, env)
         self.numbers = _numbers(config, numbers or {}, len(self.seeds))
         self.state, self.seconds = State(np.array(0), self._begin()), 0.0
-        self._chunk: jax.stages.Wrapped | jax.stages.Compiled = jax.jit(self._run_lanes, donate_argnums=1)
+        self._chunk: Any = jax.jit(self._run_lanes, donate_argnums=1)
+        self._is_checked = False
 
     def _begin(self) -> Lane:
-        return jax.jit(partial(lax.map, self.loop.begin))(jnp.asarray(self.seeds, jnp.uint32))
+        """The state before the first step; MemoryError if it does not fit."""
+        begin, seeds = jax.jit(partial(lax.map, self.loop.begin)), np.asarray(self.seeds, np.uint32)
+        made = begin.trace(seeds)
+        parts = {name: bytes_of(part) for name, part in made.out_info._asdict().items()}
+        heaviest = self._shown(*SETTINGS_OF[max(parts, key=lambda name: parts[name])])
+        check_device_memory(heaviest, sum(parts.values()) + largest_intermediate(made))
+        with deferred():  # an interrupt within JAX may come out of it as a SystemError
+            return begin(seeds)
 
-    def _run_lanes(self, step: jax.Array, lanes: Lane, numbers: Numbers, rounds: jax.Array) -> tuple[Lane, Tally]:
+    def _shown(self, *names: str) -> str:
+        """Some settings, and how many lanes there are, as the complaint about their size begins."""
+        settings = [f"{name}={getattr(self.config, name)}" for name in names]
+        return ", ".join([*settings, *([f"{len(self.seeds)} seeds"] if len(self.seeds) > 1 else [])])
+
+    def check_memory(self) -> None:
+        """MemoryError if the arrays that training makes on its way do not fit beside the state; compiles nothing."""
+        if self._is_checked:
+            return
+        traced = self._chunk.trace(jnp.int32(0), self.state.lanes, self.numbers, jnp.int32(1))
+        settings = self._shown("batch_size", "num_envs", "ensemble", *(["n"] if self.config.n else []))
+        check_device_memory(settings, largest_intermediate(traced))
+        self._is_checked = True
+
+    def _run_lanes(self, done: jax.Array, lanes: Lane, numbers: Numbers, rounds: jax.Array) -> tuple[Lane, Tally]:
         """One lane as it is; several side by side on a GPU, and one after another on a CPU, where that is faster."""
         if len(self.seeds) == 1:
             lane, own = jax.tree.map(lambda x: x[0], (lanes, numbers))
-            return jax.tree.map(lambda x: x[None], self.loop.run(step, lane, own, rounds))
+            return jax.tree.map(lambda x: x[None], self.loop.run(done, lane, own, rounds))
         if jax.default_backend() == "cpu":
-            return lax.map(lambda one: self.loop.run(step, one[0], one[1], rounds), (lanes, numbers))
-        return jax.vmap(self.loop.run, in_axes=(None, 0, 0, None))(step, lanes, numbers, rounds)
+            return lax.map(lambda one: self.loop.run(done, one[0], one[1], rounds), (lanes, numbers))
+        return jax.vmap(self.loop.run, in_axes=(None, 0, 0, None))(done, lanes, numbers, rounds)
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -102,6 +141,8 @@ class Trainer:
         DivergedError if a loss is not finite; what was saved before stays good.
         """
         envs, every = self.config.num_envs, self.config.log_every
+        check_whole("steps", steps, 0, most_steps(self.config) - int(self.state.step))
+        self.check_memory()
         end = int(self.state.step) + -(-steps // envs) * envs
         while (step := int(self.state.step)) < end:
             yield self._run_chunk(min(end, (step // every + 1) * every) - step)
@@ -109,8 +150,8 @@ class Trainer:
     def compile(self) -> None:
         """Compile now what the first chunk would compile otherwise."""
         if not isinstance(self._chunk, jax.stages.Compiled):
-            step, lanes = self.state
-            self._chunk = self._chunk.lower(jnp.int32(step), lanes, self.numbers, jnp.int32(1)).compile()
+            self.check_memory()
+            self._chunk = self._chunk.lower(jnp.int32(0), self.state.lanes, self.numbers, jnp.int32(1)).compile()
 
     def run(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
         """`chunks` to the end: all rows, each chunk's given to `on_chunk` as soon as it is there."""
@@ -124,10 +165,15 @@ class Trainer:
     def _run_chunk(self, steps: int) -> list[Row]:
         begin = time.perf_counter()
         step, lanes = self.state
-        rounds = steps // self.config.num_envs
-        lanes, tally = self._chunk(jnp.int32(step), lanes, self.numbers, jnp.int32(rounds))
-        self.state = State(np.array(step + steps), lanes)
-        tally = jax.device_get(tally)
+        envs = self.config.num_envs
+        with deferred():  # the old state is given away, the new one must be kept
+            lanes, tally = self._chunk(jnp.int32(step // envs), lanes, self.numbers, jnp.int32(steps // envs))
+            self.state = State(np.array(step + steps), lanes)
+            tally = jax.device_get(tally)
+            self._renumber()
+        tally = tally._replace(
+            diverged=np.where(tally.diverged == NEVER, NEVER, tally.diverged.astype(np.int64) * envs)
+        )
         spent = time.perf_counter() - begin
         self.seconds += spent
         self._check(tally)
@@ -143,6 +189,17 @@ class Trainer:
             }
             for lane, seed in enumerate(self.seeds)
         ]
+
+    def _renumber(self) -> None:
+        """Keeps the numbers of the replay's rows within int32.
+
+        A step writes two rows at the most, and rows that are numbered anew have numbers up to 2 MOST_ROWS + 1. So no
+        chunk begins above 2^29 + 1, and none adds more than 2 MOST_ROUNDS: that is less than 2^31.
+        """
+        replay = self.state.lanes.replay
+        if np.asarray(replay.next_row).max() >= RENUMBER_FROM:
+            lanes = self.state.lanes._replace(replay=jax.vmap(self.loop.store.renumbered)(replay))
+            self.state = self.state._replace(lanes=lanes)
 
     def _target_age(self) -> float | None:
         """Steps since what the targets are made from was copied, on average over the updates so far."""
@@ -183,12 +240,10 @@ class Trainer:
 
     def restore(self, path: str | os.PathLike) -> None:
         """Go on from a checkpoint of the same config, environment, seeds and numbers."""
-        wanted, found = record.jsonable(self.about()), checkpoint.read_about(path)
+        wanted, found = record.jsonable(self.about()), _read_about(path)
         for name, value in wanted.items():
-            if found.get(name) != value:
-                raise ValueError(
-                    f"{path} was saved by another training: its {name} is {found.get(name)!r}, not {value!r}"
-                )
+            if found[name] != value:
+                raise ValueError(f"{path} was saved by another training: its {name} is {found[name]!r}, not {value!r}")
         self.state, _ = checkpoint.restore(path, self.state)
         self.seconds = float(found["seconds"])
 
@@ -206,20 +261,21 @@ class Trainer:
         Args:
             env, network: needed only where they cannot be made again from what the file says.
         """
-        about = checkpoint.read_about(path)
-        if about.get("kind") != "dqn":
-            raise ValueError(f"{path} is a checkpoint of something else than a DQN")
-        config = dict(about["config"])
-        config["hidden"] = tuple(config["hidden"])
+        about = _read_about(path)
         env = made_again(about["env"], path) if env is None else env
-        whole = cls(DQNConfig(**config), env, about["seeds"], numbers=_own(about), network=network)
+        try:
+            config = config_from_json(about["config"])
+            whole = cls(config, env, about["seeds"], numbers=_own(about), network=network)
+        except (ValueError, MemoryError) as problem:
+            raise ValueError(f"{path} cannot be loaded: {problem}") from None
         whole.restore(path)
+        if lane is not None:
+            check_whole("lane", lane, 0, len(whole.seeds) - 1)
         return whole if lane is None or len(whole.seeds) == 1 else whole.alone(lane)
 
     def alone(self, lane: int) -> Trainer:
         """One lane as a training of its own, which goes on as it would have among the others."""
-        if not 0 <= lane < len(self.seeds):
-            raise ValueError(f"lane: expected a number in 0..{len(self.seeds) - 1}, got {lane}")
+        check_whole("lane", lane, 0, len(self.seeds) - 1)
         numbers = {name: values[lane : lane + 1] for name, values in _own(self.about()).items()}
         one = Trainer(self.config, self.env, [self.seeds[lane]], numbers=numbers, network=self.learner.network)
         one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[lane : lane + 1], self.state.lanes))
@@ -237,16 +293,41 @@ def keep_compiled_programs() -> None:
         jax.config.update("jax_compilation_cache_dir", str(Path(home) / "greedystep" / "xla"))
 
 
+ABOUT = {
+    "kind": schema.OneOf("dqn"),
+    "env": {"name": str, "options": schema.Maybe(dict)},
+    "config": {"returns": str, "hidden": [schema.Whole(1)]},
+    "seeds": [schema.Whole(0, LARGEST_SEED)],
+    "numbers": {name: [schema.Real()] for name in Numbers._fields},
+    "seconds": schema.Real(0),
+}
+"""What a checkpoint says of itself; the other entries of "config" are checked by `DQNConfig`."""
+
+
+def _read_about(path: str | os.PathLike) -> dict[str, Any]:
+    try:
+        return schema.check(checkpoint.read_about(path), ABOUT, "about")
+    except checkpoint.DamagedCheckpointError:
+        raise
+    except ValueError as problem:
+        raise ValueError(f"{path} is not the checkpoint of a DQN: {problem}") from None
+
+
+def config_from_json(content: dict[str, Any]) -> DQNConfig:
+    """The settings as a file has them; ValueError names the first that is not one."""
+    hidden = schema.check(content.get("hidden"), [schema.Whole(1)], "hidden")
+    return schema.build(DQNConfig, content | {"hidden": tuple(hidden)}, "config")
+
+
 def _own(about: Mapping[str, Any]) -> dict[str, list[float]]:
     """The numbers that this choice of returns has."""
     options = OPTIONS_OF.get(about["config"]["returns"], {})
     return {name: x for name, x in about["numbers"].items() if name in options or name not in ("lambda_", "gate")}
 
 
-def _checked_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed: expected a whole number from 0 to 2^32 - 1, got {seed!r}")
-    return int(seed)
+def most_steps(config: DQNConfig) -> int:
+    """Steps that a training can have: its steps of all environments are counted with int32."""
+    return config.num_envs * INT32
 
 
 def _numbers(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes: int) -> Numbers:
@@ -261,4 +342,4 @@ def _numbers(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes: int
         for value in values:
             dataclasses.replace(config, **{name: float(value)})
     columns = {name: given.get(name, [getattr(config, name) or 0.0] * lanes) for name in Numbers._fields}
-    return Numbers(**{name: jnp.asarray(values, jnp.float32) for name, values in columns.items()})
+    return Numbers(**{name: jnp.asarray(np.asarray(values, np.float32)) for name, values in columns.items()})

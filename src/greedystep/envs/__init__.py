@@ -58,7 +58,7 @@ def names() -> list[str]:
     return sorted(_MAKERS)
 
 
-def make(name: str, **options: Any) -> Any:
+def make(name: str, /, **options: Any) -> Any:
     """The environment of that name; its options and their meaning stand at its class or function.
 
     Args:
@@ -84,7 +84,7 @@ def make(name: str, **options: Any) -> Any:
     return env if limit is None else TimeLimit(env, limit)
 
 
-def make_env(name: str, **options: Any) -> Any:
+def make_env(name: str, /, **options: Any) -> Any:
     """The same, and a toy task too comes as an environment of the protocol."""
     made = make(name, **options)
     return made.as_env() if name.startswith("toy/") else made

@@ -19,6 +19,8 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from greedystep.checks import INT32, check_whole
+
 State = Any
 """A pytree of arrays; each environment has its own NamedTuple."""
 Draws = Any
@@ -166,8 +168,7 @@ class TimeLimit(Wrapper):
     limit: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.limit, bool) or not isinstance(self.limit, (int, np.integer)) or self.limit < 1:
-            raise ValueError(f"limit: expected a whole number >= 1 or None, got {self.limit!r}")
+        object.__setattr__(self, "limit", check_whole("limit", self.limit, 1, INT32))
 
     def start(self, draws: Draws) -> Timed:
         return Timed(self.env.start(draws), jnp.int32(0))

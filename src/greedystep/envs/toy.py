@@ -18,7 +18,9 @@ import scipy.sparse as sp
 from numba import njit
 
 from greedystep import models
+from greedystep.checks import INT32, check_real, check_whole
 from greedystep.mdp import MDP, Policy
+from greedystep.memory import check_memory
 from greedystep.planning import solve
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 SOLVED_SHARE = 0.9
 """RUDDER's rule: a task is solved when the policy earns this share of the optimal expected return."""
+
+BYTES_PER_OUTCOME, BYTES_PER_PAIR = 220, 50
+"""Memory while a task is being made, for each outcome and for each pair (s, a): measured with tracemalloc."""
 
 END = -1
 """The successor of an outcome that ends the episode."""
@@ -102,8 +107,9 @@ class ToyTask:
 
         A table that begins here is pessimistic, which greedy-step's running maximum needs.
         """
-        worst = min(float(self.outcomes.reward.min()), 0.0)
-        return worst * float(np.sum(self.mdp.discount ** np.arange(self.horizon)))
+        worst, gamma = min(float(self.outcomes.reward.min()), 0.0), self.mdp.discount
+        steps = self.horizon if gamma == 1 else np.expm1(self.horizon * np.log(gamma)) / (gamma - 1)  # Σ γᵗ
+        return worst * float(steps)
 
     def expected_return(self, policy: Policy) -> float:
         """The exact expected discounted return of an episode under a policy, int [S] or float [S, A].
@@ -155,7 +161,7 @@ def from_mdp(name: str, mdp: MDP, start: Any, horizon: int) -> ToyTask:
         reward=mdp.rewards.ravel()[row],
         noise=0.0,
     )
-    return ToyTask(name, mdp, outcomes, _start(start, mdp.num_states), _whole("horizon", horizon, 1))
+    return ToyTask(name, mdp, outcomes, _start(start, mdp.num_states), check_whole("horizon", horizon))
 
 
 # -- the tasks --------------------------------------------------------------------------------------------------------
@@ -175,9 +181,10 @@ def choice(delay: int = 20, noise: float = 0.0, best: float = 1.0, other: float 
         noise: standard deviation of the zero-mean reward of every irrelevant step; 0 is the deterministic task.
         best, other: what the last step pays after the good and after the other choice; best > other.
     """
-    _whole("delay", delay, 2)
-    _check(noise >= 0, f"noise: expected a standard deviation >= 0, got {noise}")
+    delay = check_whole("delay", delay, 2)
+    noise, best, other = check_real("noise", noise, 0), check_real("best", best), check_real("other", other)
     _check(best > other, f"best: expected more than other = {other}, got {best}")
+    _check_size(f"delay={delay}", states=2 * delay - 1, actions=2, outcomes=4 * delay - 2)
     time, chosen, action = np.meshgrid(np.arange(1, delay), [0, 1], [0, 1], indexing="ij")
     state, last = 1 + 2 * (time - 1) + chosen, time == delay - 1
     decide, wait = _Steps(), _Steps()
@@ -207,9 +214,12 @@ def trace_back(delay: int = 20, terminal_only: bool = False) -> ToyTask:
         delay: the length of an episode, at least 4.
         terminal_only: pay everything with the last step, 100 or 50, as the greedy-step paper describes the task.
     """
-    _whole("delay", delay, 4)
+    delay = check_whole("delay", delay, 4)
+    _check(isinstance(terminal_only, bool | np.bool_), f"terminal_only: expected True or False, got {terminal_only!r}")
     side = 3 * delay // 4
-    cells = side * side
+    cells, states = side * side, 5 + 2 * (delay - 2) * side * side
+    moves = 4 * side * (side - 1)  # from a cell to a neighbour
+    _check_size(f"delay={delay}", states=states, actions=4, outcomes=4 + 16 + 2 * (delay - 2) * 4 * moves)
     centre = np.array([side // 2, side // 2])
     early_wrong, early_right, late_wrong, late_right = (0, 0, 50, 100) if terminal_only else (50, -50, 0, 150)
 
@@ -240,7 +250,7 @@ def trace_back(delay: int = 20, terminal_only: bool = False) -> ToyTask:
                 successor=END if last else (block + 2 * cells + np.stack(target, axis=1)[here, move])[:, None],
                 reward=(late_right if pending else late_wrong) if last else 0.0,
             )
-    return _task("toy/trace-back", 5 + 2 * (delay - 2) * cells, 4, 1.0, 0, delay, first, second, wander)
+    return _task("toy/trace-back", states, 4, 1.0, 0, delay, first, second, wander)
 
 
 def grid_world(size: int = 10, discount: float = 0.99, horizon: int | None = None) -> ToyTask:
@@ -254,8 +264,8 @@ def grid_world(size: int = 10, discount: float = 0.99, horizon: int | None = Non
         discount: γ below 1, because a policy may walk for ever.
         horizon: episodes are cut after so many steps; 10 size² by default.
     """
-    _whole("size", size, 2)
-    _check(0 < discount < 1, f"discount: expected a number between 0 and 1, got {discount}")
+    size, discount = check_whole("size", size, 2), _below_one(discount)
+    _check_size(f"size={size}", states=size * size, actions=4, outcomes=4 * size * size)
     horizon = 10 * size * size if horizon is None else horizon
     return from_mdp("toy/grid-world", models.grid(size, size, discount=discount), 0, horizon)
 
@@ -274,9 +284,11 @@ def bomb(delay: int = 6, side: int = 31) -> ToyTask:
         delay: distance from the start to the bomb, 1 .. side - 1.
         side: of the grid.
     """
-    _whole("side", side, 2)
-    _check(1 <= _whole("delay", delay, 1) < side, f"delay: expected 1..{side - 1}, got {delay}")
+    side = check_whole("side", side, 2)
+    delay = check_whole("delay", delay, 1, side - 1)
     cells, length = side * side, delay + delay // 2
+    # The last step has two outcomes, all others have one.
+    _check_size(f"side={side}", states=2 * length * cells, actions=4, outcomes=8 * (length + 1) * cells)
     goal = np.array([side - 1, side // 2])
     row, column = np.divmod(np.arange(cells), side)
     distance = np.abs(row - goal[0]) + np.abs(column - goal[1])
@@ -315,7 +327,9 @@ def watch_repair(length: int = 50) -> ToyTask:
     Args:
         length: steps of an episode, at least 2.
     """
-    _whole("length", length, 2)
+    length = check_whole("length", length, 2)
+    states = 8 * (length * (length + 1) * (2 * length + 1) // 6 - 1) + 4  # 8 t² of them before step t = 2, 3, ...
+    _check_size(f"length={length}", states=states, actions=2, outcomes=4 * (states + 4))
     brands = np.arange(4)
     repair, repair_noise = np.array([1, 4, 5, 24.5]), np.array([2.0, 2, 2, 1])
     price, delivery = np.array([18.0, 28, 31, 59]), np.array([0.5, 2.5, 4.5, 18])
@@ -364,8 +378,8 @@ def n_horizon(length: int = 10, discount: float = 0.99, horizon: int | None = No
         discount: γ below 1, because a policy may step back for ever.
         horizon: episodes are cut after so many steps; 10 length² by default.
     """
-    _whole("length", length, 1)
-    _check(0 < discount < 1, f"discount: expected a number between 0 and 1, got {discount}")
+    length, discount = check_whole("length", length), _below_one(discount)
+    _check_size(f"length={length}", states=length, actions=2, outcomes=2 * length)
     horizon = 10 * length * length if horizon is None else horizon
     return from_mdp("toy/n-horizon", models.chain(length, discount), 0, horizon)
 
@@ -429,10 +443,16 @@ def _start(start: Any, S: int) -> np.ndarray:
     return start
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    _check(is_whole and value >= least, f"{name}: expected a whole number >= {least}, got {value!r}")
-    return int(value)
+def _check_size(options: str, *, states: int, actions: int, outcomes: int) -> None:
+    """MemoryError before a task is made that has too many outcomes."""
+    check_memory(options, BYTES_PER_OUTCOME * outcomes + BYTES_PER_PAIR * states * actions)
+    check_whole("states", states, 1, INT32)
+
+
+def _below_one(discount: Any) -> float:
+    value = check_real("discount", discount, 0, 1, above=True)
+    _check(value < 1, f"discount: expected a number below 1, got {discount!r}")
+    return value
 
 
 def _check(condition: Any, message: str) -> None:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from greedystep.checks import INT32, check_whole
 from greedystep.envs.core import Environment, ObservationSpec, Step
 from greedystep.envs.toy import END, ToyTask
 
@@ -40,6 +41,10 @@ class ToyEnvironment(Environment):
     """
 
     task: ToyTask
+
+    def __post_init__(self) -> None:
+        check_whole("horizon", self.task.horizon, 1, INT32)
+        check_whole("states x actions", self.task.num_states * self.task.num_actions, 1, INT32)
 
     @property
     def name(self) -> str:

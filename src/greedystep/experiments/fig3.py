@@ -61,7 +61,8 @@ def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequenc
         sweep.train_methods(session, wanted)
     found, numbers = sweep.collect(store, legs, lambda leg: sweep.methods_of(store, leg))
     sessions, problems = Workplace(parts).sessions()
-    times = timing.kept(parts, *TIMED[scale], may_measure=not only or TIMED[scale][0] in only)
+    may_measure = not only or TIMED[scale][0] in only
+    times = timing.kept(parts, *TIMED[scale], may_measure=may_measure, problems=problems)
     return {
         "title": TITLE,
         "settings": {"scale": scale, **sweep.about(legs)},

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greedystep import experiments, figures
+from greedystep import experiments, figures, schema
 from greedystep.experiments.claims import Claim, Table
 from greedystep.record import read_json, write_text
 from greedystep.report import curves, page, tables
 from greedystep.report.elements import heading
 
-KEYS = {"name": str, "title": str, "settings": dict, "numbers": dict, "claims": list, "provenance": dict}
+_CLAIM = {"id": str, "claim": str, "where": str, "claimed": object, "measured": object, "verdict": str}
+CONTENT = {"name": str, "title": str, "settings": dict, "numbers": dict, "claims": [_CLAIM]}
+CONTENT |= {"provenance": {"command": str}}
 PAGE = "report.html"
 
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
@@ -39,19 +41,16 @@ class Found:
 
 def read(path: Path) -> dict[str, Any]:
     """One result; ValueError says in one sentence why a file is none."""
-    result = read_json(path)
-    content = result if isinstance(result, dict) else {}
-    missing = [key for key, kind in KEYS.items() if not isinstance(content.get(key), kind)]
-    if missing:
-        raise ValueError(f"{path} is not a result of `greedystep reproduce`: it has no {', '.join(missing)}")
+    try:
+        result = schema.check(read_json(path), CONTENT, "it")
+    except ValueError as problem:
+        raise ValueError(f"{path} is not a result of `greedystep reproduce`: {problem}") from None
     if result["name"] not in experiments.NAMES:
         raise ValueError(f"{path} is of an experiment that is not known: {result['name']!r}")
-    if "command" not in result["provenance"]:
-        raise ValueError(f"{path} does not say which command made it")
     for claim in result["claims"]:
         try:
-            Claim(**claim)
-        except (TypeError, ValueError) as problem:
+            schema.build(Claim, claim, "it")
+        except ValueError as problem:
             raise ValueError(f"{path} holds a claim that cannot be read ({problem})") from None
     return result
 

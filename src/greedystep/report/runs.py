@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from greedystep import schema
 from greedystep.metrics import read_metrics
 from greedystep.record import config_hash, read_json
 from greedystep.report.tables import cell
@@ -22,6 +23,18 @@ Lane = dict[str, np.ndarray]
 
 CHOICE = {"dqn": "returns", "tabular": "method"}
 """Kind of run -> the setting that names what is compared."""
+CONTENT = {
+    "kind": schema.OneOf(*CHOICE),
+    "config": {"env": str, "options": dict},
+    "provenance": {"command": str},
+}
+"""Of config.json."""
+CONFIG = {"dqn": {"agent": {"returns": str}}, "tabular": {"method": str, "method_options": dict}}
+"""What a kind of run has besides."""
+NOT_SETTINGS = ("env", "options", "agent", "method_options", "steps", "episodes", "seeds", "seed", "preset")
+"""Entries that are told apart, or do not decide what a method is; the settings of a preset are there one by one."""
+NUMBERS = ("episode_return", "mean_q", "overestimation", "mean_n", "steps_per_second")
+"""Columns that are drawn or tabulated; NaN where a row does not know."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +77,13 @@ def read(folder: Path) -> Run:
         raise ValueError(f"{folder} holds no run (config.json and metrics.jsonl)")
     content = read_json(folder / "config.json")
     try:
-        kind, config, provenance = content["kind"], dict(content["config"]), dict(content["provenance"])
-        settings = {name: value for name, value in config.items() if name not in ("agent", "method_options")}
-        settings |= config.get("agent", {}) | config.get("method_options", {})
-        settings.pop("steps" if kind == "dqn" else "episodes")
-        settings.pop("seeds" if kind == "dqn" else "seed")
-        settings.pop("preset", None)  # the settings it stands for are there one by one
-        env, options = settings.pop("env"), settings.pop("options")
-        _ = settings[CHOICE[kind]], provenance["command"]
-    except (KeyError, TypeError, ValueError) as problem:
-        raise ValueError(f"{folder / 'config.json'} is not the configuration of a run ({problem!r})") from None
+        kind = schema.check(content, CONTENT, "it")["kind"]
+        config = schema.check(content["config"], CONFIG[kind], "config")
+    except ValueError as problem:
+        raise ValueError(f"{folder / 'config.json'} is not the configuration of a run ({problem})") from None
+    settings = {name: value for name, value in config.items() if name not in NOT_SETTINGS}
+    settings |= config["agent"] if kind == "dqn" else config["method_options"]
+    env, options, provenance = config["env"], config["options"], content["provenance"]
     lanes = [_checked(folder, kind, lane) for lane in read_metrics(folder / "metrics.jsonl").values()]
     if not lanes:
         raise ValueError(f"{folder} has no rows of metrics yet")
@@ -83,11 +93,20 @@ def read(folder: Path) -> Run:
 
 def _checked(folder: Path, kind: str, lane: Lane) -> Lane:
     """The lane, with `episodes` as the number since the row before."""
+    path = folder / "metrics.jsonl"
     for name in ("episode_return", "episodes", "seed"):
         if name not in lane:
-            raise ValueError(f"{folder / 'metrics.jsonl'} has no column {name!r}")
+            raise ValueError(f"{path} has no column {name!r}")
+    kinds = {"episodes": "iu", "seed": "iu"} | {name: "iuf" for name in NUMBERS if name in lane}
+    for name, kind_letters in kinds.items():
+        if lane[name].dtype.kind not in kind_letters or lane[name].ndim != 1:
+            raise ValueError(f"{path} has something else than numbers in the column {name!r}")
+    if not (np.diff(lane["step"]) > 0).all():
+        raise ValueError(f"{path} has rows whose steps do not rise, as if two runs had written to it")
     if kind == "tabular":  # counts all episodes so far
         lane["episodes"] = np.diff(lane["episodes"], prepend=0)
+    if (lane["episodes"] < 0).any():
+        raise ValueError(f"{path} has a negative number of episodes")
     return lane
 
 

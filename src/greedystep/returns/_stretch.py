@@ -88,13 +88,6 @@ def _check_cuts(cuts: Any, shape: tuple[int, ...], kernels: ModuleType) -> Array
     return cuts
 
 
-def check_count(name: str, value: Any) -> int:
-    """An integer of at least 1. Never traced: it decides the shape of the computation."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
-    return int(value)
-
-
 def check_range(name: str, value: Array, low: float, high: float) -> None:
     """Finite numbers within [low, high], wherever they can be looked at without waiting for a device."""
     if is_jax(value):

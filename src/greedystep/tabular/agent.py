@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from greedystep import archive, envs, record
+from greedystep import archive, envs, record, schema
+from greedystep.checks import check_real, check_seed, check_whole
 from greedystep.envs.toy import ToyTask
+from greedystep.memory import check_memory
 from greedystep.tabular.branching import Watch
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.loops import CURE, Learned, filled_table, learn, replay, study
+from greedystep.tabular.loops import CURE, Learned, check_longest_episode, filled_table, learn, replay, study
 from greedystep.tabular.memory import Memory, checked_memory
-from greedystep.tabular.methods import SAMPLED, checked_share, checked_whole, parameters_of
+from greedystep.tabular.methods import SAMPLED, parameters_of
 from greedystep.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -25,6 +26,33 @@ if TYPE_CHECKING:
 FILE_FORMAT = "greedystep-tabular-1"
 USUAL_DISCOUNT = 0.99
 EVALUATION_EPISODES = 100
+
+_GENERATOR = {
+    "bit_generator": schema.OneOf("PCG64"),
+    "state": {"state": schema.Whole(0, 2**128 - 1), "inc": schema.Whole(0, 2**128 - 1)},
+    "has_uint32": schema.Whole(0, 1),
+    "uinteger": schema.Whole(0, 2**32 - 1),
+}
+"""NumPy's default generator, which Gymnasium's environments have too."""
+ABOUT = {
+    "task": str,
+    "made_with": schema.Maybe(dict),
+    "method": str,
+    "options": dict,
+    "epsilon": schema.Real(0, 1),
+    "episodes": schema.Whole(),
+    "steps": schema.Whole(),
+    "warned": bool,
+    "random": _GENERATOR,
+    "world": schema.Maybe(
+        {
+            "discount": schema.Real(0, 1),
+            "limit": schema.Maybe(schema.Whole(1)),
+            "state": {"seed": schema.Maybe(schema.Whole()), "random": _GENERATOR},
+        }
+    ),
+}
+"""What a file says besides its arrays."""
 
 
 class TabularAgent:
@@ -68,12 +96,16 @@ class TabularAgent:
         **options: Any,
     ):
         code, _ = parameters_of(method, options)
+        seed = check_seed(seed)
         self.task: ToyTask | GymWorld = _task(env, discount, limit)
-        self.method, self.options, self.epsilon = method, options, checked_share("epsilon", epsilon)
+        self.method, self.options, self.epsilon = method, options, check_real("epsilon", epsilon, 0, 1)
+        S, A = self.task.num_states, self.task.num_actions
+        check_memory(f"{self.task.name}: a table of {S} states x {A} actions", 17 * S * A)
         if isinstance(self.task, ToyTask):
+            check_longest_episode(self.task)
             available, self.discount = self.task.mdp.available, self.task.mdp.discount
         else:
-            available, self.discount = np.ones((self.task.num_states, self.task.num_actions), bool), self.task.discount
+            available, self.discount = np.ones((S, A), bool), self.task.discount
             self.task.seed(seed)
         if q is None:
             q = self.task.lowest_return if code in SAMPLED and isinstance(self.task, ToyTask) else 0.0
@@ -89,7 +121,7 @@ class TabularAgent:
         In a Gymnasium environment an interruption (Ctrl-C) keeps what the finished episodes taught.
         """
         if not isinstance(self.task, ToyTask):
-            learned = self._learn_in_gymnasium(self.task, checked_whole("episodes", episodes))
+            learned = self._learn_in_gymnasium(self.task, check_whole("episodes", episodes))
         else:
             how: Any = {"epsilon": self.epsilon, "seed": self._random, "memory": self.memory, "watch": self._watch}
             learned = learn(self.task, self.method, episodes=episodes, q=self.q, **how, **self.options)
@@ -133,6 +165,8 @@ class TabularAgent:
     def predict(self, states: Any) -> Any:
         """The greedy action of a state, or of an array of states; of equal ones the lowest."""
         numbers = np.asarray(states)
+        if not numbers.size:  # NumPy takes an empty list for real numbers
+            numbers = numbers.astype(np.int64)
         if not np.issubdtype(numbers.dtype, np.integer):
             raise ValueError(f"states: expected whole numbers, got {numbers.dtype}")
         if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self.q):
@@ -152,11 +186,11 @@ class TabularAgent:
             if (episodes, discount, seed) != (None, None, None):
                 raise ValueError(f"evaluate: the expected return of {self.task.name} is exact and takes no arguments")
             return self.task.expected_return(self.q.argmax(axis=1))
-        gamma = self.discount if discount is None else discount
-        count = EVALUATION_EPISODES if episodes is None else checked_whole("episodes", episodes)
+        gamma = self.discount if discount is None else check_real("discount", discount, 0, 1)
+        count = EVALUATION_EPISODES if episodes is None else check_whole("episodes", episodes)
         before, actions, total = self.task.state, self.q.argmax(axis=1), 0.0
         try:
-            self.task.seed(0 if seed is None else seed)
+            self.task.seed(0 if seed is None else check_seed(seed))
             for _ in range(count):
                 rewards = self.task.episode(lambda state: (int(actions[state]), 1.0)).rewards
                 total += float(gamma ** np.arange(len(rewards)) @ rewards)
@@ -190,43 +224,54 @@ class TabularAgent:
 
     @classmethod
     def load(cls, path: str | os.PathLike, env: Any = None) -> TabularAgent:
-        """Read what `save` wrote. `env` is needed only for a task that was not made by its name or id."""
-        if not Path(path).is_file():
-            raise FileNotFoundError(f"no such agent file: {path}")
+        """Read what `save` wrote.
+
+        Args:
+            env: needed only for a task that was not made by its name or id, or whose id "module:name" lets Gymnasium
+                import a module: a file alone does not decide that.
+        """
+        arrays = archive.load(path, FILE_FORMAT, "agent")
         try:
-            arrays = archive.read(path)
-        except (ValueError, OSError) as problem:
-            raise ValueError(f"{path} is not an agent saved by greedystep ({problem})") from None
-        if str(arrays.get("format")) != FILE_FORMAT:
-            raise ValueError(f"{path} is not an agent saved by greedystep (its format is not {FILE_FORMAT!r})")
+            about = record.from_json(str(archive.take(arrays, "about", "U", 0)))
+            schema.check(about, ABOUT, "about")
+            q = archive.take(arrays, "q", "f", 2)
+            parameters_of(about["method"], about["options"])
+        except ValueError as problem:
+            raise ValueError(f"{path} is damaged: {problem}") from None
+        kept = {k.removeprefix("memory_"): v for k, v in arrays.items() if k.startswith("memory_")}
+        name, made_with, world = about["task"], about["made_with"], about["world"]
+        if env is None and made_with is None:
+            raise ValueError(f"env: {path} was learned on {name!r}, which has to be given to load it")
         try:
-            about, q = json.loads(str(arrays["about"])), arrays["q"]
-            kept = {k.removeprefix("memory_"): v for k, v in arrays.items() if k.startswith("memory_")}
-            name, made_with, world = about["task"], about["made_with"], about["world"]
-            if env is None and made_with is None:
-                raise ValueError(f"env: {path} was learned on {name!r}, which has to be given to load it")
-            if env is None:
-                env = envs.make(name, **made_with) if world is None else name
+            if env is None and world is None:
+                env = envs.make(name, **made_with)
+            elif env is None:
+                from greedystep.tabular.gym_world import check_registered
+
+                check_registered(name, path)
+                env = name
             rules = {} if world is None else {"discount": world["discount"], "limit": world["limit"]}
             agent = cls(env, about["method"], epsilon=about["epsilon"], q=q, **rules, **about["options"])
+        except (ValueError, MemoryError) as problem:
+            raise ValueError(f"{path} cannot be loaded: {problem}") from None
+        try:
             agent._go_on_from(about, kept)
-        except (KeyError, TypeError, json.JSONDecodeError) as problem:
-            raise ValueError(f"{path} is damaged: {problem}") from None
+        except ValueError as problem:
+            raise ValueError(f"{path} is damaged, or was learned on another task: {problem}") from None
         return agent
 
     def _go_on_from(self, about: dict[str, Any], kept: dict[str, np.ndarray]) -> None:
-        """KeyError or TypeError if something in the file is not what `save` writes."""
-        self.episodes, self.steps = int(about["episodes"]), int(about["steps"])
+        """ValueError if something in the file does not fit this agent."""
+        self.episodes, self.steps = about["episodes"], about["steps"]
         if about["warned"]:
             self._watch.stop()
-        try:
-            if self.memory is not None:
-                self.memory = type(self.memory).from_arrays(kept, *self.q.shape)
-            self._random.bit_generator.state = about["random"]
-            if not isinstance(self.task, ToyTask):
-                self.task.state = about["world"]["state"]
-        except (ValueError, IndexError) as problem:
-            raise TypeError(problem) from None
+        if self.memory is not None:
+            self.memory = type(self.memory).from_arrays(kept, *self.q.shape)
+        self._random.bit_generator.state = about["random"]
+        if not isinstance(self.task, ToyTask):
+            if about["world"] is None:
+                raise ValueError(f"it was learned on {about['task']!r}, got {self.task.name!r}")
+            self.task.state = about["world"]["state"]
 
 
 def _task(env: Any, discount: float | None, limit: int | None) -> Any:

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from greedystep import archive
+from greedystep.checks import check_whole
 from greedystep.envs.toy import END
 from greedystep.mdp import MDP
+from greedystep.memory import check_memory
 from greedystep.tabular.counts import NONE, Counts, count_log
 from greedystep.tabular.episodes import Episodes
 
@@ -23,10 +26,8 @@ class EmpiricalModel:
     """
 
     def __init__(self, num_states: int, num_actions: int):
-        for name, value in (("num_states", num_states), ("num_actions", num_actions)):
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name}: expected a whole number >= 1, got {value!r}")
-        S, A = self.shape = (int(num_states), int(num_actions))
+        S, A = self.shape = (check_whole("num_states", num_states), check_whole("num_actions", num_actions))
+        check_memory(f"num_states={S}, num_actions={A}", 25 * S * A + 8 * S)
         self.counts = Counts(
             visits=np.zeros(S * A, np.int64),
             reward=np.zeros(S * A),
@@ -150,17 +151,26 @@ class EmpiricalModel:
     def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> EmpiricalModel:
         """What `arrays` gave; ValueError if something does not fit."""
         model = cls(num_states, num_actions)
-        size = int(arrays["size"][0])
+        given = {name: archive.take(arrays, name, mine.dtype.kind, 1) for name, mine in model.counts._asdict().items()}
+        size = int(given["size"].sum())
         for name, mine in model.counts._asdict().items():
             length = len(mine) or size
-            if arrays[name].dtype != mine.dtype or arrays[name].shape != (length,):
+            if given[name].dtype != mine.dtype or given[name].shape != (length,):
                 raise ValueError(f"{name}: expected {mine.dtype} [{length}] in a stored model")
-        counts = Counts(**{name: np.array(arrays[name]) for name in Counts._fields})
+        counts = Counts(**{name: np.array(array) for name, array in given.items()})
         limits = ((counts.row, 0, num_states * num_actions), (counts.successor, END, num_states))
         links = (counts.head, counts.into, counts.next, counts.next_into)
         for numbers, low, high in (*limits, *((link, NONE, size) for link in links)):
             if len(numbers) and not low <= numbers.min() <= numbers.max() < high:
                 raise ValueError("a number of a stored model lies outside its range")
+        # New edges come before the old ones of a list, so that no list can be a circle.
+        if not (np.maximum(counts.next, counts.next_into) < np.arange(size)).all():
+            raise ValueError("the lists of a stored model are not in order")
+        counted = np.bincount(counts.row, counts.count, len(counts.visits))
+        if (counts.count < 1).any() or (counted != counts.visits).any():
+            raise ValueError("the counts of a stored model do not add up")
+        if not np.isfinite(counts.reward).all():
+            raise ValueError("a reward of a stored model is not finite")
         model.counts = counts
         return model
 

@@ -5,14 +5,15 @@ Acting is a Python loop over `env.step`, since the environment is Python; every 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from greedystep.checks import check_real, check_whole
 from greedystep.tabular.episodes import Episodes, choose
-from greedystep.tabular.methods import checked_whole
 
 Chooser = Callable[[int], tuple[int, float]]
 """State -> (action, the probability with which it was chosen)."""
@@ -38,10 +39,8 @@ class GymWorld:
             raise ValueError(
                 f"limit: {self.name} has no time limit, so an episode may never end; give limit=1000 or so"
             )
-        self.limit = None if limit is None else checked_whole("limit", limit)
-        if not 0 < discount <= 1:
-            raise ValueError(f"discount: expected a number in (0, 1], got {discount!r}")
-        self.discount = float(discount)
+        self.limit = None if limit is None else check_whole("limit", limit)
+        self.discount = check_real("discount", discount, 0, 1, above=True)
         self._seed: int | None = 0
 
     @property
@@ -105,6 +104,20 @@ def made(env_id: str, **options: Any) -> gymnasium.Env:
         return gymnasium.make(env_id, **options)
     except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
         raise ValueError(f"env: gymnasium cannot make {env_id!r}: {problem}") from None
+
+
+def check_registered(env_id: str, source: Any) -> None:
+    """ValueError unless Gymnasium has the environment already that a file names.
+
+    Of an id "module:name" Gymnasium imports the module, and so runs what is in it. Whoever makes an environment by such
+    an id decides that; a file that somebody sent does not.
+    """
+    module, _, name = env_id.rpartition(":")
+    if module and not (module in sys.modules and name in gymnasium.registry):
+        raise ValueError(
+            f"env: {source} names the environment {env_id!r}, for which the module {module!r} would be imported; "
+            "if you trust it, name the environment yourself (env=..., or greedystep train ENV --resume FOLDER)"
+        )
 
 
 def _discrete(name: str, what: str, space: Any) -> gymnasium.spaces.Discrete:

@@ -7,14 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from greedystep.checks import check_real, check_real_array, check_whole
 from greedystep.envs.toy import ToyTask
+from greedystep.memory import check_memory
 from greedystep.tabular import kernels
 from greedystep.tabular.branching import Watch, make_seen
 from greedystep.tabular.episodes import Episodes, World
 from greedystep.tabular.memory import KINDS, Memory, checked_memory
-from greedystep.tabular.methods import NEEDS_CHANCES, checked_share, checked_whole, parameters_of
+from greedystep.tabular.methods import NEEDS_CHANCES, parameters_of
 from greedystep.tabular.updates import BACKWARD_Q_LEARNING, GREEDY_STEP, GREEDY_STEP_STORED, Parameters
 
+BYTES_PER_STEP = 40
+"""Of `make_buffer`, which has room for the longest episode."""
 CURE = "try a smaller alpha, lambda_ or n"
 
 
@@ -78,11 +82,12 @@ def learning(
     """
     code, parameters = parameters_of(method, options)
     world, table, random = _world(task), starting_table(task, q), np.random.default_rng(seed)
-    epsilon, kept = checked_share("epsilon", epsilon), checked_memory(code, table.shape, memory)
+    epsilon, kept = check_real("epsilon", epsilon, 0, 1), checked_memory(code, table.shape, memory)
     seen = make_seen(0) if watch is None else watch.seen
 
     def go_on(episodes: int) -> Learned:
-        returns, lengths = np.empty(checked_whole("episodes", episodes)), np.empty(episodes, np.int64)
+        check_memory(f"episodes={check_whole('episodes', episodes)}", 16 * episodes)
+        returns, lengths = np.empty(episodes), np.empty(episodes, np.int64)
         if code == GREEDY_STEP_STORED:
             done, kept.shelf = kernels.learn_from_all(
                 parameters, table, kept.shelf, seen, world, epsilon, random, returns, lengths
@@ -106,7 +111,7 @@ def collect(
     """Episodes of the ε-greedy policy of a table that does not change; by default, of the uniformly random one."""
     world, table, random = _world(task), starting_table(task, q), np.random.default_rng(seed)
     return Episodes(
-        *kernels.collect(table, world, checked_share("epsilon", epsilon), random, checked_whole("episodes", episodes))
+        *kernels.collect(table, world, check_real("epsilon", epsilon, 0, 1), random, check_whole("episodes", episodes))
     )
 
 
@@ -138,14 +143,13 @@ def replay(
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"q: expected a table [S, A], got shape {list(table.shape)}")
     log.check(*table.shape)
-    if not 0 < discount <= 1:
-        raise ValueError(f"discount: expected a number in (0, 1], got {discount!r}")
+    gamma = check_real("discount", discount, 0, 1, above=True)
     if method in NEEDS_CHANCES and not (log.chances > 0).all():
         raise ValueError(f"log: {method} needs the behaviour's probability of every action")
     if not _assigns(code, parameters):
         _check_known(log, table, method)
     kept = checked_memory(code, table.shape, memory)
-    if not study(code, parameters, table, kept, log, float(discount), checked_whole("sweeps", sweeps)):
+    if not study(code, parameters, table, kept, log, gamma, check_whole("sweeps", sweeps)):
         raise FloatingPointError(f"{method}: its values have no bound, and left float64; {CURE}")
     return table
 
@@ -177,9 +181,15 @@ def _check_known(log: Episodes, table: np.ndarray, method: str) -> None:
 
 
 def _world(task: ToyTask) -> World:
+    check_longest_episode(task)
     states = np.flatnonzero(task.start)
     cumulative = np.cumsum(task.start[states])
     return World(task.outcomes, states, cumulative, float(task.mdp.discount), task.horizon)
+
+
+def check_longest_episode(task: ToyTask) -> None:
+    """MemoryError if there is no room for the longest episode."""
+    check_memory(f"horizon={task.horizon}", BYTES_PER_STEP * task.horizon)
 
 
 def starting_table(task: ToyTask, q: Any) -> np.ndarray:
@@ -189,7 +199,7 @@ def starting_table(task: ToyTask, q: Any) -> np.ndarray:
 
 def filled_table(available: np.ndarray, q: Any) -> np.ndarray:
     """The same for any bool [S, A] of actions that there are."""
-    array = np.asarray(q, np.float64)
+    array = check_real_array("q", q)
     if array.shape not in ((), available.shape):
         raise ValueError(f"q: expected one number or {list(available.shape)}, got shape {list(array.shape)}")
     table = np.where(available, array, -np.inf)

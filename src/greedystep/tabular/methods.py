@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from greedystep.checks import check_real, check_whole
 from greedystep.tabular import updates
 from greedystep.tabular.updates import Parameters
 
@@ -72,31 +71,16 @@ def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters
     chosen = defaults | options
     if "form" in chosen:
         form = chosen.pop("form")
-        if form not in FORMS:
+        if not isinstance(form, str) or form not in FORMS:
             raise ValueError(f"form: expected one of {', '.join(FORMS)}, got {form!r}")
         code = FORMS[form]
     for name in ("alpha", "lambda_", "sigma", "beta", "target_epsilon"):
         if name in chosen:
-            chosen[name] = checked_share(name, chosen[name], positive=name == "alpha")
+            chosen[name] = check_real(name, chosen[name], 0, 1, above=name == "alpha")
     for name in ("n", "horizon"):
         if name in chosen:
             value = chosen.pop(name)
             if name == "horizon" and value is None:
                 value = WHOLE_EPISODE
-            chosen["n"] = min(checked_whole(name, value), WHOLE_EPISODE)
+            chosen["n"] = min(check_whole(name, value), WHOLE_EPISODE)
     return code, Parameters(**chosen)
-
-
-def checked_whole(name: str, value: Any) -> int:
-    """A whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name}: expected a whole number >= 1, got {value!r}")
-    return int(value)
-
-
-def checked_share(name: str, value: Any, positive: bool = False) -> float:
-    """A number in [0, 1], or in (0, 1]."""
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not (is_number and 0 <= value <= 1 and not (positive and value == 0)):
-        raise ValueError(f"{name}: expected a number in {'(0' if positive else '[0'}, 1], got {value!r}")
-    return float(value)

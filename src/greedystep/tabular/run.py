@@ -1,26 +1,37 @@
-"""A training run of a tabular agent in a folder: config.json, metrics.jsonl, agent.npz."""
+"""A training run of a tabular agent in a folder: config.json, metrics.jsonl, agent.npz.
+
+The agent is saved before the first row: rows without an agent mean that it was lost. One process at a time writes to
+the folder.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from greedystep import envs
+from greedystep import envs, schema
+from greedystep.checks import check_whole
+from greedystep.lock import WriterLock, lock_folder
+from greedystep.memory import check_memory
 from greedystep.metrics import MetricsFile
 from greedystep.record import provenance, read_json, write_json
+from greedystep.restart import METRICS, ask_for_restart, begin_without_state, set_aside
+from greedystep.signals import deferred
 from greedystep.tabular.agent import TabularAgent
-from greedystep.tabular.methods import checked_whole
-from greedystep.undisturbed import undisturbed
 
 KIND = "tabular"
+AGENT = "agent.npz"
 ROWS = 100
 """Rows of metrics in a whole run, each over the same number of episodes."""
+BYTES_PER_EPISODE = 80
+"""Of a row that is being collected: a float and an int of Python, and their places in two lists."""
 PIECE = 0.2
 """Seconds of learning, about, between two looks at the clock and at Ctrl-C."""
 SAVE_EVERY = 2.0
@@ -71,34 +82,60 @@ class Progress(NamedTuple):
 
 
 class Run:
-    """A folder in which an agent learns; made by `start` or `resume`."""
+    """A folder in which an agent learns; made by `start` or `resume`.
 
-    def __init__(self, folder: Path, config: RunConfig, agent: TabularAgent):
+    It is the only writer of its folder until `train` has ended or `close` is called.
+    """
+
+    def __init__(
+        self, folder: Path, config: RunConfig, agent: TabularAgent, lock: WriterLock, *, restart: bool = False
+    ):
         self.folder, self.config, self.agent = folder, config, agent
+        self._lock, self._restart = lock, restart
 
     @classmethod
     def start(cls, folder: Path, config: RunConfig) -> Run:
-        """A new run. Nothing is written yet: bad settings leave no trace."""
-        checked_whole("episodes", config.episodes)
-        for name in ("config.json", "metrics.jsonl", "agent.npz"):
-            if (folder / name).exists():
-                raise ValueError(f"out: {folder} holds another run; resume it, or choose another folder")
-        return cls(folder, config, config.agent())
+        """A new run. Nothing but the lock is written yet: bad settings leave no trace.
+
+        InUseError, a ValueError, if another process writes to the folder.
+        """
+        _check_episodes(config)
+        with ExitStack() as on_failure:
+            lock = on_failure.enter_context(lock_folder(folder))
+            for name in ("config.json", METRICS, AGENT):
+                if (folder / name).exists():
+                    raise ValueError(f"out: {folder} holds another run; resume it, or choose another folder")
+            run = cls(folder, config, config.agent(), lock)
+            on_failure.pop_all()
+            return run
 
     @classmethod
-    def resume(cls, folder: Path, episodes: int | None = None) -> Run:
-        """A run that was stopped, or is to go on beyond its end, to `episodes` in all."""
-        config = _read_config(folder)
+    def resume(cls, folder: Path, episodes: int | None = None, *, restart: bool = False, env: str | None = None) -> Run:
+        """A run that was stopped, or is to go on beyond its end, to `episodes` in all.
+
+        A run whose agent.npz is damaged or missing cannot go on: ValueError says so. InUseError, a ValueError too, if
+        another process writes to the folder.
+
+        Args:
+            restart: begin again at step 0; earlier rows and the earlier agent are kept under other names.
+            env: the run's own environment, which has to be named where making it imports a module.
+        """
+        config = read_config(folder, env)
         if episodes is not None:
-            config = dataclasses.replace(config, episodes=checked_whole("episodes", episodes))
-        if (folder / "agent.npz").exists():
-            env, _ = config.env_and_rules()
-            agent = TabularAgent.load(folder / "agent.npz", env)
-        else:  # stopped before its first save
-            agent = config.agent()
-        if episodes is not None and episodes < agent.episodes:
-            raise ValueError(f"episodes: {folder} has {agent.episodes} already, got {episodes}")
-        return cls(folder, config, agent)
+            config = dataclasses.replace(config, episodes=episodes)
+            _check_episodes(config)
+        with ExitStack() as on_failure:
+            lock = on_failure.enter_context(lock_folder(folder))
+            agent = config.agent() if restart else _agent_to_go_on_with(folder, config)
+            if episodes is not None and episodes < agent.episodes:
+                raise ValueError(f"episodes: {folder} has {agent.episodes} already, got {episodes}")
+            run = cls(folder, config, agent, lock, restart=restart)
+            on_failure.pop_all()
+            return run
+
+    def close(self) -> None:
+        """Let others write to the folder, if `train` is not called or has ended."""
+        self._lock.release()
 
     @property
     def finished(self) -> bool:
@@ -109,30 +146,46 @@ class Run:
 
         Rows come at fixed numbers of episodes, so that they do not depend on the speed of the machine.
         """
+        if not self._lock.held:
+            raise ValueError(f"{self.folder}: this run has ended or was closed; Run.resume goes on with it")
+        with self._lock, ExitStack() as files:
+            with deferred():
+                metrics = files.enter_context(self._begin())
+            yield from self._train(metrics)
+
+    def _begin(self) -> MetricsFile:
+        """Write the settings and the agent as it is now."""
+        if self._restart:
+            set_aside(self.folder, AGENT, METRICS)
         config = dataclasses.asdict(self.config)
         write_json(self.folder / "config.json", {"kind": KIND, "config": config, "provenance": provenance(config)})
-        every = -(-self.config.episodes // ROWS)
+        self.agent.save(self.folder / AGENT)
+        return MetricsFile(self.folder / METRICS, resume_at=self.agent.steps)
+
+    def _train(self, metrics: MetricsFile) -> Generator[Progress, None, None]:
+        every = _episodes_per_row(self.config.episodes)
         row, began, saved = _Row(), time.perf_counter(), time.perf_counter()
-        with MetricsFile(self.folder / "metrics.jsonl", resume_at=self.agent.steps) as metrics:
-            try:
-                for episodes in self._pieces(every):
-                    with undisturbed():
-                        learned = self.agent.learn(episodes)
-                        row.add(learned.returns, learned.lengths)
-                        if self.agent.episodes % every == 0 or self.finished:
-                            metrics.append([self._row(row, time.perf_counter() - began)])
-                            row = _Row()
-                            if time.perf_counter() - saved > SAVE_EVERY:
-                                self._save(metrics)
-                                saved = time.perf_counter()
-                    yield Progress(self.agent.episodes, float(learned.returns.mean()))
-            except FloatingPointError:
-                raise  # the table is of no use: what was saved before stays
-            except BaseException:
+        try:
+            for episodes in self._pieces(every):
+                with deferred():
+                    learned = self.agent.learn(episodes)
+                    row.add(learned.returns, learned.lengths)
+                    if self.agent.episodes % every == 0 or self.finished:
+                        metrics.append([self._row(row, time.perf_counter() - began)])
+                        row = _Row()
+                        if time.perf_counter() - saved > SAVE_EVERY:
+                            self._save(metrics)
+                            saved = time.perf_counter()
+                yield Progress(self.agent.episodes, float(learned.returns.mean()))
+        except FloatingPointError:
+            raise  # the table is of no use: what was saved before stays
+        except BaseException:
+            with deferred():
                 if row.returns:
                     metrics.append([self._row(row, time.perf_counter() - began)])
                 self._save(metrics)
-                raise
+            raise
+        with deferred():
             self._save(metrics)
 
     def _pieces(self, every: int) -> Iterator[int]:
@@ -158,7 +211,19 @@ class Run:
 
     def _save(self, metrics: MetricsFile) -> None:
         metrics.sync()
-        self.agent.save(self.folder / "agent.npz")
+        self.agent.save(self.folder / AGENT)
+
+
+def _agent_to_go_on_with(folder: Path, config: RunConfig) -> TabularAgent:
+    """A new one, with a warning, if the run was stopped before its first save; ValueError if it is lost or damaged."""
+    if not (folder / AGENT).exists():
+        begin_without_state(folder, AGENT)
+        return config.agent()
+    env, _ = config.env_and_rules()
+    try:
+        return TabularAgent.load(folder / AGENT, env)
+    except ValueError as problem:
+        raise ask_for_restart(folder, str(problem)) from None
 
 
 class _Row:
@@ -173,14 +238,59 @@ class _Row:
         self.lengths += lengths.tolist()
 
 
-def _read_config(folder: Path) -> RunConfig:
+def _check_episodes(config: RunConfig) -> None:
+    """A number of episodes whose rows of metrics fit in memory while they are collected."""
+    every = _episodes_per_row(check_whole("episodes", config.episodes))
+    check_memory(f"episodes={config.episodes}", BYTES_PER_EPISODE * every)
+
+
+def _episodes_per_row(episodes: int) -> int:
+    return -(-episodes // ROWS)
+
+
+def load_agent(folder: Path, env: Any = None) -> TabularAgent:
+    """The agent of a run as it was saved last.
+
+    Args:
+        env: as in `Run.resume`, or an environment to be used instead of the run's.
+    """
+    config = read_config(folder, env)
+    if not (folder / AGENT).exists():
+        raise ValueError(f"{folder} has saved no agent yet (it has no {AGENT})")
+    return TabularAgent.load(folder / AGENT, config.env_and_rules()[0] if isinstance(env, str | None) else env)
+
+
+CONTENT = {
+    "kind": schema.OneOf(KIND),
+    "config": {
+        "env": str,
+        "options": dict,
+        "method": str,
+        "method_options": dict,
+        "epsilon": schema.Real(0, 1),
+        "initial": schema.Maybe(schema.Real()),
+        "seed": schema.Whole(),
+        "episodes": schema.Whole(1),
+    },
+}
+"""Of config.json."""
+
+
+def read_config(folder: Path, env: Any = None) -> RunConfig:
+    """The run's settings; ValueError says why a folder is no run of a table, or not one in `env`, if that is named."""
     path = folder / "config.json"
     if not path.is_file():
         raise ValueError(f"resume: {folder} holds no run (it has no config.json)")
     content = read_json(path)
     try:
-        if content["kind"] != KIND:
-            raise TypeError(f"its kind is {content['kind']!r}")
-        return RunConfig(**content["config"])
-    except (KeyError, TypeError) as problem:
+        schema.check(content, CONTENT, "it")
+        config = schema.build(RunConfig, content["config"], "config")
+    except ValueError as problem:
         raise ValueError(f"{path} is not the configuration of a tabular run ({problem})") from None
+    if isinstance(env, str) and env != config.env:
+        raise ValueError(f"env: {folder} is a run in {config.env!r}, got {env!r}")
+    if env is None and not config.env.startswith("toy/"):
+        from greedystep.tabular.gym_world import check_registered
+
+        check_registered(config.env, path)
+    return config

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from greedystep.checks import check_real
 from greedystep.envs.core import Environment, ObservationSpec, Step
 
 SIZE = 10
@@ -79,9 +80,7 @@ class MinAtar(Environment):
     """Random 32-bit words that `chance` needs."""
 
     def __post_init__(self) -> None:
-        number = isinstance(self.sticky, (int, float, np.integer, np.floating)) and not isinstance(self.sticky, bool)
-        if not number or not 0 <= self.sticky <= 1:
-            raise ValueError(f"sticky: expected a probability in [0, 1], got {self.sticky!r}")
+        check_real("sticky", self.sticky, 0, 1)
         if not isinstance(self.ramping, (bool, np.bool_)):
             raise ValueError(f"ramping: expected True or False, got {self.ramping!r}")
         if self.actions not in ("full", "minimal"):

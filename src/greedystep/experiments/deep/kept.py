@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from greedystep import schema
+
 LABEL = "kept"
+
+
+TASK = {"title": str, "methods": dict}
+
+
+def check(kept: dict[str, Any]) -> None:
+    """ValueError if the tasks of a result that was read cannot be shown beside others."""
+    for name, task in schema.check(kept["numbers"].get("tasks", {}), dict, "numbers.tasks").items():
+        schema.check(task, TASK, f"numbers.tasks.{name}")
 
 
 def beside(result: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:

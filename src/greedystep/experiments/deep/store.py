@@ -11,12 +11,32 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from greedystep import schema
 from greedystep.experiments.deep.training import CURVES, Lane
 from greedystep.record import config_hash, provenance, read_json, write_json
 
 Record = Mapping[str, Any]
-KEYS = ("name", "task", "preset", "setting", "seed", "env", "steps", "curve", "phase", "n_first", "n_last")
-KEYS += ("evaluation", "diverged", "seconds", "steps_per_second", "side_by_side", "device")
+_NUMBERS = [schema.Maybe(schema.Real())]
+LANE = {
+    "name": str,
+    "task": str,
+    "preset": str,
+    "setting": dict,
+    "seed": schema.Whole(),
+    "env": dict,
+    "steps": schema.Whole(1),
+    "curve": {"step": [schema.Whole()], **dict.fromkeys(CURVES, _NUMBERS)},
+    "phase": schema.Whole(),
+    "n_first": [schema.Whole()],
+    "n_last": [schema.Whole()],
+    "device": str,
+    "evaluation": schema.Maybe(schema.Real()),
+    "diverged": schema.Maybe(schema.Whole()),
+    "seconds": schema.Real(0),
+    "steps_per_second": schema.Maybe(schema.Real(0)),
+    "side_by_side": schema.Whole(1),
+}
+"""One training in a file."""
 
 
 class Store:
@@ -69,15 +89,14 @@ def _group(names: Iterable[str], steps: int) -> str:
 def _lanes(path: Path) -> list[Record]:
     """The trainings of a file; ValueError says why it is none."""
     part = read_json(path)
-    lanes = part.get("lanes") if isinstance(part, dict) else None
-    if not isinstance(lanes, list) or not lanes:
+    try:
+        lanes = schema.check(part, {"lanes": [LANE]}, "it")["lanes"]
+    except ValueError as problem:
+        raise ValueError(f"{path} holds a training that cannot be read ({problem})") from None
+    if not lanes:
         raise ValueError(f"{path} holds no trainings")
     for lane in lanes:
-        lacking = [key for key in KEYS if key not in lane] if isinstance(lane, dict) else list(KEYS)
-        if lacking:
-            raise ValueError(f"{path} holds a training without {', '.join(lacking)}")
-        curve = lane["curve"]
-        lengths = {len(curve.get(name, ())) for name in ("step", *CURVES)} if isinstance(curve, dict) else {0}
+        lengths = {len(lane["curve"][name]) for name in ("step", *CURVES)}
         if len(lengths) > 1 or 0 in lengths:
             raise ValueError(f"{path} holds a training whose curve is not complete")
     return lanes

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from greedystep import schema
 from greedystep.bench.learners import Ours, fitting_steps
 from greedystep.experiments.claims import Claim, Table, Verdict
 from greedystep.experiments.deep.rules import Judged, below, together, words
@@ -29,6 +30,13 @@ SECONDS = 0.3
 """A timed run is this long or longer: short, so that those that are compared see the same machine."""
 ALMOST_EQUAL = 1.25
 
+TIMES = {
+    "task": str,
+    "preset": str,
+    "lanes": schema.Whole(1),
+    "device": str,
+    "seconds": {agent: [schema.Real(1e-9)] for agent in AGENTS},
+}
 Times = Mapping[str, Any]
 """task, preset, lanes, device, and "seconds": for each agent the seconds that equal steps took in each round."""
 
@@ -48,16 +56,32 @@ def measure(task: str, preset: str, lanes: int) -> dict[str, Any]:
     return about | {"device": jax.devices()[0].device_kind, "seconds": seconds}
 
 
-def kept(parts: Path | None, task: str, preset: str, lanes: int, may_measure: bool) -> dict[str, Any] | None:
-    """The times of a task: those that are kept in the folder, or measured now and kept; None where there are none."""
+def kept(
+    parts: Path | None, task: str, preset: str, lanes: int, *, may_measure: bool, problems: list[str]
+) -> dict[str, Any] | None:
+    """The times of a task: those that are kept in the folder, or measured now and kept; None where there are none.
+
+    `problems` gets a sentence if the kept ones cannot be read.
+    """
     path = None if parts is None else parts / "timing" / f"{task}-{preset}-{lanes}.json"
     if path is not None and path.exists():
-        return read_json(path)["times"]
+        try:
+            return _checked(schema.check(read_json(path), {"times": TIMES}, "it")["times"])
+        except ValueError as problem:
+            problems.append(f"{path} does not tell times ({problem}); they count as missing")
     if not may_measure:
         return None
     times = measure(task, preset, lanes)
     if path is not None:
         write_json(path, {"times": times, "provenance": provenance({"timing": [task, preset, lanes]})})
+    return times
+
+
+def _checked(times: dict[str, Any]) -> dict[str, Any]:
+    """Times whose rounds can be compared."""
+    lengths = {len(rounds) for rounds in times["seconds"].values()}
+    if times["task"] not in TASKS or len(lengths) > 1 or 0 in lengths:
+        raise ValueError("its task is not known, or its rounds differ in number")
     return times
 
 

@@ -147,11 +147,16 @@ def _run(trainer: PatientTrainer, steps: int, on_chunk: Callable[[int, float], N
         try:
             on_chunk((chunk[0]["step"] - done) * lanes, chunk[0]["steps_per_second"])
         except BaseException:
-            underway.save(rows, diverged=trainer.diverged)
+            underway.save(rows, diverged=_by_text(trainer.diverged))
             raise
-        underway.save_now_and_then(rows, diverged=trainer.diverged)
+        underway.save_now_and_then(rows, diverged=_by_text(trainer.diverged))
         done = chunk[0]["step"]
     return rows
+
+
+def _by_text(steps: Mapping[int, int]) -> dict[str, int]:
+    """With keys as JSON has them."""
+    return {str(lane): step for lane, step in steps.items()}
 
 
 def _play(trainer: Trainer, episodes: int) -> list[float | None]:

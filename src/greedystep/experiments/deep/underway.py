@@ -6,15 +6,22 @@ removes the folder when the finished training is safely in the store.
 
 from __future__ import annotations
 
+import shutil
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
-from greedystep import checkpoint
+from greedystep import checkpoint, schema
 from greedystep.deep.train import Row, Trainer
 
 EVERY = 60.0
 """Seconds between two checkpoints."""
+
+
+_ROW = {"step": schema.Whole(), "lane": schema.Whole(), "n_histogram": [schema.Whole()]}
+SO_FAR = {"so_far": {"rows": [_ROW], "diverged": dict}}
+"""What a checkpoint says of itself besides what its trainer does."""
 
 
 class Underway:
@@ -28,12 +35,23 @@ class Underway:
         self._folder, self._trainer, self._saved = folder, trainer, time.monotonic()
 
     def restore(self) -> dict[str, Any]:
-        """Bring the trainer to where it was; what was given to `save`, nothing if it is at its beginning."""
-        found = None if self._folder is None else checkpoint.latest(self._folder)
-        if found is None:
+        """Bring the trainer to where it was; what was given to `save`, nothing if it is at its beginning.
+
+        A state that is damaged is named in a warning and removed: the training begins again.
+        """
+        if self._folder is None:
             return {}
-        self._trainer.restore(found)
-        return checkpoint.read_about(found)["so_far"]
+        try:
+            found = checkpoint.latest(self._folder)
+            if found is None:
+                return {}
+            so_far = schema.check(checkpoint.read_about(found), SO_FAR, str(found))["so_far"]
+            self._trainer.restore(found)
+        except ValueError as problem:
+            warnings.warn(f"{problem}; this training begins again", RuntimeWarning, stacklevel=2)
+            shutil.rmtree(self._folder)
+            return {}
+        return so_far
 
     def save_now_and_then(self, rows: list[Row], **more: Any) -> None:
         """Call it after each chunk."""

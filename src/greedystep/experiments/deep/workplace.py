@@ -9,7 +9,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from greedystep import schema
 from greedystep.record import provenance, read_json, write_json
+
+NOTE = {
+    "session": {"tasks": [str], "trainings": schema.Whole(), "steps": schema.Whole(), "seconds": schema.Real(0)},
+    "provenance": {"command": str, "device": str},
+}
+"""What a command trained, in a file."""
 
 
 class Workplace:
@@ -80,16 +87,16 @@ def _is_alive(process: int) -> bool:
 
 def _session(path: Path) -> dict[str, Any]:
     """What a command trained; ValueError says why the file does not tell it."""
-    noted = read_json(path)
     try:
-        session, origin = noted["session"], noted["provenance"]
-        return {
-            "command": str(origin["command"]),
-            "tasks": [str(task) for task in session["tasks"]],
-            "trainings": int(session["trainings"]),
-            "steps": int(session["steps"]),
-            "device": str(origin["device"]),
-            "seconds": float(session["seconds"]),
-        }
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{path} does not tell what a command trained") from None
+        noted = schema.check(read_json(path), NOTE, "it")
+    except ValueError as problem:
+        raise ValueError(f"{path} does not tell what a command trained ({problem})") from None
+    session, origin = noted["session"], noted["provenance"]
+    return {
+        "command": origin["command"],
+        "tasks": session["tasks"],
+        "trainings": session["trainings"],
+        "steps": session["steps"],
+        "device": origin["device"],
+        "seconds": float(session["seconds"]),
+    }

@@ -1,0 +1,5 @@
+"""`python -m greedystep` is `greedystep`."""
+
+from greedystep.cli import program
+
+program()

@@ -1,0 +1,84 @@
+"""Memory: how much there is, and refusing what would not fit before anything is allocated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+PROCESSES, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def check_memory(what: str, needed: int, free: int | None = None) -> None:
+    """MemoryError with both numbers if `needed` bytes are more than are free.
+
+    Args:
+        what: the argument, or the thing, that asks for the memory; the message begins with it.
+        free: by default what this machine has (`free_memory`).
+    """
+    free = free_memory() if free is None else free
+    if needed > free:
+        raise MemoryError(f"{what}: needs about {in_units(needed)} of memory, this machine has {in_units(free)} free")
+
+
+def free_memory() -> int:
+    """Bytes that this process can still allocate: what the machine has, or what its control group leaves of that."""
+    return min([_machine(), *_control_groups()])
+
+
+def in_units(size: float) -> str:
+    """Two or three digits: 870 bytes, 4.2 GB, 41 GB."""
+    for unit in UNITS:
+        if size < 1000 or unit == UNITS[-1]:
+            return f"{size:.0f} {unit}" if 9.95 <= size < 1e6 else f"{size:.2g} {unit}"
+        size /= 1000
+    raise AssertionError
+
+
+def _machine() -> int:
+    try:
+        for line in (PROCESSES / "meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # not Linux: all of it
+
+
+def _control_groups() -> Iterator[int]:
+    """What each limit on this process leaves (cgroup v2, or v1), files in the page cache counted as free."""
+    try:
+        lines = (PROCESSES / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root = CGROUPS / ("memory" if controllers else "")
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes") if controllers else ("memory.max", "memory.current")
+        group = root / path.lstrip("/")
+        # Within a container the path may be the host's, which is not there: then the root is the container's own.
+        for folder in (group, *group.parents):
+            if folder == root.parent:
+                break
+            limit, used = (_number(folder / name) for name in names)
+            if limit is not None and used is not None:
+                yield max(0, limit - used + (_reclaimable(folder) or 0))
+
+
+def _number(file: Path) -> int | None:
+    """None where the file is missing or says "max"."""
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _reclaimable(folder: Path) -> int | None:
+    try:
+        lines = (folder / "memory.stat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), None)
