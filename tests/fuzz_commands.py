@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import types
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tyro.constructors import PrimitiveConstructorSpec
 
-from greedystep import cli
+from greedystep.cli.commands import Command
 from greedystep.cli.train import METHODS
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -283,8 +282,7 @@ def _bare(kind: Any) -> tuple[Any, list[Any]]:
 
 
 COMMANDS: dict[str, list[Option]] = {}
-_home = cli if hasattr(cli, "Command") else import_module("greedystep.cli.commands")
-for _annotated in get_args(_home.Command):
+for _annotated in get_args(Command):
     _class, *_notes = get_args(_annotated)
     COMMANDS[next(note.name for note in _notes if getattr(note, "name", None))] = options_of(_class)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import importlib.util
 import json
 import os
 import signal
@@ -32,8 +31,9 @@ MACHINE = 2 << 30
 
 
 def main() -> None:
-    if importlib.util.find_spec("greedystep.memory") is not None:
-        importlib.import_module("greedystep.memory").free_memory = lambda: MACHINE
+    from greedystep import memory
+
+    memory.free_memory = lambda: MACHINE
     printed = sys.argv[1]
     cases, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     sink = os.open(printed, os.O_RDWR | os.O_CREAT | os.O_APPEND)

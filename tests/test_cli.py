@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+import warnings
 from itertools import islice
 from types import SimpleNamespace
 from typing import get_args
@@ -507,3 +508,12 @@ def test_progress_on_a_terminal_shows_the_share_and_goes_away():
     with progress(Console(file=screen, force_terminal=True, width=80), "fig1") as report:
         report(0.25, "N = 16")
     assert "fig1: done in" in screen.getvalue()
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_notes_of_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(
+        envs.Envs, "run", lambda self: warnings.warn("\x1b[33mWARN: old\nname\x1b[0m", stacklevel=1) or 0
+    )
+    assert main(["envs"]) == 0
+    assert capsys.readouterr().err == "Note: WARN: old name\n"

@@ -144,3 +144,16 @@ def test_a_damaged_half_way_state_is_named_and_the_training_begins_again(tmp_pat
         assert underway.restore() == {}
     assert restored == [state]
     assert not list(tmp_path.iterdir())  # a later state must not be taken for an older one than this
+
+
+@pytest.mark.parametrize("kind", STARTED)
+def test_a_run_with_a_line_that_is_no_row_is_refused_before_anything_is_written(kind, runs, tmp_path, capsys):
+    folder = shutil.copytree(runs[kind][0], tmp_path / "run")
+    rows = folder / "metrics.jsonl"
+    first, *rest = rows.read_bytes().splitlines(keepends=True)
+    rows.write_bytes(b"".join([first, b"{\n", *rest]))
+    before = content(folder)
+    assert main(["train", "--resume", str(folder)]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert f"{rows}, line 2, is not a row of metrics" in said
+    assert content(folder) == before

@@ -104,6 +104,13 @@ def read_metrics(path: str | os.PathLike) -> dict[int, dict[str, np.ndarray]]:
     return {lane: _columns(path, rows) for lane, rows in sorted(lanes.items())}
 
 
+def check_metrics(path: str | os.PathLike) -> None:
+    """ValueError names the first line that is no row; a file that is not there has none."""
+    if Path(path).exists():
+        for _ in _whole_lines(Path(path)):
+            pass
+
+
 def _columns(path: str | os.PathLike, rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     columns = {}
     for name in dict.fromkeys(name for row in rows for name in row):

@@ -23,7 +23,7 @@ from greedystep.cli.report import Report
 from greedystep.cli.reproduce import Reproduce
 from greedystep.cli.train import Train
 from greedystep.cli.watch import Watch
-from greedystep.cli.words import BadInputError, FailedError, note
+from greedystep.cli.words import BadInputError, FailedError, note, plain_warnings
 
 Command = (
     Annotated[Plan, subcommand("plan")]
@@ -54,7 +54,8 @@ ABOUT = """Exact planning with a proven error bound, the greedy-step paper's age
 def run(argv: list[str]) -> int:
     """Parse and run one command; returns the exit status: 0 done, 1 failed, 2 bad input."""
     try:
-        return _parse(argv).run()
+        with plain_warnings():
+            return _parse(argv).run()
     except BadInputError as problem:
         note(f"greedystep: {_one_line(str(problem))}")
         return BAD_INPUT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,9 @@ from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 from greedystep.checks import parse_value, parse_whole, shown
+
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+"""What Gymnasium colours its warnings with."""
 
 
 class BadInputError(Exception):
@@ -59,6 +63,14 @@ def warnings_as_notes() -> Iterator[None]:
         finally:
             for message in dict.fromkeys(str(warning.message) for warning in caught):
                 note(f"Note: {message}")
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show warnings as notes of one line, without colours and without the place in the code that warned."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: note(f"Note: {' '.join(COLOUR.sub('', str(message)).split())}")
+        yield
 
 
 def parse_real(text: str) -> float:

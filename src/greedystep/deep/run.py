@@ -23,7 +23,7 @@ from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.train import Row, Trainer, config_from_json, most_steps
 from greedystep.lock import FOLDER_LOCK, WriterLock, lock_folder
-from greedystep.metrics import MetricsFile
+from greedystep.metrics import MetricsFile, check_metrics
 from greedystep.record import jsonable, provenance, read_json, reading, saying, write_json
 from greedystep.restart import METRICS, ask_for_restart, begin_without_state, set_aside
 from greedystep.signals import deferred
@@ -149,6 +149,8 @@ class Run:
         with ExitStack() as on_failure:
             lock = on_failure.enter_context(lock_folder(folder))
             found = None if restart else _checkpoint_to_go_on_from(folder)
+            if not restart:
+                check_metrics(folder / METRICS)
             trainer = config.trainer()
             if found is not None:
                 trainer.restore(found)

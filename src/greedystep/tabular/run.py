@@ -20,7 +20,7 @@ from greedystep import envs, schema
 from greedystep.checks import check_whole
 from greedystep.lock import WriterLock, lock_folder
 from greedystep.memory import check_memory
-from greedystep.metrics import MetricsFile
+from greedystep.metrics import MetricsFile, check_metrics
 from greedystep.record import provenance, read_json, write_json
 from greedystep.restart import METRICS, ask_for_restart, begin_without_state, set_aside
 from greedystep.signals import deferred
@@ -127,6 +127,8 @@ class Run:
         with ExitStack() as on_failure:
             lock = on_failure.enter_context(lock_folder(folder))
             agent = config.agent() if restart else _agent_to_go_on_with(folder, config)
+            if not restart:
+                check_metrics(folder / METRICS)
             if episodes is not None and episodes < agent.episodes:
                 raise ValueError(f"episodes: {folder} has {agent.episodes} already, got {episodes}")
             run = cls(folder, config, agent, lock, restart=restart)
