@@ -109,7 +109,7 @@ class Dense:
         self._first = np.arange(mdp.num_states) * mdp.num_actions
         self.best_rewards = mdp.rewards.max(axis=1)
         assert isinstance(mdp.transitions, np.ndarray)
-        self._matrix, self._reward = np.ascontiguousarray(mdp.transitions), mdp.rewards.ravel()
+        self.matrix, self.reward = np.ascontiguousarray(mdp.transitions), mdp.rewards.ravel()
         self._bounds: UpperBounds | None = None
         self._choice = self._first.astype(np.uint32)
 
@@ -125,19 +125,15 @@ class Dense:
         self._bounds.follow(v)
         self._choice, out = self._choice.copy(), np.empty_like(v)
         low, high = careful_dense_bellman(
-            self._matrix, self._reward, self.discount, v, out, self._choice, self._bounds.upper, self._bounds.rise
+            self.matrix, self.reward, self.discount, v, out, self._choice, self._bounds.upper, self._bounds.rise
         )
         return Backup(v, out, self._choice, low, high)
 
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
         return choice.astype(np.int64) - self._first
 
-    def chain(self, choice: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(γ T^π, r^π)."""
-        return self.discount * self._matrix[choice], self._reward[choice]
-
     def policy_sweeps(self, choice: np.ndarray) -> DensePolicySweeps:
-        return DensePolicySweeps(self._matrix, self.discount, self._reward, choice)
+        return DensePolicySweeps(self.matrix, self.discount, self.reward, choice)
 
 
 class DensePolicySweeps:

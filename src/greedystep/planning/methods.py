@@ -47,9 +47,9 @@ def policy_value(mdp: MDP, policy: np.ndarray, start: np.ndarray, deadline: Dead
     """
     states, no_value = np.arange(mdp.num_states), False
     if isinstance(mdp.transitions, np.ndarray):
-        chain, reward = mdp.under(policy)
+        reward = mdp.rewards[states, policy]
         try:
-            v = chain_value(mdp.discount * chain, reward, deadline)
+            v = chain_value(mdp.transitions, states * mdp.num_actions + policy, mdp.discount, reward, deadline)
             # A singular system may pass for a regular one by rounding; its solution then has the size of 1 / rounding.
             no_value = mdp.discount == 1.0 and not np.abs(v).max() <= 1e12 * np.abs(reward).max()
         except np.linalg.LinAlgError:
