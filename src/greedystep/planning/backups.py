@@ -138,7 +138,7 @@ class Dense:
         """(I - γ T^π)^-1 r^π by elimination; None if that is singular, or may be but for rounding."""
         reward = self._reward[choice]
         try:
-            v = eliminate_dense(self.discount * self._matrix[choice], reward, deadline)
+            v = eliminate_dense(self._matrix, choice, self.discount, reward, deadline)
         except np.linalg.LinAlgError:
             return None
         return v if np.abs(v).max() <= 1e12 * np.abs(reward).max() else None

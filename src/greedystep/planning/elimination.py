@@ -36,28 +36,32 @@ WORK = 4_000_000
 _ints, _long_ints, _floats = nb.uint32[::1], nb.int64[::1], nb.float64[::1]
 
 
-def eliminate_dense(chain: np.ndarray, reward: np.ndarray, deadline: Deadline) -> np.ndarray:
-    """v = (I - T)^-1 r for a dense chain T [S, S], which is overwritten; LinAlgError if there is no such v.
+def eliminate_dense(
+    matrix: np.ndarray, rows: np.ndarray, discount: float, reward: np.ndarray, deadline: Deadline
+) -> np.ndarray:
+    """v = (I - γ T)^-1 r for the chain T [S, S] of these rows of a dense matrix; LinAlgError if there is no such v.
 
-    Elimination in blocks, so that it can be stopped between them. I - T needs no pivots from other blocks: its diagonal
-    dominates, and keeps doing so in what is left of it.
+    Elimination in blocks, so that it can be stopped between them. I - γ T needs no pivots from other blocks: its
+    diagonal dominates, and keeps doing so in what is left of it.
     """
-    matrix, v = np.negative(chain, out=chain), reward.copy()
-    matrix[np.diag_indices_from(matrix)] += 1.0
+    v, left = reward.copy(), np.empty((reward.size, reward.size))
+    for begin, end in deadline.pieces(v.size, left.size):
+        np.multiply(matrix[rows[begin:end]], -discount, out=left[begin:end])
+    left[np.diag_indices_from(left)] += 1.0
     S = v.size
     block = S if S <= AT_ONCE else BLOCK
     for s in range(0, S, block):
         here, rest = slice(s, s + block), slice(s + block, S)
-        solved = np.linalg.solve(matrix[here, here], np.column_stack([matrix[here, rest], v[here]]))
-        matrix[here, rest], v[here] = solved[:, :-1], solved[:, -1]
-        rows = max(1, WORK // max(1, S - s))
-        for i in range(s + block, S, rows):
+        solved = np.linalg.solve(left[here, here], np.column_stack([left[here, rest], v[here]]))
+        left[here, rest], v[here] = solved[:, :-1], solved[:, -1]
+        height = max(1, WORK // max(1, S - s))
+        for i in range(s + block, S, height):
             deadline.check()
-            below = slice(i, i + rows)
-            matrix[below, rest] -= matrix[below, here] @ matrix[here, rest]
-            v[below] -= matrix[below, here] @ v[here]
+            below = slice(i, i + height)
+            left[below, rest] -= left[below, here] @ left[here, rest]
+            v[below] -= left[below, here] @ v[here]
     for s in reversed(range(0, S - block, block)):
-        v[s : s + block] -= matrix[s : s + block, s + block :] @ v[s + block :]
+        v[s : s + block] -= left[s : s + block, s + block :] @ v[s + block :]
     return v
 
 

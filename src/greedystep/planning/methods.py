@@ -49,8 +49,9 @@ def policy_value(mdp: MDP, policy: np.ndarray, start: np.ndarray, deadline: Dead
     if mdp.discount == 1.0:
         return undiscounted.policy_value(mdp, policy, start, deadline)
     if isinstance(mdp.transitions, np.ndarray):
-        chain, reward = mdp.under(policy)
-        return eliminate_dense(mdp.discount * chain, reward, deadline)
+        states = np.arange(mdp.num_states)
+        rows, reward = states * mdp.num_actions + policy, mdp.rewards[states, policy]
+        return eliminate_dense(mdp.transitions, rows, mdp.discount, reward, deadline)
     rows, v = as_rows(mdp), start.copy()
     Evaluator(rows, deadline).evaluate_exactly((rows.first[:-1] + policy).astype(np.uint32), v, mdp.discount)
     return v
