@@ -41,7 +41,7 @@ def prove(seed: int, index: int) -> None:
             solution = gs.solve(mdp, **options)
         except ValueError as problem:  # the method asks for the value of a policy that has none, or none in float64
             said = str(problem)
-            if not (exact.endless and "never ends" in said or _is_extreme(mdp) and "float64 cannot hold" in said):
+            if not ((exact.endless and "never ends" in said) or (_is_extreme(mdp) and "float64 cannot hold" in said)):
                 raise
             return
     check(solution, exact, mdp)
