@@ -294,6 +294,8 @@ TINY_TABLE = {"episodes": "20"}
 TINY_FIT = {"hidden": "4", "target_period": "10", "batch_size": "4", "batches": "5"}
 LONG = ("reproduce", "bench")
 """Commands whose valid forms take minutes."""
+LENGTHS = {"train": ("--steps", "--episodes"), "fit": ("--batches", "--sweeps"), "eval": ("--limit",)}
+"""Options without which a command takes minutes."""
 WEIGHTS = {"plan": 5, "train": 8, "fit": 4, "eval": 3, "reproduce": 2, "report": 2, "bench": 1, "envs": 1, "watch": 4}
 UNKNOWN = (
     *([], [""], ["x"], ["--version"], ["--version", "x"], ["--help"], ["-h"], ["plan", "--help"], ["Plan"], ["pla"]),
@@ -320,6 +322,8 @@ def command(random: Random, *, networks: bool = True) -> list[str]:
 def is_long(argv: list[str]) -> bool:
     """Whether the work that is asked for may take long."""
     if not argv or argv[0] in LONG:
+        return True
+    if argv[0] in LENGTHS and not any(word.startswith(LENGTHS[argv[0]]) for word in argv):
         return True
     return any(_size(part) >= 1000 for word in argv for part in word.replace("=", "-").replace("x", "-").split("-"))
 

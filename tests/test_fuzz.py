@@ -74,10 +74,10 @@ def test_a_slice(tmp_path):
     """Of all kinds, without networks, which take long to compile."""
     examples = make_examples(tmp_path / "made", networks=False)
     cases = chain(
-        some(fuzz_cases.command_case, 40, networks=False),
+        some(fuzz_cases.command_case, 30, networks=False),
         some(fuzz_cases.file_case, 40, examples, networks=False),
-        some(fuzz_cases.call_case, 150, networks=False),
-        some(fuzz_cases.proof_case, 150),
+        some(fuzz_cases.call_case, 100, networks=False),
+        some(fuzz_cases.proof_case, 100),
     )
     fuzz(tmp_path, examples, cases)
 
