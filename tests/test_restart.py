@@ -136,8 +136,9 @@ def test_a_damaged_half_way_state_is_named_and_the_training_begins_again(tmp_pat
 
     restored = []
     underway = Underway(tmp_path / "half-way", Stand())
-    underway.save([{"step": 5}])
-    assert underway.restore() == {"rows": [{"step": 5}]}
+    rows = [{"step": 5, "lane": 0, "n_histogram": [1, 2]}]
+    underway.save(rows, diverged={})
+    assert underway.restore() == {"rows": rows, "diverged": {}}
     (state,) = tmp_path.glob("half-way/*.ckpt")
     cut(state)
     with pytest.warns(RuntimeWarning, match=rf"{state.name} is damaged.*; this training begins again"):

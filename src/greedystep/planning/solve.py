@@ -179,6 +179,7 @@ def _solve(
 
     def iterates(v: np.ndarray | None) -> Iterator[Iterate]:
         if method == "auto":
+            assert model is not None
             return solve_fast(mdp, model, v, tolerance, deadline)
         v = np.zeros(mdp.num_states) if v is None else v
         if method == "value-iteration":
