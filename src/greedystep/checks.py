@@ -23,9 +23,12 @@ FLOAT32_TINY, FLOAT32_MAX = float(np.finfo(np.float32).tiny), float(np.finfo(np.
 """Settings beyond these would be 0 or infinite in compiled code."""
 
 
+_WHOLE, _REAL = (int, np.integer), (int, float, np.integer, np.floating)
+
+
 def check_whole(name: str, value: Any, least: int = 1, most: int = INT64) -> int:
     """A whole number from `least` to `most`: an int or a NumPy integer, never a bool, a float or text."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    is_whole = isinstance(value, _WHOLE) and not isinstance(value, bool)
     if not (is_whole and least <= value <= most):
         raise ValueError(f"{name}: expected a whole number from {least} to {most}, got {shown(value)}")
     return int(value)
@@ -38,7 +41,7 @@ def check_seed(seed: Any, name: str = "seed") -> int:
 
 def check_real(name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> float:
     """A finite number in [low, high], or in (low, high] with `above`."""
-    is_real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    is_real = isinstance(value, _REAL) and not isinstance(value, bool)
     if is_real:
         try:
             number = float(value)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from greedystep.mdp import MDP
@@ -57,10 +59,13 @@ class Sparse:
     def __init__(self, mdp: MDP, rows: Rows):
         self._mdp, self.discount, self.rows = mdp, mdp.discount, rows
         self.rows_per_state = mdp.num_actions
-        self._evaluator = Evaluator(rows)
         self._careful = rows.probability.size >= CAREFUL_FROM * rows.reward.size
         self._bounds: UpperBounds | None = None
         self._choice = rows.first[:-1]
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.rows)
 
     @property
     def best_rewards(self) -> np.ndarray:

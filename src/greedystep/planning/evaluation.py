@@ -206,8 +206,11 @@ def eliminate(chain: Rows, v: np.ndarray, below: int, above: int, deadline: Dead
 
     Returns False, and v as it was, if a pivot vanishes: with discount 1 a policy may have no value.
     """
+    entries = v.size * (1 + below * (above + 1))
+    if entries <= PIECE:
+        return _eliminate_at_once(chain, v, below, above)
     band, x = np.zeros((v.size, below + above + 1)), np.empty(v.size)
-    for begin, end in deadline.pieces(v.size, v.size * (1 + below * (above + 1))):
+    for begin, end in deadline.pieces(v.size, entries):
         if not _eliminate(chain, v, below, above, band, x, begin, end):
             return False
     return True
@@ -250,6 +253,13 @@ def _eliminate(chain, v, below, above, band, x, begin, end):
     return True
 
 
+@njit(nb.boolean(ROWS_TYPE, _floats, nb.int64, nb.int64), cache=True)
+def _eliminate_at_once(chain, v, below, above):
+    """A small model in one call, which saves what calls cost."""
+    S = v.size
+    return _eliminate(chain, v, below, above, np.zeros((S, below + above + 1)), np.empty(S), 0, S)
+
+
 def bicgstab(chain: Rows, v: np.ndarray, target: float, most: int, deadline: Deadline) -> tuple[int, float]:
     """Solve v = r + T v by BiCGSTAB, preconditioned with symmetric sweeps in place.
 
@@ -262,8 +272,11 @@ def bicgstab(chain: Rows, v: np.ndarray, target: float, most: int, deadline: Dea
     recurrence breaks down; v is the best iterate, never a worse one than was given, also when the deadline interrupts.
     Returns (rounds, largest residual).
     """
-    room, numbers = np.empty((8, v.size)), np.zeros(8)
     at_once = PIECE // (SWEEPS_PER_ROUND * max(int(chain.start[-1]), 1))
+    if at_once > most:
+        rounds, left = _bicgstab_at_once(chain, v, target, most)
+        return int(rounds), float(left)
+    room, numbers = np.empty((8, v.size)), np.zeros(8)
     while not _bicgstab(chain, v, target, most, at_once, room, numbers):
         at_once = max(1, at_once)  # a large chain has its first residual in a call of its own
         try:
@@ -354,3 +367,11 @@ def _bicgstab(chain, v, target, most, at_once, room, numbers):
             down[s] = best_y[s] + expectation(start, to, p, s, down)
             v[s] += down[s]
     return last
+
+
+@njit(nb.types.Tuple((nb.int64, nb.float64))(ROWS_TYPE, _floats, nb.float64, nb.int64), cache=True)
+def _bicgstab_at_once(chain, v, target, most):
+    """All rounds of a small model in one call, which saves what calls cost."""
+    numbers = np.zeros(8)
+    _bicgstab(chain, v, target, most, most + 1, np.empty((8, v.size)), numbers)
+    return np.int64(numbers[0]), numbers[1]

@@ -74,11 +74,11 @@ def flow_order(rows: Rows, deadline: Deadline) -> tuple[np.ndarray, np.ndarray]:
 def in_order(rows: Rows, discount: float, state: np.ndarray, position: np.ndarray, deadline: Deadline) -> Ordered:
     """The table with its states in this order, the discount inside, self-loops and missing actions taken out."""
     first, row, start = _ordered_rows(rows, state)
-    out = Rows(first, start, np.empty(start[-1], np.uint32), np.empty(start[-1]), np.empty(row.size))
-    reach = 0
-    for begin, end in deadline.pieces(state.size, int(start[-1])):
+    reach, entries = 0, int(start[-1])
+    out = Rows(first, start, np.empty(entries, np.uint32), np.empty(entries), np.empty(row.size))
+    for begin, end in deadline.pieces(state.size, entries):
         arguments = (rows, discount, state, position, row, out)
-        reach = max(reach, *in_pieces(_renumber, *arguments, begin=begin, end=end, entries=start[-1]))
+        reach = max(reach, *in_pieces(_renumber, *arguments, begin=begin, end=end, entries=entries))
     return Ordered(out, state, position, side_by_side=reach < state.size // (4 * threads.count()))
 
 

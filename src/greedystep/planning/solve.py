@@ -303,40 +303,33 @@ class _Watch:
                     last, self._unproved = last._replace(backup=self._prove(last.values())), 0
                 if last.backup is not None:
                     self.better(self._prove(last.values()) if self.proves_again else last.backup)
-                reason = self._reason_to_stop(last)
+                reason = self._reason_to_stop(last, residual)
                 news = Progress(len(self.trace), self.sweeps, self.seconds, residual, self.error_bound)
                 show(news)
                 if self._callback is not None and self._callback(news) and reason is None:
                     reason = "stopped by the callback"
-                reason = self._asked_to_stop() if reason is None else reason
                 if reason is not None:
                     return last, reason
+                self._deadline.check()
         except STOPS as stop:
-            # Within an iteration: its values may have moved on since they were proved.
+            # Perhaps within an iteration: its values may have moved on since they were proved.
             return (None if last is None else last._replace(backup=None)), _why(stop)
         return last, ""
 
-    def _asked_to_stop(self) -> str | None:
-        try:
-            self._deadline.check()
-        except STOPS as stop:
-            return _why(stop)
-        return None
-
-    def _reason_to_stop(self, last: Iterate) -> str | None:
+    def _reason_to_stop(self, last: Iterate, residual: float) -> str | None:
         if self.error_bound <= self._tolerance and last.own_residual is None:
             return ""
-        if last.has_residual and not math.isfinite(last.residual):
+        if not math.isfinite(residual) and last.has_residual:
             return OVERFLOW
         if last.backup is not None and np.isfinite(self.error_bound):
             floor = self._certificate.floor(last.backup.v)
             at_floor = floor * NEAR_ROUNDING >= self._tolerance and self.error_bound <= floor * NEAR_ROUNDING
-            only_rounding = self._certificate.discounted or last.residual <= self._certificate.rounding(last.backup.v)
+            only_rounding = self._certificate.discounted or residual <= self._certificate.rounding(last.backup.v)
             if at_floor or (self._idle_proofs >= IDLE_PROOFS and only_rounding):
                 return COARSE
         if self._max_iterations is not None and len(self.trace) >= self._max_iterations:
             return f"stopped after {len(self.trace)} iterations"
-        if not np.isfinite(self.error_bound) and last.backup is not None and last.residual <= 1e-3 * self._tolerance:
+        if not np.isfinite(self.error_bound) and last.backup is not None and residual <= 1e-3 * self._tolerance:
             return ""  # no bound can ever be proved: a small residual has to do
         if not np.isfinite(self.error_bound) and last.backup is not None and len(self.trace) >= UNBOUNDED_ITERATIONS:
             return f"stopped after {len(self.trace)} iterations, with values that may have no limit"
