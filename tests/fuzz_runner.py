@@ -23,9 +23,9 @@ from typing import Any
 HERE = Path(__file__).parent
 STATUSES = (0, 1, 2, 130)
 """Exit statuses of the command line: done, a failing disk, bad input, interrupted."""
-LONG, TOO_LONG, PATIENCE = 3.0, 60.0, 200.0
+LONG, TOO_LONG, PATIENCE = 3.0, 120.0, 400.0
 """Seconds after which long work gets Ctrl-C; seconds of computing after which other cases do, and fail, however busy
-the machine is; seconds after which a case is killed."""
+the machine is (a fresh checkout compiles for half a minute); seconds after which a case is killed."""
 MEMORY = 4 << 30
 """Bytes that a worker may hold; no case asks for more with good reason."""
 CASES_PER_WORKER = 400
@@ -51,6 +51,8 @@ class Case:
     """Changes the scratch folder first; returns what it did."""
     verify: Callable[[Path, str, Outcome], list[str]] | None = None
     """More problems, found in the scratch folder afterwards, by what `prepare` did and how the case ended."""
+    seconds: float = TOO_LONG
+    """Of computing, after which it has failed."""
     is_long: bool = False
     """Work that may take longer than a case is given was asked for: then Ctrl-C has to end it."""
 
@@ -154,7 +156,7 @@ class Runner:
         process = self._worker()
         assert process.stdin is not None
         what = {"argv": case.argv} if case.argv is not None else {"call": case.call, "args": case.args}
-        limit = {"clock": "wall", "seconds": LONG} if case.is_long else {"clock": "cpu", "seconds": TOO_LONG}
+        limit = {"clock": "wall", "seconds": LONG} if case.is_long else {"clock": "cpu", "seconds": case.seconds}
         process.stdin.write(json.dumps({**what, "folder": str(self.scratch), **limit}).encode() + b"\n")
         process.stdin.flush()
         start = time.perf_counter()
@@ -228,7 +230,7 @@ def judge(case: Case, outcome: Outcome, before: dict[str, Any], after: dict[str,
     problems = [f"printed {what}" for what, pattern in raw.items() if re.search(pattern, outcome.printed, re.MULTILINE)]
     if outcome.interrupted or outcome.error is not None:
         if not case.is_long:
-            problems.append(f"took more than {TOO_LONG:g} s of computing")
+            problems.append(f"took more than {case.seconds:g} s of computing")
         if outcome.status not in STATUSES:  # 130, or it came to its end at the same moment
             problems.append(f"was interrupted and ended with status {outcome.status}")
     elif case.argv is not None:

@@ -38,7 +38,9 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def make_examples(folder: Path, *, networks: bool = True) -> Path:
     with Runner(folder) as runner:
-        making = Case("examples", call="fuzz_files:make_examples", args=[str(folder / "examples"), networks])
+        making = Case(
+            "examples", call="fuzz_files:make_examples", args=[str(folder / "examples"), networks], seconds=300
+        )
         finding = runner.run_one(making)
     if finding is not None:
         pytest.fail(str(finding), pytrace=False)
