@@ -28,6 +28,8 @@ def table_run(tmp_path):
     [
         ("episode_return", "high", "'episode_return'"),
         ("episode_return", [1.0], "'episode_return'"),
+        ("episode_return", "NaN", "return is not a finite number"),
+        ("episode_return", "-Infinity", "return is not a finite number"),
         ("episodes", None, "'episodes'"),
         ("episodes", "NaN", "'episodes'"),
         ("seed", 0.5, "'seed'"),

@@ -66,11 +66,12 @@ def test_one_setting_for_all_is_judged_by_its_share_on_each_task(first, second, 
     assert claim.verdict == verdict
 
 
-def test_a_task_that_is_not_complete_judges_nothing():
-    half = grid_of({"one-step": [1.0], "Watkins": [2.0]})
+def test_a_single_task_or_one_that_is_not_complete_judges_nothing():
+    whole, half = (grid_of({"one-step": [1.0], "Watkins": [2.0]}) for _ in range(2))
     half["cells"].pop()
-    claim = settings.one_for_all({"breakout": half})
-    assert (claim.verdict, claim.reason) == ("untested", "")
+    for maps in ({"breakout": whole}, {"breakout": whole, "freeway": half}, {}):
+        claim = settings.one_for_all(maps)
+        assert (claim.verdict, claim.reason) == ("untested", "")
 
 
 def test_figures_and_tables_come_from_the_result_alone(made_up, tmp_path):

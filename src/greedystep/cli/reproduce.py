@@ -135,7 +135,7 @@ class Reproduce:
         )
         with progress(Console(stderr=True), name) as report:
             result = experiment.run(self.scale, report, **more)
-        if kept is not None and "tasks" in kept["numbers"]:
+        if kept is not None and kept["numbers"].keys() & {"tasks", "maps"}:
             result = beside(result, kept)
         for sentence in (*result["numbers"].get("problems", ()), *result["numbers"].get("missing", ())):
             note(f"{name}: {sentence}")

@@ -86,9 +86,9 @@ SCALES: dict[str, list[Grid]] = {
         Grid(
             "mountaincar",
             "paper",
-            Length(20_000, points=20, episodes=0, only_end=True),
+            Length(10_000, points=20, episodes=0, only_end=True),
             rules=("one-step", "Peng λ=0.7"),
-            ensembles=(1, 2),
+            ensembles=(1,),
         )
     ],
     "paper": [_full(task) for task in FIGURE_3],
@@ -180,9 +180,9 @@ def best_for_all(maps: Mapping[str, Any]) -> tuple[str, dict[str, float]] | None
 def one_for_all(maps: Mapping[str, Any]) -> Claim:
     """Confirmed if one setting has at least NEARLY_BEST of the best cell on every task, partly on at least half."""
     found = best_for_all(maps)
-    if found is None:
+    if found is None or len(found[1]) < 2:  # on a single task one setting is always the best
         verdict: Verdict = "untested"
-        measured = "no task has all its settings trained"
+        measured = "fewer than two tasks have all their settings trained"
     else:
         name, share = found
         near = sum(value >= NEARLY_BEST for value in share.values())

@@ -107,6 +107,8 @@ def _checked(folder: Path, kind: str, lane: Lane) -> Lane:
         lane["episodes"] = np.diff(lane["episodes"], prepend=0)
     if (lane["episodes"] < 0).any():
         raise ValueError(f"{path} has a negative number of episodes")
+    if not np.isfinite(lane["episode_return"][lane["episodes"] > 0].astype(float)).all():
+        raise ValueError(f"{path} has episodes whose return is not a finite number")
     return lane
 
 

@@ -21,15 +21,14 @@ def check(kept: dict[str, Any]) -> None:
 def beside(result: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
     """`result` with the tasks of `kept` as panels of their own, and with its verdicts where a short run has none."""
     made = kept["provenance"]
-    tasks = {
-        f"{name}-{LABEL}": task | {"title": f"{task['title']}, {LABEL}"}
-        for name, task in kept["numbers"]["tasks"].items()
-        if task["methods"]
-    }
-    numbers = result["numbers"] | {
-        "tasks": result["numbers"]["tasks"] | tasks,
-        LABEL: {name: made.get(name) for name in ("command", "commit", "date", "device")},
-    }
+    numbers = result["numbers"] | {LABEL: {name: made.get(name) for name in ("command", "commit", "date", "device")}}
+    if "tasks" in kept["numbers"]:
+        tasks = {
+            f"{name}-{LABEL}": task | {"title": f"{task['title']}, {LABEL}"}
+            for name, task in kept["numbers"]["tasks"].items()
+            if task["methods"]
+        }
+        numbers["tasks"] = result["numbers"]["tasks"] | tasks
     judged = {claim["id"]: claim for claim in kept["claims"] if claim["verdict"] != "untested"}
     return result | {"numbers": numbers, "claims": [_better(claim, judged) for claim in result["claims"]]}
 
