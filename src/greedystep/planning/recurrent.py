@@ -21,6 +21,8 @@ TRIED_SWEEPS = 2
 """But so much is tried first: some models need a few sweeps before the spread begins to fall."""
 PATIENCE = 12
 """Improvements in vain after which another way is tried."""
+CHECK_STATES = 100_000
+"""States that sweeps pass between two looks at the clock: a millisecond's work, beside which a look costs nothing."""
 MOST_EXACT = 1e-4
 """No policy is evaluated so exactly that less than this share of the spread is left."""
 
@@ -35,6 +37,7 @@ def solve_recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float, dead
     most_forcing = float(np.clip(0.4 * share, 1e-3, 0.1))
     patience = max(PATIENT_SWEEPS, PATIENT_BACKUPS / share)
     first = mixes = True
+    rarely = max(1, CHECK_STATES // v.size)
     while vain < PATIENCE:
         backup = model.backup(v)
         work += 1
@@ -58,8 +61,9 @@ def solve_recurrent(model: Sparse | Dense, v: np.ndarray, tolerance: float, dead
         after, count = spread, 0
         while mixes and after > target:
             v, after = policy.sweep(v)
-            deadline.check()
             count += 1
+            if count % rarely == 0:
+                deadline.check()
             judged = count >= 5 and count * share >= TRIED_SWEEPS
             mixes = not judged or _sweeps_to_come(spread, after, target, count) < patience
         work += share * (count + 1)
