@@ -208,3 +208,11 @@ def test_the_longest_walk_is_infinite_where_a_policy_can_stay():
     assert "never ends (action 0 in state 0" in walk.obstacle
     with pytest.raises(RuntimeError, match="longest walk"):
         Certificate(loops, 1).bounds(0.0, 0.0, np.zeros(2))
+
+
+def test_a_discount_within_rounding_of_one_is_not_blamed_on_the_rows():
+    transitions = np.full((2, 1, 2), 0.5)
+    discount = float(np.nextafter(1.0, 0.0))
+    solution = solve(MDP(transitions, np.ones((2, 1)), discount), max_iterations=10)
+    assert solution.error_bound == np.inf
+    assert "a discount closer to 1 than the rounding of a row leaves no bound" in solution.message

@@ -40,7 +40,8 @@ class Certificate:
         least, most = mdp.row_sums
         self._slack = (widest_row + 4) * UNIT
         self._beta_min = max(0.0, mdp.discount * least * (1 - self._slack))
-        self._beta_max = mdp.discount * most * (1 + self._slack)
+        self._raw_beta_max = mdp.discount * most
+        self._beta_max = self._raw_beta_max * (1 + self._slack)
         self.largest_reward = float(np.abs(np.where(mdp.available, mdp.rewards, 0.0)).max())
         self._walk: Walk | None = None
         self.discounted = mdp.discount < 1.0
@@ -55,7 +56,11 @@ class Certificate:
         """Why there can be no bound, in one sentence; empty where nothing stands in its way."""
         if not self.discounted:
             return self._longest_walk().obstacle
-        return "rows that sum to more than 1 / discount leave no bound on the error" if self._beta_max >= 1.0 else ""
+        if self._beta_max < 1.0:
+            return ""
+        if self._raw_beta_max < 1.0:
+            return "a discount closer to 1 than the rounding of a row leaves no bound on the error"
+        return "rows that sum to more than 1 / discount leave no bound on the error"
 
     def rounding(self, v: np.ndarray) -> float:
         """How far a computed backup of v can be from the true one."""
