@@ -167,10 +167,13 @@ def shares(one: Mapping[str, Any]) -> dict[str, float]:
 
 
 def best_for_all(maps: Mapping[str, Any]) -> tuple[str, dict[str, float]] | None:
-    """The setting with the largest mean share over the tasks that are complete, and its share on each."""
+    """The setting with the largest mean share over the tasks that are complete, and its share on each.
+
+    None for fewer than two such tasks: on a single one some setting is always the best.
+    """
     complete = {task: one for task, one in maps.items() if len(one["cells"]) == len(one["rules"]) * len(one["columns"])}
     found = {task: share for task, one in complete.items() if (share := shares(one))}
-    common = set.intersection(*(set(share) for share in found.values())) if found else set()
+    common = set.intersection(*(set(share) for share in found.values())) if len(found) > 1 else set()
     if not common:
         return None
     best = max(sorted(common), key=lambda name: float(np.mean([share[name] for share in found.values()])))
@@ -180,7 +183,7 @@ def best_for_all(maps: Mapping[str, Any]) -> tuple[str, dict[str, float]] | None
 def one_for_all(maps: Mapping[str, Any]) -> Claim:
     """Confirmed if one setting has at least NEARLY_BEST of the best cell on every task, partly on at least half."""
     found = best_for_all(maps)
-    if found is None or len(found[1]) < 2:  # on a single task one setting is always the best
+    if found is None:
         verdict: Verdict = "untested"
         measured = "fewer than two tasks have all their settings trained"
     else:
