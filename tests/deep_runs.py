@@ -5,7 +5,7 @@ import json
 import jax
 import numpy as np
 
-from greedystep.deep.run import Run, RunConfig
+from greedystep.deep.run_folder import Run, RunConfig
 
 SETTINGS = {
     "hidden": (8,),

@@ -12,7 +12,7 @@ from greedystep.bench.contestants import OURS, PEERS, Configuration
 from greedystep.bench.problems import PROBLEMS, Problem, fresh_rewards
 from greedystep.bench.worker import FailedError, OverrunError, Worker
 from greedystep.cli import main
-from greedystep.record import read_json
+from greedystep.io import read_json
 
 TINY = (
     Problem("tiny grid", "goal", lambda: models.grid(4, 5, slip=0.2, discount=0.9)),

@@ -10,7 +10,7 @@ from greedystep.bench import envs as bench
 from greedystep.bench import games
 from greedystep.bench.envs_table import bars, markdown
 from greedystep.cli import main
-from greedystep.record import read_json
+from greedystep.io import read_json
 
 BREAKOUT = "minatar/breakout"
 

@@ -5,7 +5,7 @@ import pytest
 from greedystep.bench import learners, train
 from greedystep.bench.train_table import bars, markdown, times_the_peer
 from greedystep.cli import main
-from greedystep.record import read_json
+from greedystep.io import read_json
 
 CAR = "classic/mountaincar"
 

@@ -16,7 +16,7 @@ import pytest
 
 import greedystep as gs
 from greedystep import experiments
-from greedystep.cli import bench, envs, main, plan, report, reproduce, watch, words
+from greedystep.cli import args, bench, envs, main, plan, report, reproduce, watch
 from greedystep.experiments.claims import Claim, Table
 
 COMMANDS = {
@@ -96,13 +96,13 @@ def test_version(capsys):
 
 @pytest.mark.parametrize(("text", "number"), [("5e6", 5_000_000), ("1_000", 1000), ("12", 12), ("-3", -3)])
 def test_counts(text, number):
-    assert words.parse_whole(text) == number
+    assert args.parse_whole(text) == number
 
 
 @pytest.mark.parametrize("text", ["5.5", "nan", "inf", "five", "", "5k"])
 def test_what_is_no_count(text):
     with pytest.raises(ValueError, match="expected a whole number such as 1000 or 5e6"):
-        words.parse_whole(text)
+        args.parse_whole(text)
 
 
 BAD = {

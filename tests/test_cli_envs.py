@@ -14,7 +14,7 @@ from PIL import Image
 
 from greedystep import envs
 from greedystep.cli import main
-from greedystep.cli.words import parse_options
+from greedystep.cli.args import parse_options
 from greedystep.envs.description import describe
 
 

@@ -10,10 +10,10 @@ from PIL import Image
 
 from greedystep import returns
 from greedystep.cli import main
-from greedystep.deep.run import Run, trained
-from greedystep.deep.thoughts import Player
-from greedystep.envs.pictures.thoughts import beside
-from greedystep.envs.watching import Thought, play, thought_in_words
+from greedystep.deep.q_annotations import Player
+from greedystep.deep.run_folder import Run, trained
+from greedystep.envs.rendering.q_panel import beside
+from greedystep.envs.rollout import Thought, play, thought_in_words
 from greedystep.stats import interval
 
 

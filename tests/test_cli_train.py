@@ -14,7 +14,7 @@ import greedystep as gs
 from greedystep.cli import main, train
 from greedystep.metrics import read_metrics
 from greedystep.tabular import METHODS
-from greedystep.tabular.run import Run, RunConfig
+from greedystep.tabular.table_run import Run, RunConfig
 
 CHOICE = ["train", "toy/choice", "--options", "delay=5", "--seed", "3"]
 
@@ -139,6 +139,8 @@ def test_all_methods_can_be_named():
         (["train", "toy/choice", "--options", "size=3"], "size: toy/choice has no such option"),
         (["train", "toy/choice", "--options", "delay"], "options: expected NAME=VALUE, got 'delay'"),
         (["train", "toy/choice", "--method-options", "alpha=0.5"], "alpha: greedy-step has no such option"),
+        (["train", "toy/choice", "--method-options", "env=x"], "env: greedy-step has no such option"),
+        (["train", "FrozenLake-v1", "--method-options", "seed=1"], "seed: greedy-step has no such option"),
         (["train", "toy/choice", "--method", "magic"], "expected one of greedy-step"),
         (
             ["train", "toy/choice", "--episodes", "0"],

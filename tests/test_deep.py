@@ -13,7 +13,7 @@ from oracles_replay import ListColumn
 
 from greedystep.deep import optimisers
 from greedystep.deep.config import DIRECT, DQNConfig
-from greedystep.deep.dqn import Knowledge, Learner
+from greedystep.deep.learner import Knowledge, Learner
 from greedystep.deep.networks import (
     FILTERS,
     ConvNet,

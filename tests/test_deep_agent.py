@@ -82,7 +82,7 @@ def test_options_of_an_environment_outlive_the_file(tmp_path):
 
 
 def test_a_lane_of_a_run_is_loaded_alone(tmp_path):
-    from greedystep.deep.train import Trainer
+    from greedystep.deep.trainer import Trainer
 
     config = gs.DQN("classic/mountaincar", "lambda", **SMALL).config
     numbers = {"learning_rate": [0.01, 0.002]}

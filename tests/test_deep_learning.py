@@ -5,7 +5,7 @@ import pytest
 
 from greedystep import envs
 from greedystep.deep.presets import env_options, make_config
-from greedystep.deep.train import Trainer
+from greedystep.deep.trainer import Trainer
 
 pytestmark = pytest.mark.long
 

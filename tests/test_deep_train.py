@@ -7,10 +7,10 @@ import pytest
 
 from greedystep import checkpoint, envs
 from greedystep.deep.config import MOST_ROUNDS, MOST_ROWS, DQNConfig
-from greedystep.deep.dqn import Learned
-from greedystep.deep.loop import epsilon_at, epsilon_greedy
-from greedystep.deep.tally import BINS, Episode, Tally, bin_names, columns
-from greedystep.deep.train import RENUMBER_FROM, DivergedError, Trainer
+from greedystep.deep.device_loop import epsilon_at, epsilon_greedy
+from greedystep.deep.learner import Learned
+from greedystep.deep.train_metrics import BINS, Episode, Tally, bin_names, columns
+from greedystep.deep.trainer import RENUMBER_FROM, DivergedError, Trainer
 
 TIME_COLUMNS = {"steps_per_second", "wall_seconds"}
 SMALL = {
@@ -240,7 +240,7 @@ def test_rows_of_the_replay_are_numbered_anew_before_they_leave_int32(monkeypatc
     """The same training, with a threshold that is passed again and again."""
     usual, anew = trainer(), trainer()
     found = usual.run(400)
-    monkeypatch.setattr("greedystep.deep.train.RENUMBER_FROM", 130)
+    monkeypatch.setattr("greedystep.deep.trainer.RENUMBER_FROM", 130)
     assert without_time(anew.run(400)) == without_time(found)
     assert int(anew.state.lanes.replay.next_row.max()) < 230 < int(usual.state.lanes.replay.next_row.max())
     assert same(anew.state.lanes.knowledge, usual.state.lanes.knowledge)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greedystep import models, record
+from greedystep import io, models
 from greedystep.experiments import fig1, table1
 from greedystep.experiments.claims import NOT_KNOWN, VERDICTS
 from greedystep.experiments.table1 import cost, properties, theorems, variance, verdicts
@@ -40,7 +40,7 @@ def quick_fig1():
 @pytest.mark.parametrize(("experiment", "result"), [(fig1, "quick_fig1"), (table1, "tiny_table1")])
 def test_figures_and_tables_come_from_the_json_alone(experiment, result, request):
     result = request.getfixturevalue(result)
-    stored = json.loads(json.dumps(record.jsonable(result)))
+    stored = json.loads(json.dumps(io.jsonable(result)))
     assert set(stored) == {"title", "settings", "numbers", "claims"}
     drawn, tables = experiment.draw(stored), experiment.tables(stored)
     assert drawn
@@ -158,7 +158,7 @@ def verdict_of(numbers, name):
 
 def changed(numbers, *path, to):
     """The numbers with one of them changed."""
-    copy = json.loads(json.dumps(record.jsonable(numbers)))
+    copy = json.loads(json.dumps(io.jsonable(numbers)))
     *way, last = path
     place = copy
     for key in way:

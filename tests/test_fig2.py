@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from greedystep import envs, record
+from greedystep import envs, io
 from greedystep.experiments import fig2
 from greedystep.experiments.claims import NOT_KNOWN, VERDICTS
 from greedystep.experiments.fig2 import contestants, delayed, growth, noise, offline, verdicts
@@ -50,7 +50,7 @@ def tiny():
 
 
 def test_figures_and_tables_come_from_the_json_alone(tiny):
-    stored = json.loads(json.dumps(record.jsonable(tiny)))
+    stored = json.loads(json.dumps(io.jsonable(tiny)))
     assert set(stored) == {"title", "settings", "numbers", "claims"}
     drawn, tables = fig2.draw(stored), fig2.tables(stored)
     assert set(drawn) == {"fig2", "order", "limits"}
@@ -67,7 +67,7 @@ def test_claims_are_complete(tiny):
 
 
 def test_the_same_run_gives_the_same_numbers_whatever_the_threads_do(tiny):
-    assert record.jsonable(run_tiny()) == record.jsonable(tiny)
+    assert io.jsonable(run_tiny()) == io.jsonable(tiny)
 
 
 def test_every_trial_is_there_and_those_given_up_are_marked(tiny):

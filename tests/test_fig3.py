@@ -8,7 +8,7 @@ import pytest
 from deep_experiments import MadeUp, silent
 from deep_runs import SETTINGS
 
-from greedystep import record
+from greedystep import io
 from greedystep.cli import main
 from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, luck, presets
 from greedystep.experiments.deep import published, timing, training
@@ -100,11 +100,11 @@ def test_an_interrupted_run_goes_on(made_up, tmp_path):
     made_up.fail_at = 40
     with pytest.raises(KeyboardInterrupt):
         fig3.run("paper", silent, tmp_path, ["breakout"])
-    finished = {lane["name"] for path in tmp_path.glob("*.json") for lane in record.read_json(path)["lanes"]}
+    finished = {lane["name"] for path in tmp_path.glob("*.json") for lane in io.read_json(path)["lanes"]}
     made_up.fail_at = None
     made_up.trained.clear()
     fig3.run("paper", silent, tmp_path, ["breakout"])
-    everything = {lane["name"] for path in tmp_path.glob("*.json") for lane in record.read_json(path)["lanes"]}
+    everything = {lane["name"] for path in tmp_path.glob("*.json") for lane in io.read_json(path)["lanes"]}
     assert 0 < len(finished) < 40
     assert len(made_up.trained) == len(everything) - len(finished)
 
@@ -201,18 +201,18 @@ def test_figures_and_tables_come_from_the_json_alone(made_up, experiment, only, 
     scale = "paper" if only else "quick"
     result = experiment.run(scale, silent, tmp_path, only)
     assert set(result) == {"title", "settings", "numbers", "claims"}
-    stored = record.from_json(record.to_json(result))
+    stored = io.from_json(io.to_json(result))
     drawn, tables = experiment.draw(stored), experiment.tables(stored)
     assert all(figure.axes for figure in drawn.values())
     assert tables[0].id == experiment.NAME
     assert all(table.rows for table in tables)
-    assert len(record.to_json(result)) < 1_000_000
+    assert len(io.to_json(result)) < 1_000_000
     words = [text.get_text() for figure in drawn.values() for axis in figure.axes for text in axis.texts]
     assert any("not trained" in word for word in words) == bool(only)
 
 
 def test_the_probability_of_improvement_is_told_for_each_rival(made_up, tmp_path):
-    result = record.from_json(record.to_json(fig3.run("quick", silent, tmp_path)))
+    result = io.from_json(io.to_json(fig3.run("quick", silent, tmp_path)))
     table = next(table for table in fig3.tables(result) if table.id == "fig3-improvement")
     rows = {row[0]: row[1:] for row in table.rows}
     assert set(rows) == {METHODS[method].label for method in METHODS if method != GREEDY}
@@ -221,7 +221,7 @@ def test_the_probability_of_improvement_is_told_for_each_rival(made_up, tmp_path
 
 
 def test_shorter_trainings_are_compared_after_as_many_steps(made_up, tmp_path):
-    result = record.from_json(record.to_json(fig3.run("paper", silent, tmp_path, ["breakout"])))
+    result = io.from_json(io.to_json(fig3.run("paper", silent, tmp_path, ["breakout"])))
     methods = result["numbers"]["tasks"]["breakout"]["methods"]
     ours, peng = methods[GREEDY], methods["peng"]
     assert (ours["steps"][-1], peng["steps"][-1]) == (5_000_000, 2_000_000)
@@ -236,7 +236,7 @@ def test_shorter_trainings_are_compared_after_as_many_steps(made_up, tmp_path):
 
 
 def test_what_was_trained_in_full_is_compared_alone(made_up, tmp_path):
-    result = record.from_json(record.to_json(fig3.run("quick", silent, tmp_path)))
+    result = io.from_json(io.to_json(fig3.run("quick", silent, tmp_path)))
     whole = result["numbers"]["tasks"]["catcher"]
     whole["full_steps"] = whole["methods"]["dqn"]["steps"][-1]
     table = next(table for table in fig3.tables(result) if table.id == "fig3-improvement")
@@ -245,7 +245,7 @@ def test_what_was_trained_in_full_is_compared_alone(made_up, tmp_path):
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda module: module.NAME)
 def test_an_empty_folder_is_drawn_as_missing(made_up, experiment, tmp_path):
-    result = record.from_json(record.to_json(experiment.run("paper", silent, tmp_path, NOTHING)))
+    result = io.from_json(io.to_json(experiment.run("paper", silent, tmp_path, NOTHING)))
     assert made_up.trained == []
     assert {claim["verdict"] for claim in result["claims"]} == {"untested"}
     assert result["numbers"]["missing"]
@@ -296,7 +296,7 @@ def test_on_the_command_line(made_up, tmp_path, monkeypatch, capsys):
 
 def test_presets_share_the_choice_and_differ_in_the_learning_rate(made_up, tmp_path):
     parts = tmp_path / "parts"
-    result = json.loads(record.to_json(presets.run("paper", silent, parts)))
+    result = json.loads(io.to_json(presets.run("paper", silent, parts)))
     methods = result["numbers"]["tasks"]["breakout"]["methods"]
     assert len(methods) == 2 * len(PAPER)
     for method in PAPER:
@@ -362,7 +362,7 @@ def test_gathering_runs_nothing(made_up, tmp_path, monkeypatch, capsys):
     before = len(made_up.trained)
     assert main(["reproduce", "fig3", "--scale", "paper", "--out", "here", "--gather"]) == 0
     assert len(made_up.trained) == before
-    found = record.read_json("here/fig3.json")["numbers"]
+    found = io.read_json("here/fig3.json")["numbers"]
     assert found["tasks"]["breakout"]["methods"]
     assert "Seaquest, DQN: not trained" in found["missing"]
     capsys.readouterr()
@@ -377,7 +377,7 @@ def test_full_results_are_shown_beside_quick_ones(made_up, tmp_path, monkeypatch
     assert main(["reproduce", "fig3", "--out", "alone"]) == 0
     assert main(["reproduce", "fig3", "--scale", "paper", "--only", "breakout"]) == 0
     assert main(["reproduce", "fig3", "--out", "both"]) == 0  # finds results/paper by itself
-    alone, both, full = (record.read_json(f"{folder}/fig3.json") for folder in ("alone", "both", "results/paper"))
+    alone, both, full = (io.read_json(f"{folder}/fig3.json") for folder in ("alone", "both", "results/paper"))
     assert set(both["numbers"]["tasks"]) - set(alone["numbers"]["tasks"]) == {"breakout-kept"}
     assert both["numbers"]["tasks"]["breakout-kept"]["title"] == "Breakout, kept"
     assert both["numbers"]["kept"]["command"] == full["provenance"]["command"]
@@ -390,6 +390,8 @@ def test_full_results_are_shown_beside_quick_ones(made_up, tmp_path, monkeypatch
         assert verdicts[1][name]["measured"].endswith("(kept results)")
     capsys.readouterr()
     assert main(["reproduce", "fig3", "--out", "three", "--kept", "nowhere"]) == 2
+    assert main(["reproduce", "fig3", "--out", "four/../three", "--kept", "nowhere"]) == 2
+    assert not (tmp_path / "four").exists()
     assert "no such file or folder: nowhere" in capsys.readouterr().err
     assert main(["reproduce", "fig3", "--out", "three", "--kept", "alone", "--scale", "paper"]) == 2
     assert "kept: results are shown beside those of --scale quick only" in capsys.readouterr().err

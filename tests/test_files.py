@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import greedystep as gs
-from greedystep import archive, checkpoint, memory, models, record, schema, trajectory
+from greedystep import checkpoint, io, memory, models, schema, trajectory
 from greedystep.cli import main
 from greedystep.metrics import read_metrics
 from greedystep.trajectory import Trajectory
@@ -119,7 +119,7 @@ LOADERS = {
     "agent": gs.load,
     "model": gs.MDP.load,
     "trajectories": trajectory.load,
-    "JSON": record.read_json,
+    "JSON": io.read_json,
     "metrics": read_metrics,
     "checkpoint": checkpoint.read_about,
 }
@@ -210,7 +210,7 @@ def test_an_archive_that_does_not_fit_into_memory_is_not_unpacked(tmp_path, monk
     assert (tmp_path / "bomb.npz").stat().st_size < 20_000
     monkeypatch.setattr(memory, "free_memory", lambda: 1_000_000)
     with pytest.raises(ValueError, match=r"needs about 16 MB of memory, this machine has 1 MB free"):
-        archive.read(tmp_path / "bomb.npz")
+        io.read_arrays(tmp_path / "bomb.npz")
 
 
 def test_arrays_come_back_as_they_were(tmp_path):
@@ -224,7 +224,7 @@ def test_arrays_come_back_as_they_were(tmp_path):
     }
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "a.npz", **arrays)
-        for name, array in archive.read(tmp_path / "a.npz").items():
+        for name, array in io.read_arrays(tmp_path / "a.npz").items():
             assert array.dtype == arrays[name].dtype
             np.testing.assert_array_equal(array, arrays[name])
 
@@ -257,7 +257,7 @@ def test_two_arrays_of_one_name_are_refused(tmp_path):
 )
 def test_wrong_entries_of_a_table_are_named(tmp_path, entry, value, message):
     gs.TabularAgent("toy/choice").save(tmp_path / "a.npz")
-    arrays = archive.read(tmp_path / "a.npz")
+    arrays = io.read_arrays(tmp_path / "a.npz")
     about = json.loads(str(arrays["about"])) | {entry: value}
     np.savez(tmp_path / "a.npz", **arrays | {"about": np.array(json.dumps(about))})
     with pytest.raises(ValueError, match=rf"a\.npz (is damaged|cannot be loaded): .*{message}"):
@@ -268,7 +268,7 @@ def test_a_model_whose_lists_are_circles_is_refused(tmp_path):
     agent = gs.TabularAgent("toy/choice", form="expected")
     agent.learn(3)
     agent.save(tmp_path / "a.npz")
-    arrays = archive.read(tmp_path / "a.npz")
+    arrays = io.read_arrays(tmp_path / "a.npz")
     for name, wrong in (("next", np.arange(len(arrays["memory_next"]))), ("count", 0 * arrays["memory_count"])):
         np.savez(tmp_path / "a.npz", **arrays | {f"memory_{name}": wrong})
         with pytest.raises(ValueError, match=r"stored model (are not in order|do not add up)"):
@@ -299,7 +299,7 @@ def test_a_model_whose_lists_are_circles_is_refused(tmp_path):
 def test_json_that_is_not_ours_is_one_sentence(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"a\.json is not a readable JSON file \([^\n]*\)$"):
-        record.read_json(tmp_path / "a.json")
+        io.read_json(tmp_path / "a.json")
 
 
 def test_a_huge_file_is_not_read_to_find_out(tmp_path):
@@ -311,10 +311,10 @@ def test_a_huge_file_is_not_read_to_find_out(tmp_path):
 
 
 def test_a_file_larger_than_any_json_of_ours_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "LARGEST_JSON", 100)
+    monkeypatch.setattr(io, "LARGEST_JSON", 100)
     (tmp_path / "a.json").write_text(f'"{"a" * 100}"')
     with pytest.raises(ValueError, match="it is larger than 100 bytes"):
-        record.read_json(tmp_path / "a.json")
+        io.read_json(tmp_path / "a.json")
 
 
 def test_a_schema_names_the_first_value_that_is_wrong():

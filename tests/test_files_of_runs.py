@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import greedystep as gs
-from greedystep import checkpoint, record
+from greedystep import checkpoint, io
 from greedystep.cli import main
 from greedystep.metrics import MetricsFile
-from greedystep.tabular.run import Run
+from greedystep.tabular.table_run import Run
 
 # -- metrics and configurations ---------------------------------------------------------------------------------------
 
@@ -271,10 +271,10 @@ def test_no_observations_have_no_actions(small_agent):
     ],
 )
 def test_wrong_types_in_the_configuration_of_a_network_are_named(tmp_path, capsys, change, message):
-    from greedystep.deep.run import RunConfig
+    from greedystep.deep.run_folder import RunConfig
 
     config = RunConfig.from_preset("classic/cartpole").as_json() | change
-    record.write_json(tmp_path / "run" / "config.json", {"kind": "dqn", "config": config, "tensorboard": False})
+    io.write_json(tmp_path / "run" / "config.json", {"kind": "dqn", "config": config, "tensorboard": False})
     before = sorted(tmp_path.rglob("*"))
     for words in (["train", "--resume"], ["eval"], ["watch"]):
         assert main([*words, str(tmp_path / "run")]) == 2

@@ -13,12 +13,13 @@ import pytest
 from deep_runs import tiny, words
 
 import greedystep as gs
-from greedystep import experiments, lock
+from greedystep import experiments
 from greedystep.cli import main
-from greedystep.deep.run import Run
-from greedystep.lock import InUseError, lock_file, lock_folder
-from greedystep.tabular.run import Run as TableRun
-from greedystep.tabular.run import RunConfig as TableConfig
+from greedystep.deep.run_folder import Run
+from greedystep.runs import lock
+from greedystep.runs.lock import InUseError, lock_file, lock_folder
+from greedystep.tabular.table_run import Run as TableRun
+from greedystep.tabular.table_run import RunConfig as TableConfig
 
 TABLE = TableConfig("toy/choice", {"delay": 5}, episodes=200)
 HELD = rf"is being written to by process {os.getpid()} on {socket.gethostname()} \(.*, since \d{{4}}-.*\); wait for it"
@@ -66,7 +67,7 @@ def test_a_lock_that_is_dropped_is_released(tmp_path):
 
 HOLD = """
 import sys
-from greedystep.lock import lock_folder
+from greedystep.runs.lock import lock_folder
 held = lock_folder(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()

@@ -7,9 +7,9 @@ import pytest
 from greedystep import envs, memory, models
 from greedystep.cli import main
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.device_memory import largest_intermediate
 from greedystep.deep.evaluation import Evaluator
-from greedystep.deep.memory import largest_intermediate
-from greedystep.deep.train import Trainer
+from greedystep.deep.trainer import Trainer
 from greedystep.envs import toy
 from greedystep.mdp import MDP
 from greedystep.replay import bytes_of

@@ -11,10 +11,10 @@ import pytest
 from deep_runs import assert_equal_runs, tiny, words
 
 import greedystep as gs
-from greedystep.deep.run import Run
+from greedystep.deep.run_folder import Run
 from greedystep.metrics import read_metrics
-from greedystep.tabular.run import Run as TableRun
-from greedystep.tabular.run import RunConfig
+from greedystep.tabular.table_run import Run as TableRun
+from greedystep.tabular.table_run import RunConfig
 
 STEPS, EPISODES = 2000, 3000
 TABLE = RunConfig("toy/choice", {"delay": 5}, seed=3, episodes=EPISODES)
@@ -23,7 +23,7 @@ WORKER = """
 import io, json, sys, time
 from contextlib import redirect_stderr, redirect_stdout
 from greedystep.cli import main
-import greedystep.deep.run, greedystep.tabular.run
+import greedystep.deep.run_folder, greedystep.tabular.table_run
 for line in sys.stdin:
     delay, arguments = json.loads(line)
     time.sleep(delay)

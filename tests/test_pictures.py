@@ -12,9 +12,9 @@ from rich.console import Console
 
 from greedystep import envs
 from greedystep.envs.core import Environment, ObservationSpec, TimeLimit
-from greedystep.envs.pictures import anything, fitting_height, frames_per_second, minatar, picture, toy
-from greedystep.envs.pictures.canvas import PANEL, WHITE, Canvas, blend
-from greedystep.envs.watching import Choice, in_words, play, random_policy
+from greedystep.envs.rendering import fitting_height, frames_per_second, generic, minatar_board, picture, toy_grid
+from greedystep.envs.rendering.canvas import PANEL, WHITE, Canvas, blend
+from greedystep.envs.rollout import Choice, in_words, play, random_policy
 from greedystep.report import film
 
 NAMES = envs.names()
@@ -41,7 +41,7 @@ def test_every_environment_has_a_picture_that_shows_what_changes(name):
 def test_every_channel_of_minatar_has_its_own_look():
     for name in NAMES:
         if name.startswith("minatar/"):
-            looks = minatar.LOOKS[name.split("/")[1]]
+            looks = minatar_board.LOOKS[name.split("/")[1]]
             assert len(looks) == envs.make(name).observation.shape[-1]
             assert len(set(looks)) == len(looks)
 
@@ -50,7 +50,7 @@ def test_a_lit_cell_of_minatar_is_seen_where_it_is():
     env = envs.make("minatar/breakout")
     state = env.reset(jax.random.key(0))
     frame = picture(env, state, 100)
-    paddle, _, _, brick = minatar.LOOKS["breakout"]
+    paddle, _, _, brick = minatar_board.LOOKS["breakout"]
     seen = np.asarray(env.observe(state))
     for channel, look in ((0, paddle), (3, brick)):
         for row, column in np.argwhere(seen[:, :, channel] & ~seen[:, :, 1] & ~seen[:, :, 2]):
@@ -102,8 +102,8 @@ def test_what_is_unknown_is_drawn_by_its_observation(shape):
 
 def test_endless_ranges_have_a_place_too():
     spec = ObservationSpec((3,), np.dtype(np.float32), [-np.inf, -1, -3.4e38], [np.inf, 1, 3.4e38])
-    assert anything.shares(np.array([0.0, -1.0, 0.0]), spec).tolist() == [0.5, 0, 0.5]
-    assert anything.shares(np.array([1e30, 5.0, -1e30]), spec) == pytest.approx([1, 1, 0])
+    assert generic.shares(np.array([0.0, -1.0, 0.0]), spec).tolist() == [0.5, 0, 0.5]
+    assert generic.shares(np.array([1e30, 5.0, -1e30]), spec) == pytest.approx([1, 1, 0])
 
 
 def test_shapes_land_on_their_pixels():
@@ -269,13 +269,13 @@ def test_watches_are_read_back_as_the_task_counts_them(length):
             for jams in counts
             for tyres in counts
         ]
-    assert [toy._watch_at(number) for number in range(len(expected))] == expected
+    assert [toy_grid._watch_at(number) for number in range(len(expected))] == expected
     assert len(expected) == envs.make("toy/watch-repair", length=length).num_states
 
 
 @pytest.mark.parametrize(("name", "side"), [("grid-world", 10), ("trace-back", 15), ("bomb", 31), ("choice", 0)])
 def test_grids_are_as_large_as_the_task_says(name, side):
-    assert toy._side(envs.make_env(f"toy/{name}")) == side
+    assert toy_grid._side(envs.make_env(f"toy/{name}")) == side
 
 
 @pytest.mark.parametrize("name", ["grid-world", "trace-back", "bomb", "choice", "n-horizon"])
@@ -286,8 +286,10 @@ def test_every_state_of_a_small_task_can_be_drawn_on_the_board(name):
     pictures = set()
     for number in range(env.task.num_states):
         at = state._replace(number=number)
-        if toy._side(env):
-            draw = {"grid-world": toy._grid_world, "trace-back": toy._trace_back, "bomb": toy._bomb}[name]
-            assert all(0 <= cell < toy._side(env) ** 2 for cell, _ in draw(env, number))
+        if toy_grid._side(env):
+            draw = {"grid-world": toy_grid._grid_world, "trace-back": toy_grid._trace_back, "bomb": toy_grid._bomb}[
+                name
+            ]
+            assert all(0 <= cell < toy_grid._side(env) ** 2 for cell, _ in draw(env, number))
         pictures.add(picture(env, at, 120).tobytes())
     assert len(pictures) >= 9

@@ -11,13 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from greedystep import experiments, figures
+from greedystep import experiments, figures, tables
 from greedystep.cli import main
 from greedystep.experiments.claims import VERDICTS, Claim, Table
 from greedystep.experiments.sentences import SENTENCES
 from greedystep.experiments.table1 import theorems
-from greedystep.record import provenance, write_json
-from greedystep.report import elements, errata, gaps, page, results, tables, verdicts
+from greedystep.io import write_json
+from greedystep.provenance import provenance
+from greedystep.report import elements, errata, gaps, page, results, verdicts
 
 NASTY = 'a <b>"bold"</b> & $summary | γ ≤ 1_000 % \\ {x}'
 

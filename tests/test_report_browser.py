@@ -10,7 +10,8 @@ from test_report_runs import make_run
 
 from greedystep.experiments import fig1, fig3, fig4, fig5, horizon
 from greedystep.experiments.deep import session
-from greedystep.record import provenance, write_json
+from greedystep.io import write_json
+from greedystep.provenance import provenance
 from greedystep.report import results, run_curves, runs
 
 NASTY = '</script><script>pwned = 1</script><img src=x onerror="pwned = 1">'

@@ -9,8 +9,8 @@ import pytest
 from deep_experiments import silent
 
 from greedystep import figures
+from greedystep.charts import Chart, Line
 from greedystep.experiments import fig1, fig2, fig3, fig4, horizon
-from greedystep.experiments.charts import Chart, Line
 from greedystep.experiments.fig2.contestants import published
 from greedystep.report import colours, curves
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from greedystep.cli import main
+from greedystep.io import write_json
 from greedystep.metrics import MetricsFile
-from greedystep.record import provenance, write_json
+from greedystep.provenance import provenance
 from greedystep.report import run_curves, runs
 
 AGENT = {"returns": "greedy-step", "horizon": None, "n": None, "ensemble": 6, "hidden": [128], "learning_rate": 3e-4}

@@ -9,10 +9,10 @@ from deep_runs import assert_equal_runs, tiny
 import greedystep as gs
 from greedystep import checkpoint
 from greedystep.cli import main
-from greedystep.deep.run import Run
+from greedystep.deep.run_folder import Run
 from greedystep.experiments.deep.underway import Underway
-from greedystep.tabular.run import Run as TableRun
-from greedystep.tabular.run import RunConfig
+from greedystep.tabular.table_run import Run as TableRun
+from greedystep.tabular.table_run import RunConfig
 
 STARTED = {
     "network": lambda folder: Run.start(folder, tiny()).train(0.0),

@@ -17,7 +17,7 @@ from oracles_seaquest import DOWN, FIRE, LEFT, RIGHT, UP, Game, Thing, encode
 from scipy.stats import chisquare
 
 from greedystep import envs
-from greedystep.envs.minatar.common import NONE, State
+from greedystep.envs.minatar.game import NONE, State
 from greedystep.envs.minatar.masks import once
 from greedystep.envs.minatar.seaquest import Chance, Position, Seaquest
 

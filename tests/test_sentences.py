@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from greedystep import record
+from greedystep import io
 from greedystep.experiments import NAMES, fig1, fig2, luck, presets, settings, table1
 from greedystep.experiments.claims import FAILED, NOT_KNOWN
 from greedystep.experiments.deep import behaviour, performance, timing
@@ -40,7 +40,7 @@ def results():
         "settings": [settings.one_for_all({})],
     }
     made |= {name: {"claims": [asdict(claim) for claim in some]} for name, some in claims.items()}
-    return json.loads(record.to_json(made))
+    return json.loads(io.to_json(made))
 
 
 def claims_of_fig2() -> set[str]:

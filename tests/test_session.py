@@ -8,7 +8,7 @@ import pytest
 from deep_experiments import silent
 from deep_runs import SETTINGS
 
-from greedystep import record
+from greedystep import io
 from greedystep.experiments import NOTHING, fig3, fig5
 from greedystep.experiments.deep import session, sweep
 from greedystep.experiments.deep.store import Store
@@ -27,7 +27,7 @@ def test_progress_is_of_what_is_still_missing(made_up, tmp_path):
     assert shares[-1] == 1.0
     last = [*tmp_path.glob("breakout-soft-*.json"), *tmp_path.glob("breakout-greedy-step-twin-*.json")]
     for path in last:
-        if record.read_json(path)["lanes"][0]["seed"] == 0:
+        if io.read_json(path)["lanes"][0]["seed"] == 0:
             path.unlink()  # three trainings of 2M steps each
     shares.clear()
     fig3.run("paper", lambda share, what: shares.append(share), tmp_path, ["breakout"])
@@ -40,7 +40,7 @@ def test_a_command_notes_what_it_trained_and_how_long_it_took(made_up, tmp_path)
     made_up.fail_at = 60
     with pytest.raises(KeyboardInterrupt):
         fig3.run("paper", silent, tmp_path, ["breakout"])
-    first = {lane["name"] for path in tmp_path.glob("*.json") for lane in record.read_json(path)["lanes"]}
+    first = {lane["name"] for path in tmp_path.glob("*.json") for lane in io.read_json(path)["lanes"]}
     (noted,) = Workplace(tmp_path).sessions()[0]
     assert noted["trainings"] == len(first) > 0
     assert noted["tasks"] == ["Breakout"]
@@ -60,7 +60,7 @@ def test_a_command_notes_what_it_trained_and_how_long_it_took(made_up, tmp_path)
 def test_trainings_tell_how_many_processes_shared_the_machine(made_up, tmp_path):
     def side_by_side():
         paths = tmp_path.glob("*.json")
-        return {lane["side_by_side"] for path in paths for lane in record.read_json(path)["lanes"]}
+        return {lane["side_by_side"] for path in paths for lane in io.read_json(path)["lanes"]}
 
     marks = tmp_path / "half-way"
     marks.mkdir()

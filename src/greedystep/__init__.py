@@ -10,7 +10,7 @@ from greedystep.gymnasium_ids import register_with_gymnasium
 
 if TYPE_CHECKING:
     from greedystep import envs, models, operators, returns, tabular, trajectory
-    from greedystep.agent import DQN, load
+    from greedystep.deep.agent import DQN, load
     from greedystep.mdp import MDP
     from greedystep.planning import Solution, solve
     from greedystep.tabular import TabularAgent
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "DQN": "greedystep.agent",
+    "DQN": "greedystep.deep.agent",
     "MDP": "greedystep.mdp",
     "Solution": "greedystep.planning",
     "TabularAgent": "greedystep.tabular",
     "Trajectory": "greedystep.trajectory",
-    "load": "greedystep.agent",
+    "load": "greedystep.deep.agent",
     "solve": "greedystep.planning",
     "envs": None,
     "models": None,

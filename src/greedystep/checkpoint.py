@@ -29,7 +29,7 @@ import numpy as np
 
 from greedystep import schema
 from greedystep.checks import INT64
-from greedystep.record import LARGEST_JSON, from_json, reading, replacing, saying, to_json
+from greedystep.io import LARGEST_JSON, from_json, reading, replacing, saying, to_json
 
 VERSION = 1
 MAGIC = b"gs-state"

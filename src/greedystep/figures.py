@@ -14,7 +14,7 @@ import matplotlib
 from cycler import cycler
 from matplotlib.figure import Figure
 
-from greedystep.record import replacing
+from greedystep.io import replacing
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, told apart with every kind of colour vision; the strongest on white first."""

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from greedystep import archive
-from greedystep.mdp_arguments import (
+from greedystep import io
+from greedystep.mdp_checks import (
     ROW_SUM_TOLERANCE,
     as_mask,
     as_matrix,
@@ -305,17 +305,17 @@ class MDP:
     @classmethod
     def load(cls, path: str | os.PathLike) -> MDP:
         """Read what `save` wrote; FileNotFoundError or ValueError say in one sentence what is wrong with a file."""
-        arrays = archive.load(path, FILE_FORMAT, "model")
+        arrays = io.load_arrays(path, FILE_FORMAT, "model")
         try:
-            rewards, discount = archive.take(arrays, "rewards", "iuf", 2), archive.take(arrays, "discount", "iuf", 0)
+            rewards, discount = io.take_array(arrays, "rewards", "iuf", 2), io.take_array(arrays, "discount", "iuf", 0)
             S, A = rewards.shape
             if "dense" in arrays:
-                transitions = archive.take(arrays, "dense", "iuf", 2).reshape(S, A, S)
+                transitions = io.take_array(arrays, "dense", "iuf", 2).reshape(S, A, S)
             else:
-                data, *where = (archive.take(arrays, *one, 1) for one in CSR_ARRAYS)
+                data, *where = (io.take_array(arrays, *one, 1) for one in CSR_ARRAYS)
                 transitions = sp.csr_array((data, *where), shape=(S * A, S))
                 transitions.check_format(full_check=True)
-            termination = archive.take(arrays, "termination", "iuf", 2) if "termination" in arrays else None
+            termination = io.take_array(arrays, "termination", "iuf", 2) if "termination" in arrays else None
             return cls(transitions, rewards, float(discount), termination=termination)
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

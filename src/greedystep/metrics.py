@@ -19,7 +19,7 @@ import numpy as np
 
 from greedystep import schema
 from greedystep.checks import INT64, shown
-from greedystep.record import from_json, reading, replacing, saying, to_json
+from greedystep.io import from_json, reading, replacing, saying, to_json
 from greedystep.tensorboard import EventFiles
 
 LONGEST_LINE = 2**24

@@ -20,7 +20,8 @@ from greedystep import envs
 from greedystep.bench import games
 from greedystep.bench.envs_table import bars, markdown
 from greedystep.bench.games import PACKAGES, Game
-from greedystep.record import provenance, write_json, write_text
+from greedystep.io import write_json, write_text
+from greedystep.provenance import provenance
 from greedystep.replay import bytes_of
 
 NUMBERS_ON_CPU = (1, 256, 4096)

@@ -16,8 +16,8 @@ from typing import Any
 import jax
 
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.run import RunConfig
-from greedystep.deep.train import Trainer
+from greedystep.deep.run_folder import RunConfig
+from greedystep.deep.trainer import Trainer
 from greedystep.replay import Store, bytes_of
 
 PEER = "stable-baselines3"

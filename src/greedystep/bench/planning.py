@@ -21,7 +21,8 @@ from greedystep.bench import contestants
 from greedystep.bench.contestants import CONTESTANTS
 from greedystep.bench.problems import PROBLEMS, Problem
 from greedystep.bench.race import LADDER, TARGET, TIME_IS_UP, TIME_LIMIT, measure
-from greedystep.record import provenance, write_json, write_text
+from greedystep.io import write_json, write_text
+from greedystep.provenance import provenance
 from greedystep.report.terminal import progress
 
 BARS = {"goal": 20.0, "diffusive": 2.0, "mixing": 2.0, "other": 1.0}

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy import stats
 
-from greedystep import catalogue, models
+from greedystep import model_registry, models
 from greedystep.mdp import MDP
 
 Kind = Literal["goal", "diffusive", "mixing", "other"]
@@ -161,7 +161,7 @@ def _renumbered(build: Callable[[], MDP]) -> MDP:
 
 
 def _gymnasium(name: str) -> MDP:
-    return catalogue.model(name).mdp
+    return model_registry.model(name).mdp
 
 
 def _million() -> MDP:

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import returns
-from greedystep.record import provenance, write_json, write_text
+from greedystep.io import write_json, write_text
+from greedystep.provenance import provenance
 
 SHAPES = {"1 lane of 1,000,000 steps": (1_000_000,), "1,024 lanes of 1,000 steps": (1000, 1024)}
 

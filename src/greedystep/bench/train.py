@@ -21,7 +21,8 @@ import jax
 
 from greedystep.bench.learners import PEER, Ours, Theirs, fitting_steps, peer_is_installed, replay_bytes
 from greedystep.bench.train_table import bars, markdown
-from greedystep.record import provenance, write_json, write_text
+from greedystep.io import write_json, write_text
+from greedystep.provenance import provenance
 
 GAMES = ("minatar/breakout", "minatar/freeway", "classic/mountaincar")
 RETURNS = ("one-step", "greedy-step")

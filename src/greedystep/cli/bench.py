@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from greedystep import bench
 from greedystep.checks import check_whole, parse_whole
-from greedystep.cli.words import NAMES, BadInputError, Count, PathArg, answering_bad_input, check_place, some
+from greedystep.cli.args import NAMES, BadInputError, Count, PathArg, answering_bad_input, check_place, some
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import tyro
 from tyro.conf import subcommand
 
 from greedystep.cli import BAD_INPUT, FAILED
+from greedystep.cli.args import BadInputError, FailedError, note, plain_warnings
 from greedystep.cli.bench import Bench
 from greedystep.cli.envs import Envs
 from greedystep.cli.eval import Eval
@@ -23,7 +24,6 @@ from greedystep.cli.report import Report
 from greedystep.cli.reproduce import Reproduce
 from greedystep.cli.train import Train
 from greedystep.cli.watch import Watch
-from greedystep.cli.words import BadInputError, FailedError, note, plain_warnings
 
 Command = (
     Annotated[Plan, subcommand("plan")]

@@ -15,7 +15,7 @@ from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 from greedystep.checks import parse_whole
-from greedystep.cli.words import parse_real
+from greedystep.cli.args import parse_real
 from greedystep.deep.config import DQNConfig
 
 

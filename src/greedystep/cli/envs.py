@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.words import answering_bad_input
+from greedystep.cli.args import answering_bad_input
 
 if TYPE_CHECKING:
     from rich.console import Console

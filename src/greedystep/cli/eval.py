@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.words import Count, MaybePath, PathArg, Real, answering_bad_input, check_place
+from greedystep.cli.args import Count, MaybePath, PathArg, Real, answering_bad_input, check_place
 
 if TYPE_CHECKING:
     from greedystep.deep.evaluation import Evaluation
@@ -39,8 +39,8 @@ class Eval:
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep.report.tables import markdown
         from greedystep.report.terminal import say
+        from greedystep.tables import markdown
 
         with answering_bad_input():
             if self.out is not None:
@@ -49,7 +49,8 @@ class Eval:
                 check_place(self.out.parent)
             result, table = self._play()
         if self.out is not None:
-            from greedystep.record import provenance, write_json
+            from greedystep.io import write_json
+            from greedystep.provenance import provenance
 
             settings = {"run": str(self.agent), "episodes": self.episodes, "epsilon": self.epsilon}
             settings |= {"seed": self.seed, "limit": self.limit, "trained": result.pop("config")}
@@ -61,7 +62,7 @@ class Eval:
 
     def _play(self) -> tuple[dict[str, Any], Table]:
         from greedystep.deep.evaluation import Evaluator, check_arguments
-        from greedystep.deep.run import read_config, trained
+        from greedystep.deep.run_folder import read_config, trained
 
         how: Any = {"seed": self.seed, "episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
         check_arguments(**how)  # before the agent is read

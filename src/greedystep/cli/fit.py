@@ -13,9 +13,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from greedystep import signals
 from greedystep.checks import INT32, check_seed, check_whole
 from greedystep.cli import deep_settings
-from greedystep.cli.deep_settings import DeepSettings
-from greedystep.cli.train import NO_HINT, Options, Said, TableMethod, wants_table
-from greedystep.cli.words import (
+from greedystep.cli.args import (
     BadInputError,
     Count,
     FailedError,
@@ -28,7 +26,9 @@ from greedystep.cli.words import (
     parse_options,
     warnings_as_notes,
 )
-from greedystep.lock import lock_file
+from greedystep.cli.deep_settings import DeepSettings
+from greedystep.cli.train import NO_HINT, Options, Said, TableMethod, wants_table
+from greedystep.runs.lock import lock_file
 
 if TYPE_CHECKING:
     from greedystep import DQN
@@ -138,7 +138,7 @@ class Fit:
 
     def _check_settings(self) -> None:
         """The settings of the network are looked at before the data is read, which may take a while."""
-        from greedystep.deep.run import RunConfig
+        from greedystep.deep.run_folder import RunConfig
 
         how = {"options": parse_options(self.options), **deep_settings.given(self.settings)}
         RunConfig.from_preset(self.env, self.network.preset or "paper", **how)
@@ -155,7 +155,7 @@ class Fit:
     # -- both answer with what was done, and the file ------------------------------------------------------------------
 
     def _fit_table(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
-        from greedystep.tabular.run import RunConfig
+        from greedystep.tabular.table_run import RunConfig
 
         given = {name: getattr(self.table, name) for name in ("method", "initial")}
         given = {name: value for name, value in given.items() if value is not None}
@@ -176,7 +176,7 @@ class Fit:
     def _fit_network(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
         from rich.console import Console
 
-        from greedystep.deep.train import DivergedError
+        from greedystep.deep.trainer import DivergedError
         from greedystep.report.terminal import progress
 
         batches = BATCHES if self.network.batches is None else self.network.batches

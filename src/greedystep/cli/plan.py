@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.words import MaybeCount, MaybePath, MaybeReal, Real, answering_bad_input, check_place
-from greedystep.record import provenance, replacing, write_json
+from greedystep.cli.args import MaybeCount, MaybePath, MaybeReal, Real, answering_bad_input, check_place
+from greedystep.io import replacing, write_json
+from greedystep.provenance import provenance
 
 if TYPE_CHECKING:
     from greedystep.planning import Solution
@@ -61,7 +62,7 @@ class Plan:
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep import catalogue
+        from greedystep import model_registry
         from greedystep.planning import solve
         from greedystep.report.terminal import print_solution, say
 
@@ -70,11 +71,11 @@ class Plan:
                 check_place(self.out.parent)
                 if self.out.suffix not in (".npz", ".json") or self.out.is_dir():
                     raise ValueError(f"out: expected a file that ends in .npz or .json, got {str(self.out)!r}")
-            model = catalogue.model(self.model, self.discount, self.slip)
+            model = model_registry.model(self.model, self.discount, self.slip)
             solution = solve(
                 model.mdp,
                 self.method,
-                catalogue.policies(self.policies, model.mdp),
+                model_registry.policies(self.policies, model.mdp),
                 self.horizon,
                 self.tolerance,
                 max_iterations=self.max_iterations,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.words import BadInputError, MaybePath, PathArg, answering_bad_input, check_place, note
-from greedystep.record import write_json
+from greedystep.cli.args import BadInputError, MaybePath, PathArg, answering_bad_input, check_place, note
+from greedystep.io import write_json
 
 if TYPE_CHECKING:
     from greedystep.report.results import Found

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from greedystep import __version__, experiments
-from greedystep.cli.report import conclude
-from greedystep.cli.words import (
+from greedystep.cli.args import (
     NAMES,
     BadInputError,
     MaybePath,
@@ -21,8 +20,10 @@ from greedystep.cli.words import (
     some,
     warnings_as_notes,
 )
-from greedystep.lock import lock_folder
-from greedystep.record import config_hash, provenance, write_json
+from greedystep.cli.report import conclude
+from greedystep.io import write_json
+from greedystep.provenance import config_hash, provenance
+from greedystep.runs.lock import lock_folder
 
 KEPT = Path("results", "paper")
 
@@ -66,9 +67,10 @@ class Reproduce:
         out = self.out or Path("results", self.scale)
         with ExitStack() as locks:
             with answering_bad_input():
+                kept = self._kept()
                 check_place(out)
                 locks.enter_context(lock_folder(out))
-                present, kept = _present(out), self._kept()
+                present = _present(out)
             try:
                 for name in names:
                     settings = {"experiment": name, "scale": self.scale}

@@ -17,8 +17,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from greedystep import signals
 from greedystep.cli import deep_settings
-from greedystep.cli.deep_settings import DeepSettings
-from greedystep.cli.words import (
+from greedystep.cli.args import (
     MaybeCount,
     MaybePath,
     MaybeReal,
@@ -30,6 +29,7 @@ from greedystep.cli.words import (
     some,
     warnings_as_notes,
 )
+from greedystep.cli.deep_settings import DeepSettings
 
 METHODS = (
     *("greedy-step", "q-learning", "backward-q-learning", "n-step-q", "n-step-sarsa", "sarsa-lambda", "watkins"),
@@ -231,7 +231,7 @@ class Train:
         return TableJob.resume(folder, self.table.episodes, restart=self.restart, env=self.env or None)
 
     def _kind(self, folder: Path) -> Any:
-        from greedystep.record import read_json
+        from greedystep.io import read_json
 
         content = read_json(folder / "config.json")
         return content.get("kind") if isinstance(content, dict) else None

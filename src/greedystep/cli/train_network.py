@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from greedystep.checks import check_real, check_seed, check_whole
+from greedystep.cli.args import FailedError
 from greedystep.cli.train import NetworkRun, Said
-from greedystep.cli.words import FailedError
-from greedystep.deep.run import SAVE_EVERY, Run, RunConfig
-from greedystep.deep.train import DivergedError
+from greedystep.deep.run_folder import SAVE_EVERY, Run, RunConfig
+from greedystep.deep.trainer import DivergedError
 
 MOST_SEEDS = 1_000_000
 """Trainings side by side; long before, they are refused for the memory that they would need."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+from greedystep.cli.args import FailedError, parse_options
 from greedystep.cli.train import Said
-from greedystep.cli.words import FailedError, parse_options
-from greedystep.tabular.run import Run, RunConfig
+from greedystep.tabular.table_run import Run, RunConfig
 
 
 class TableJob:

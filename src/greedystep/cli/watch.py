@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from greedystep import signals
 from greedystep.checks import check_real, check_seed, check_whole
-from greedystep.cli.words import (
+from greedystep.cli.args import (
     Count,
     MaybeCount,
     MaybePath,
@@ -25,7 +25,7 @@ from greedystep.cli.words import (
 
 if TYPE_CHECKING:
     from greedystep.envs.core import Environment
-    from greedystep.envs.watching import Moment
+    from greedystep.envs.rollout import Moment
 
 USUAL_STEPS = 200
 LIVE_ROWS = 48
@@ -75,7 +75,7 @@ class Watch:
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep.envs.pictures import frames_per_second
+        from greedystep.envs.rendering import frames_per_second
         from greedystep.report import film
         from greedystep.report.terminal import say
 
@@ -107,15 +107,15 @@ class Watch:
     def _game(self) -> tuple[Environment, Iterator[Moment]]:
         """The environment, and what happens in it."""
         from greedystep import envs
-        from greedystep.envs.watching import play, random_policy
+        from greedystep.envs.rollout import play, random_policy
 
         steps = USUAL_STEPS if self.steps is None and self.episodes is None else self.steps
         length: Any = {"steps": steps, "episodes": self.episodes}
         if self.env not in envs.names() and Path(self.env).exists():
             if self.options:
                 raise ValueError("options: a run keeps its own")
-            from greedystep.deep.run import trained
-            from greedystep.deep.thoughts import Player
+            from greedystep.deep.q_annotations import Player
+            from greedystep.deep.run_folder import trained
 
             player = Player(trained(Path(self.env)), self.lane or 0, self.epsilon or 0.0)
             if self.policy == "random":
@@ -130,22 +130,22 @@ class Watch:
         return env, play(env, random_policy(env), self.seed, **length)
 
     def _frames(self, env: Environment, moments: Iterator[Moment]) -> Iterator[Any]:
-        from greedystep.envs.pictures import HEIGHT, picture
-        from greedystep.envs.pictures.thoughts import beside
+        from greedystep.envs.rendering import HEIGHT, picture
+        from greedystep.envs.rendering.q_panel import beside
 
         for moment in moments:
             frame = picture(env, moment.state, round(HEIGHT * self.scale))
             yield frame if moment.thought is None else beside(frame, env.action_names, moment.thought)
 
     def _words(self, env: Environment, moment: Moment) -> list[str]:
-        from greedystep.envs.watching import in_words, thought_in_words
+        from greedystep.envs.rollout import in_words, thought_in_words
 
         panel = moment.choice.panel if moment.choice else ()
         thought = [] if moment.thought is None else thought_in_words(env, moment.thought)
         return [in_words(env, moment), *panel, *thought]
 
     def _show(self, console: Any, env: Environment, moments: Iterator[Moment], fps: float) -> None:
-        from greedystep.envs.pictures import fitting_height, picture
+        from greedystep.envs.rendering import fitting_height, picture
         from greedystep.report.film import live
 
         with live(console, fps) as show:

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from greedystep.checks import INT32, check_real, check_seed, check_whole
-from greedystep.deep.dqn import Learner
-from greedystep.deep.loop import epsilon_greedy
-from greedystep.deep.memory import check_device_memory, largest_intermediate
+from greedystep.deep.device_loop import epsilon_greedy
+from greedystep.deep.device_memory import check_device_memory, largest_intermediate
+from greedystep.deep.learner import Learner
 from greedystep.envs.core import Environment
 from greedystep.replay import bytes_of
 

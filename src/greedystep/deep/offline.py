@@ -11,9 +11,9 @@ import numpy as np
 from jax import lax
 
 from greedystep.checks import INT32
-from greedystep.deep import pool
+from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.dqn import Knowledge, Learner
+from greedystep.deep.learner import Knowledge, Learner
 from greedystep.deep.targets import Numbers
 from greedystep.replay import Replay, Store
 from greedystep.trajectory import Trajectory
@@ -44,7 +44,7 @@ def fit(
     Targets and pool are renewed as often as in training, and at once: `begin` must be the beginning of a period.
     """
     config, period = learner.config, updates_a_period(learner.config)
-    made = pool.empty(config, store) if config.is_pooled else None
+    made = target_pool.empty(config, store) if config.is_pooled else None
 
     def a_period(carry: tuple) -> tuple:
         done, key, knowledge, made, total = carry

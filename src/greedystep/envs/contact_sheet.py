@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from greedystep import envs
 from greedystep.envs.core import Environment, State
-from greedystep.envs.pictures import HEIGHT, picture
-from greedystep.envs.watching import play, random_policy
-from greedystep.record import replacing
+from greedystep.envs.rendering import HEIGHT, picture
+from greedystep.envs.rollout import play, random_policy
+from greedystep.io import replacing
 
 WIDTH, GAP, LABEL = 1280, 12, 26
 """Pixels: of the sheet, between pictures, and for the name under one."""

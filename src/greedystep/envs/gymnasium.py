@@ -22,7 +22,7 @@ from gymnasium.vector.utils import batch_space
 
 from greedystep import envs
 from greedystep.envs.core import Environment, ObservationSpec, State, Step
-from greedystep.envs.pictures import frames_per_second, picture
+from greedystep.envs.rendering import frames_per_second, picture
 
 RENDER_MODES = ["rgb_array"]
 

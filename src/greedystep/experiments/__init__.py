@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from greedystep.experiments.charts import Chart
+    from greedystep.charts import Chart
     from greedystep.experiments.claims import Table
 
 Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings"]

@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from greedystep import figures, models, operators
+from greedystep.charts import Chart, Line
 from greedystep.experiments import Progress
-from greedystep.experiments.charts import Chart, Line
 from greedystep.experiments.claims import Claim, Table, Verdict, because
 
 NAME = "fig1"

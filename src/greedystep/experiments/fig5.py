@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from greedystep import figures
-from greedystep.deep.tally import bin_names
+from greedystep.deep.train_metrics import bin_names
 from greedystep.experiments import Progress, fig3, fig4
 from greedystep.experiments.claims import Table
 from greedystep.experiments.deep import behaviour, output, sweep

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from greedystep import figures
-from greedystep.experiments.charts import Chart
+from greedystep.charts import Chart
 from greedystep.experiments.deep.methods import GREEDY, PAPER
 from greedystep.experiments.deep.output import AXES, GREEN, ORANGE, SOLID, title
 from greedystep.report.colours import pair

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from greedystep.experiments.claims import Table
-from greedystep.record import to_json
-from greedystep.report.tables import cell, numeric_columns
+from greedystep.io import to_json
+from greedystep.tables import cell, numeric_columns
 
 SCRIPTS = ("page.js", "curves.js")
 LONG = 24

@@ -20,7 +20,7 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text
 
-from greedystep.record import replacing
+from greedystep.io import replacing
 
 SUFFIXES = (".gif", ".mp4")
 GIF_FASTEST = 50

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from greedystep import experiments, figures, schema
+from greedystep import experiments, figures, schema, tables
 from greedystep.experiments.claims import Claim, Table
-from greedystep.record import read_json, write_text
-from greedystep.report import curves, page, tables
+from greedystep.io import read_json, write_text
+from greedystep.report import curves, page
 from greedystep.report.elements import heading
 
 _CLAIM = {"id": str, "claim": str, "where": str, "claimed": object, "measured": object, "verdict": str}

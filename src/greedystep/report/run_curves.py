@@ -16,11 +16,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from greedystep import figures
-from greedystep.curves import last_episodes
+from greedystep import figures, tables
 from greedystep.experiments.claims import Table
-from greedystep.record import provenance, write_json, write_text
-from greedystep.report import curves, elements, tables
+from greedystep.io import write_json, write_text
+from greedystep.learning_curves import last_episodes
+from greedystep.provenance import provenance
+from greedystep.report import curves, elements
 from greedystep.report.runs import Lane, Method
 from greedystep.stats import Interval, interval
 

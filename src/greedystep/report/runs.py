@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from greedystep import schema
+from greedystep.io import read_json
 from greedystep.metrics import read_metrics
-from greedystep.record import config_hash, read_json
-from greedystep.report.tables import cell
+from greedystep.provenance import config_hash
+from greedystep.tables import cell
 
 Lane = dict[str, np.ndarray]
 """The columns of metrics of one training."""

@@ -15,10 +15,10 @@ from rich.table import Column
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from greedystep.report.tables import cell
+from greedystep.tables import cell
 
 if TYPE_CHECKING:
-    from greedystep.catalogue import Layout, Model
+    from greedystep.model_registry import Layout, Model
     from greedystep.planning import Solution
 
 MAX_ROWS = 64

@@ -10,7 +10,6 @@ from greedystep.envs import toy
 from greedystep.numba_cache import cached_by_sources
 
 with cached_by_sources(__file__, toy.__file__):
-    from greedystep.tabular.agent import TabularAgent
     from greedystep.tabular.branching import BranchingWarning
     from greedystep.tabular.empirical import EmpiricalModel
     from greedystep.tabular.episodes import Episodes
@@ -19,6 +18,7 @@ with cached_by_sources(__file__, toy.__file__):
     from greedystep.tabular.rudder import Rudder, rudder_episodes_to_solve
     from greedystep.tabular.solving import episodes_to_solve, greedy_policy, until_solved
     from greedystep.tabular.stored import StoredEpisodes
+    from greedystep.tabular.tabular_agent import TabularAgent
 
 __all__ = [
     "METHODS",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from greedystep import archive
+from greedystep import io
 from greedystep.checks import check_whole
 from greedystep.envs.toy import END
 from greedystep.mdp import MDP
@@ -151,7 +151,7 @@ class EmpiricalModel:
     def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> EmpiricalModel:
         """What `arrays` gave; ValueError if something does not fit."""
         model = cls(num_states, num_actions)
-        given = {name: archive.take(arrays, name, mine.dtype.kind, 1) for name, mine in model.counts._asdict().items()}
+        given = {name: io.take_array(arrays, name, mine.dtype.kind, 1) for name, mine in model.counts._asdict().items()}
         size = int(given["size"].sum())
         for name, mine in model.counts._asdict().items():
             length = len(mine) or size

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar import lanes
-from greedystep.envs.minatar.common import DOWN, LEFT, NONE, RIGHT, SIZE, UP, MinAtar, below, cell, fraction, part
+from greedystep.envs.minatar import row_fields
+from greedystep.envs.minatar.game import DOWN, LEFT, NONE, RIGHT, SIZE, UP, MinAtar, below, cell, fraction, part
 
 SPAWN_PERIOD, MOVE_PERIOD, RAMP_WAIT = 10, 5, 100
 
@@ -72,9 +72,9 @@ class Asterix(MinAtar):
         place, gold, right, x, y, spawn_period, spawn_timer, move_period, move_timer, ramp_timer, ramps = position
 
         spawns = spawn_timer == 0
-        empty = lanes.equal(place, 0)
+        empty = row_fields.equal(place, 0)
         rank = part(chance.where, jax.lax.population_count(empty))
-        newcomer = jnp.where(spawns, empty & lanes.equal(lanes.prefix_sums(empty), rank + 1), 0)
+        newcomer = jnp.where(spawns, empty & row_fields.equal(row_fields.prefix_sums(empty), rank + 1), 0)
         place = place + newcomer * jnp.where(chance.right, jnp.uint32(1), jnp.uint32(SIZE))
         gold = jnp.where(chance.gold, gold | newcomer, gold & ~newcomer)
         right = jnp.where(chance.right, right | newcomer, right & ~newcomer)
@@ -85,16 +85,16 @@ class Asterix(MinAtar):
 
         def meet(place: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
             """Take the gold in the player's cell -> place, whether there was some, whether there was an enemy."""
-            met = lanes.of_row(place, y) == (x + 1).astype(jnp.uint32)
-            golden = lanes.of_row(gold, y) != 0
+            met = row_fields.of_row(place, y) == (x + 1).astype(jnp.uint32)
+            golden = row_fields.of_row(gold, y) != 0
             taken = met & golden
-            return jnp.where(taken, place & ~(lanes.flag_of(y) * 15), place), taken, met & ~golden
+            return jnp.where(taken, place & ~(row_fields.flag_of(y) * 15), place), taken, met & ~golden
 
         place, taken, caught = meet(place)
         moves = move_timer == 0
-        there = ~lanes.equal(place, 0) & lanes.ONES
+        there = ~row_fields.equal(place, 0) & row_fields.ONES
         moved = place + (there & right) - (there & ~right)
-        moved = moved & ~(lanes.equal(moved, SIZE + 1) * 15)
+        moved = moved & ~(row_fields.equal(moved, SIZE + 1) * 15)
         place, taken_too, caught_too = meet(jnp.where(moves, moved, place))  # meets nobody new where nothing moved
         move_timer = jnp.where(moves, move_period, move_timer)
 
@@ -122,7 +122,7 @@ class Asterix(MinAtar):
         return position, taken | taken_too, caught | caught_too
 
     def rows(self, position: Position) -> list[jax.Array]:
-        place, gold, right = (lanes.by_row(word) for word in position[:3])
+        place, gold, right = (row_fields.by_row(word) for word in position[:3])
         ahead = jnp.uint32(1) << place  # one column to the right of the object
         objects = ahead >> 1
         trail = jnp.where(right != 0, ahead >> 2, jnp.where(place != 0, ahead, 0))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar.common import LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
+from greedystep.envs.minatar.game import LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
 
 WALL = (1 << 3 * SIZE) - 1
 """All bricks of rows 1 to 3: bit 10 (y - 1) + x."""

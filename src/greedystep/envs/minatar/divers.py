@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar.common import SIZE, cell
+from greedystep.envs.minatar.game import SIZE, cell
 
 DIVER_PERIOD = 30
 PLACES = 6

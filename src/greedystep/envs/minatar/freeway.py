@@ -8,8 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar import lanes
-from greedystep.envs.minatar.common import DOWN, NONE, ROW, SIZE, UP, MinAtar, cell
+from greedystep.envs.minatar import row_fields
+from greedystep.envs.minatar.game import DOWN, NONE, ROW, SIZE, UP, MinAtar, cell
 
 COLUMN = 4
 """The chicken's."""
@@ -59,7 +59,7 @@ class Freeway(MinAtar):
             for lane in range(4 * half, 4 * half + 4):
                 slowness |= (1 + rest % CLASSES) << 4 * lane
                 rest = rest // CLASSES
-        return Chance(slowness, words[2] & lanes.ONES)
+        return Chance(slowness, words[2] & row_fields.ONES)
 
     chance_of_start = chance
 
@@ -87,21 +87,23 @@ class Freeway(MinAtar):
         right = jnp.where(across, chance.right, right)
         y = jnp.where(across, SIZE - 1, y)
 
-        moves = lanes.equal(timer, 0)
+        moves = row_fields.equal(timer, 0)
         to_left = moves & ~right
-        moved = place + (moves & right) + 10 * (to_left & lanes.equal(place, 0)) - to_left
-        moved = moved & ~(lanes.equal(moved, SIZE) * 15)
-        timer = lanes.keep(slowness, moves) + timer - (lanes.ONES & ~moves)
+        moved = place + (moves & right) + 10 * (to_left & row_fields.equal(place, 0)) - to_left
+        moved = moved & ~(row_fields.equal(moved, SIZE) * 15)
+        timer = row_fields.keep(slowness, moves) + timer - (row_fields.ONES & ~moves)
 
         lane = jnp.minimum(y, 8)
-        hit = (y < 9) & ((lanes.of_row(place, lane) == COLUMN) | (lanes.of_row(moved, lane) == COLUMN))
+        hit = (y < 9) & ((row_fields.of_row(place, lane) == COLUMN) | (row_fields.of_row(moved, lane) == COLUMN))
         y = jnp.where(hit, SIZE - 1, y)
         clock = clock - 1
         position = Position(moved, slowness, timer, right, y, jnp.maximum(cool_down - 1, 0), clock)
         return position, across, clock < 0
 
     def rows(self, position: Position) -> list[jax.Array]:
-        place, slowness, right = (lanes.by_row(word) for word in (position.place, position.slowness, position.right))
+        place, slowness, right = (
+            row_fields.by_row(word) for word in (position.place, position.slowness, position.right)
+        )
         car = jnp.where((ROW >= 1) & (ROW <= 8), jnp.uint32(1) << place, 0)
         behind = jnp.where(right != 0, (car >> 1) | (car << 9), (car << 1) | (car >> 9))
         trails = [jnp.where(slowness == level, behind, 0) for level in range(1, CLASSES + 1)]

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.minatar.common import SIZE
+from greedystep.envs.minatar.game import SIZE
 
 LINE = np.uint32((1 << SIZE) - 1)
 """All cells of a row."""

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.minatar.common import ACTIONS, DOWN, FIRE, LEFT, RIGHT, ROW, SIZE, UP, MinAtar, below, cell
 from greedystep.envs.minatar.divers import DIVER_PERIOD, PLACES, diver_cell, goes_right, newcomer, swim, swum
+from greedystep.envs.minatar.game import ACTIONS, DOWN, FIRE, LEFT, RIGHT, ROW, SIZE, UP, MinAtar, below, cell
 from greedystep.envs.minatar.masks import (
     LINE,
     ahead,

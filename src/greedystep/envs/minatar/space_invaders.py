@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from greedystep.envs.minatar.common import FIRE, LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
+from greedystep.envs.minatar.game import FIRE, LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
 
 HEIGHT, WIDTH = 4, 6
 """Of a wave."""

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.ple.common import LOSS, NEGATIVE, POSITIVE, PLEGame, check_rounding, one_of
+from greedystep.envs.ple.ple_game import LOSS, NEGATIVE, POSITIVE, PLEGame, check_rounding, one_of
 
 HEIGHT = 64
 """Of the screen, in pixels; so is its width."""

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.ple.common import LOSS, POSITIVE, PLEGame, check_rounding, one_of, unit
+from greedystep.envs.ple.ple_game import LOSS, POSITIVE, PLEGame, check_rounding, one_of, unit
 
 X = 16
 """Column of the player, who is 2 pixels wide and high."""

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.ple.common import LOSS, NEGATIVE, POSITIVE, WIN, PLEGame, unit
+from greedystep.envs.ple.ple_game import LOSS, NEGATIVE, POSITIVE, WIN, PLEGame, unit
 
 PIXEL = 50
 """What never meets chance (the ball's column, the opponent's row) stands on a grid of 50ths of a pixel."""

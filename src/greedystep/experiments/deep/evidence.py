@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from greedystep.curves import area, last_episodes
+from greedystep.learning_curves import area, last_episodes
 from greedystep.stats import interval
 
 EPISODES = 100

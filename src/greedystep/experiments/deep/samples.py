@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from greedystep.curves import times_faster
 from greedystep.experiments.claims import Claim
 from greedystep.experiments.deep import reasons
 from greedystep.experiments.deep.evidence import Evidence
@@ -27,6 +26,7 @@ from greedystep.experiments.deep.rules import (
     worst,
 )
 from greedystep.experiments.deep.tasks import TASKS
+from greedystep.learning_curves import times_faster
 from greedystep.stats import Interval, interval
 
 TASKS_NAMED = ("pong", "mountaincar", "freeway")

@@ -13,7 +13,8 @@ from typing import Any
 
 from greedystep import schema
 from greedystep.experiments.deep.training import CURVES, Lane
-from greedystep.record import config_hash, provenance, read_json, write_json
+from greedystep.io import read_json, write_json
+from greedystep.provenance import config_hash, provenance
 
 Record = Mapping[str, Any]
 _NUMBERS = [schema.Maybe(schema.Real())]

@@ -18,7 +18,8 @@ from greedystep.bench.learners import Ours, fitting_steps
 from greedystep.experiments.claims import Claim, Table, Verdict
 from greedystep.experiments.deep.rules import Judged, below, together, words
 from greedystep.experiments.deep.tasks import TASKS
-from greedystep.record import provenance, read_json, write_json
+from greedystep.io import read_json, write_json
+from greedystep.provenance import provenance
 from greedystep.stats import Interval, interval
 
 AGENTS = {"one-step, 1": ("one-step", 1), "greedy-step, 1": ("greedy-step", 1)}

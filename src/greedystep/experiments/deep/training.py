@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from greedystep import envs, record
+from greedystep import envs, provenance
 from greedystep.deep.config import OPTIONS_OF, DQNConfig
+from greedystep.deep.env_spec import recipe_of
 from greedystep.deep.evaluation import Evaluator
 from greedystep.deep.presets import make_config
-from greedystep.deep.recipe import recipe_of
-from greedystep.deep.tally import NEVER, Tally
-from greedystep.deep.train import Row, Trainer
+from greedystep.deep.train_metrics import NEVER, Tally
+from greedystep.deep.trainer import Row, Trainer
 from greedystep.experiments.deep.evidence import PHASE, only_end
 from greedystep.experiments.deep.methods import Setting
 from greedystep.experiments.deep.tasks import TASKS
@@ -53,13 +53,13 @@ class Lane:
     @cached_property
     def name(self) -> str:
         """Equal for equal trainings, whatever experiment asks for them, and however long they are."""
-        return record.config_hash(self._identity | {"seed": self.seed})
+        return provenance.config_hash(self._identity | {"seed": self.seed})
 
     @cached_property
     def program(self) -> str:
         """Equal for lanes that can be trained side by side."""
         config = {name: value for name, value in self._identity["config"].items() if name not in VARYING}
-        return record.config_hash(self._identity | {"config": config})
+        return provenance.config_hash(self._identity | {"config": config})
 
     @cached_property
     def _identity(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from greedystep import checkpoint, schema
-from greedystep.deep.train import Row, Trainer
+from greedystep.deep.trainer import Row, Trainer
 
 EVERY = 60.0
 """Seconds between two checkpoints."""

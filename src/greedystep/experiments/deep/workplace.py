@@ -10,7 +10,8 @@ from threading import Lock
 from typing import Any
 
 from greedystep import schema
-from greedystep.record import provenance, read_json, write_json
+from greedystep.io import read_json, write_json
+from greedystep.provenance import provenance
 
 NOTE = {
     "session": {"tasks": [str], "trainings": schema.Whole(), "steps": schema.Whole(), "seconds": schema.Real(0)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from greedystep import figures
-from greedystep.experiments.charts import Chart, Line
+from greedystep.charts import Chart, Line
 from greedystep.experiments.fig2.contestants import CONTESTANTS, NAMES, published
 from greedystep.experiments.fig2.offline import PUPILS
 from greedystep.experiments.fig2.output import COINCIDING, CURVES, GREY, PUPIL_CURVES

@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from greedystep.record import config_hash, jsonable, provenance, read_json, write_json
+from greedystep.io import jsonable, read_json, write_json
+from greedystep.provenance import config_hash, provenance
 
 PIECE = 3e8
 """Steps a piece, at most, if a trial has no more: half a minute of one core, which an interruption may cost."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from greedystep.experiments import Progress
 from greedystep.experiments.fig2.pieces import Batch, Kept, Piece
-from greedystep.record import _cores as cores
+from greedystep.provenance import available_cores as cores
 
 
 def carry_out(batches: Sequence[Batch], kept: Kept, progress: Progress) -> None:

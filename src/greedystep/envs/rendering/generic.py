@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from greedystep.envs.core import Environment, ObservationSpec
-from greedystep.envs.pictures.canvas import GREEN, ORANGE, PANEL, PINK, SKY, VERMILION, WHITE, YELLOW, Canvas, blend
+from greedystep.envs.rendering.canvas import GREEN, ORANGE, PANEL, PINK, SKY, VERMILION, WHITE, YELLOW, Canvas, blend
 
 COLOURS = (SKY, VERMILION, YELLOW, GREEN, ORANGE, PINK, WHITE)
 """One a channel, from the first again after the last."""

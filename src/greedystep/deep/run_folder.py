@@ -21,11 +21,12 @@ from greedystep import checkpoint, envs, schema
 from greedystep.checks import LARGEST_SEED, check_whole
 from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.train import Row, Trainer, config_from_json, most_steps
-from greedystep.lock import FOLDER_LOCK, WriterLock, lock_folder
+from greedystep.deep.trainer import Row, Trainer, config_from_json, most_steps
+from greedystep.io import jsonable, read_json, reading, saying, write_json
 from greedystep.metrics import MetricsFile, check_metrics
-from greedystep.record import jsonable, provenance, read_json, reading, saying, write_json
-from greedystep.restart import METRICS, ask_for_restart, begin_without_state, set_aside
+from greedystep.provenance import provenance
+from greedystep.runs.lock import FOLDER_LOCK, WriterLock, lock_folder
+from greedystep.runs.restart import METRICS, ask_for_restart, begin_without_state, set_aside
 from greedystep.signals import deferred
 from greedystep.tensorboard import EventFiles
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.minatar.common import ROW
+from greedystep.envs.minatar.game import ROW
 
 ONES = np.uint32(0x11111111)
 """1 in every row."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.deep.dqn import Learned
+from greedystep.deep.learner import Learned
 
 BINS = 16
 """Bins of the histogram of n: 1, 2, 3-4, 5-8, ..., 8193-16384, more."""

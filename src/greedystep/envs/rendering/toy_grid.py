@@ -6,7 +6,7 @@ from math import cos, isqrt, pi, sin
 from typing import Any
 
 from greedystep.envs.core import Environment
-from greedystep.envs.pictures.canvas import (
+from greedystep.envs.rendering.canvas import (
     GREEN,
     GROUND,
     ORANGE,

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from greedystep.deep import optimisers, pool
+from greedystep.deep import optimisers, target_pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.networks import (
     MakeNetwork,
@@ -25,7 +25,7 @@ from greedystep.deep.networks import (
     q_values,
 )
 from greedystep.deep.optimisers import Averages, Optimiser
-from greedystep.deep.pool import Batch, Pool
+from greedystep.deep.target_pool import Batch, Pool
 from greedystep.deep.targets import Numbers, direct
 from greedystep.envs.core import ObservationSpec
 from greedystep.replay import Replay, Store
@@ -121,12 +121,12 @@ class Learner:
     ) -> Pool | None:
         if not self.config.is_pooled:
             return None
-        return pool.make(self.config, store, numbers, key, replay, lambda seen: self.ask(knowledge, seen))
+        return target_pool.make(self.config, store, numbers, key, replay, lambda seen: self.ask(knowledge, seen))
 
     def samples(self, store: Store, key: jax.Array, replay: Replay, made: Pool | None, knowledge: Knowledge) -> Batch:
         """A batch with its targets: from the pool, or straight from the replay where there is none."""
         if made is not None:
-            return pool.draw(store, made, key, self.config.batch_size)
+            return target_pool.draw(store, made, key, self.config.batch_size)
         places = store.sample(key, replay, self.config.batch_size)
         targets, steps, action = direct(self.config, store, replay, places, lambda seen: self.ask(knowledge, seen))
         return Batch(store.observe(replay, places), action, targets, steps)

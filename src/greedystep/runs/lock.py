@@ -22,7 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from greedystep.record import command_line, from_json, to_json
+from greedystep.io import from_json, to_json
+from greedystep.provenance import command_line
 
 FOLDER_LOCK = ".lock"
 """Name of the lock file within a folder."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from greedystep.envs.core import Environment
-from greedystep.envs.pictures.canvas import (
+from greedystep.envs.ple import catcher, pixelcopter, pong
+from greedystep.envs.rendering.canvas import (
     GREEN,
     GROUND,
     ORANGE,
@@ -21,7 +22,6 @@ from greedystep.envs.pictures.canvas import (
     blend,
     number,
 )
-from greedystep.envs.ple import catcher, pixelcopter, pong
 
 SIZES = {"ple/catcher": (64, 64), "ple/pixelcopter": (48, 48), "ple/pong": (64, 48)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from greedystep import envs, record
+from greedystep import envs, io
 from greedystep.envs.core import Environment, TimeLimit
 from greedystep.envs.toy_env import ToyEnvironment
 
@@ -24,7 +24,7 @@ def recipe_of(env: Environment) -> Recipe:
     else:
         options = None
     try:
-        options = record.jsonable(options)
+        options = io.jsonable(options)
         is_right = options is not None and repr(envs.make_env(name, **options)) == repr(env)
     except (TypeError, ValueError):
         is_right = False

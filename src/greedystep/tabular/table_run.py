@@ -18,13 +18,15 @@ import numpy as np
 
 from greedystep import envs, schema
 from greedystep.checks import check_whole
-from greedystep.lock import WriterLock, lock_folder
+from greedystep.io import read_json, write_json
 from greedystep.memory import check_memory
 from greedystep.metrics import MetricsFile, check_metrics
-from greedystep.record import provenance, read_json, write_json
-from greedystep.restart import METRICS, ask_for_restart, begin_without_state, set_aside
+from greedystep.provenance import provenance
+from greedystep.runs.lock import WriterLock, lock_folder
+from greedystep.runs.restart import METRICS, ask_for_restart, begin_without_state, set_aside
 from greedystep.signals import deferred
-from greedystep.tabular.agent import TabularAgent
+from greedystep.tabular.methods import parameters_of
+from greedystep.tabular.tabular_agent import TabularAgent
 
 KIND = "tabular"
 AGENT = "agent.npz"
@@ -67,6 +69,7 @@ class RunConfig:
 
     def agent(self) -> TabularAgent:
         """A new one."""
+        parameters_of(self.method, self.method_options)  # before `env` or `seed` could be taken for one of them
         env, rules = self.env_and_rules()
         how: Any = {"seed": self.seed, "epsilon": self.epsilon, "q": self.initial, **rules, **self.method_options}
         return TabularAgent(env, self.method, **how)

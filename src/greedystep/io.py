@@ -1,4 +1,4 @@
-"""What a result was made with, and files that are either complete or not there.
+"""Files: atomic writes, strict JSON, and .npz archives that are read without trusting them.
 
 JSON has no infinity and no NaN. They are written as the strings "Infinity", "-Infinity" and "NaN", so that every file
 is strict JSON for other tools, and `read_json` turns these three strings back into floats.
@@ -6,26 +6,24 @@ is strict JSON for other tools, and `read_json` turns these three strings back i
 
 from __future__ import annotations
 
-import datetime
 import errno
-import hashlib
 import json
 import math
 import os
-import platform
 import re
-import shlex
 import stat
-import subprocess
-import sys
+import struct
 import threading
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib import metadata
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
+
+from greedystep.memory import check_memory
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How the numbers that JSON lacks are written."""
@@ -208,91 +206,117 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-# -- provenance -------------------------------------------------------------------------------------------------------
+# -- arrays ----------------------------------------------------------------------------------------------------------
+
+UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, KeyError, EOFError, OSError, RuntimeError)
+UNREADABLE += (OverflowError, MemoryError)
+"""What zipfile raises for damaged files."""
+
+HEADER = re.compile(
+    rb"\{'descr': '([<>|=])(b1|[iu][1248]|f[248]|c8|c16|[SU][1-9]\d{0,8})', 'fortran_order': (True|False), "
+    rb"'shape': \(((?:\d{1,18}, ?)*(?:\d{1,18})?)\), \} *\n"
+)
+"""Of version 1.0 of NumPy's format, which all but very long headers have."""
+MOST_AXES = 32
+CHUNK = 2**22
+LONGEST_REASON = 200
+KINDS = {
+    "b": "true or false",
+    "i": "whole numbers",
+    "iu": "whole numbers",
+    "f": "numbers",
+    "iuf": "numbers",
+    "U": "text",
+}
+"""Letters of NumPy's dtype kinds -> what such an array holds."""
 
 
-def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[str, Any]:
-    """Where a result comes from, to be stored beside it.
+def load_arrays(path: str | os.PathLike, file_format: str, noun: str) -> dict[str, np.ndarray]:
+    """All arrays of a file that greedystep saved.
 
     Args:
-        config: every setting that decides the numbers, and nothing else (no output folder, no verbosity): equal hashes
-            mean equal settings.
-        command: what was typed; this process's own command line by default.
+        file_format: what the file's entry "format" has to be.
+        noun: what such a file holds, for the sentence if it is none.
     """
-    config = jsonable(config)
-    return {
-        "command": command or command_line(),
-        "config": config,
-        "config_hash": config_hash(config),
-        "versions": {"greedystep": _version("greedystep"), **{name: _version(name) for name in _dependencies()}},
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "cpu": f"{_cpu_name()} ({_cores()} logical cores)",
-        "device": _device(),
-        "commit": _commit(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
+    try:
+        arrays = read_arrays(path)
+        if str(take_array(arrays, "format", "U", 0)) != file_format:
+            raise ValueError(f"its format is not {file_format!r}")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no such {noun} file: {path}") from None
+    except ValueError as problem:
+        raise ValueError(f"{path} is no {noun} file of greedystep ({problem})") from None
+    return arrays
 
 
-def command_line() -> str:
-    """What was typed to start this process."""
-    return shlex.join([*_program(), *sys.argv[1:]])
+def take_array(arrays: Mapping[str, np.ndarray], name: str, kinds: str, axes: int) -> np.ndarray:
+    """The array of that name; ValueError if it is missing, or has other kinds of entries or another number of axes.
 
-
-def _program() -> list[str]:
-    """The words by which this process was started, without the folder it is installed in."""
-    path = Path(sys.argv[0])
-    package = sys.modules["__main__"].__package__ if path.name == "__main__.py" else None
-    return ["python", "-m", package] if package else [path.name]
-
-
-def config_hash(config: Mapping[str, Any]) -> str:
-    """Sixteen hexadecimal digits that do not depend on the order of the settings."""
-    canonical = json.dumps(jsonable(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
-
-
-def _dependencies() -> list[str]:
-    """The names of the core dependencies, from the package's own metadata."""
-    with suppress(metadata.PackageNotFoundError):
-        required = metadata.requires("greedystep") or []
-        return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required if "extra ==" not in line]
-    return []
-
-
-def _version(package: str) -> str | None:
-    with suppress(metadata.PackageNotFoundError):
-        return metadata.version(package)
-    return None
-
-
-def _cores() -> int:
-    """How many of the machine's cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _cpu_name() -> str:
-    with suppress(OSError):
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        if found:
-            return found[1]
-    return platform.processor() or platform.machine()
-
-
-def _device() -> str:
-    """The accelerator JAX uses, if the work has used JAX at all; asking never imports it."""
-    jax = sys.modules.get("jax")
-    return "cpu" if jax is None else ", ".join(sorted({device.device_kind for device in jax.devices()}))
-
-
-def _commit() -> str | None:
-    """The commit of the checkout this package runs from, with -dirty after local changes; None when installed.
-
-    `ls-files` comes first because an environment may lie inside a checkout of something else.
+    Args:
+        kinds: one of KINDS.
     """
-    git = ["git", "-C", str(Path(__file__).parent)]
-    with suppress(OSError, subprocess.SubprocessError):
-        subprocess.run([*git, "ls-files", "--error-unmatch", Path(__file__).name], check=True, capture_output=True)
-        describe = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        return subprocess.run(describe, check=True, capture_output=True, text=True).stdout.strip()
-    return None
+    if name not in arrays:
+        raise ValueError(f"it has no {name!r}")
+    array = arrays[name]
+    if array.dtype.kind not in kinds or array.ndim != axes:
+        raise ValueError(f"{name}: expected {KINDS[kinds]} with {axes} axes, got {array.dtype} {list(array.shape)}")
+    return array
+
+
+def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """All arrays of a .npz file; ValueError says in a few words why it is none that can be read."""
+    with reading(path) as file:
+        start = file.read(6)
+        if start == np.lib.format.MAGIC_PREFIX:
+            raise ValueError("it holds a single array")
+        if not start.startswith(b"PK"):
+            raise ValueError("it is not an archive of arrays")
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = archive.infolist()
+                check_memory("what it holds", sum(member.file_size for member in members))
+                arrays = {}
+                for member in members:
+                    name = member.filename.removesuffix(".npy")
+                    if name in arrays:
+                        raise ValueError(f"it holds {name!r} twice")
+                    with archive.open(member) as stream:
+                        arrays[name] = _array(stream, member.file_size, name)
+                return arrays
+        except UNREADABLE as problem:
+            reason = str(problem) or type(problem).__name__
+            raise ValueError(
+                reason[:LONGEST_REASON]
+            ) from None  # zipfile quotes names, however long a file says they are
+
+
+def _array(stream: IO[bytes], size: int, name: str) -> np.ndarray:
+    """An array of `size` bytes, header included."""
+    start = stream.read(10)
+    if len(start) < 10 or not start.startswith(np.lib.format.MAGIC_PREFIX + b"\x01\x00"):
+        raise ValueError(f"{name!r} is not an array of NumPy's format 1.0")
+    length = int.from_bytes(start[8:], "little")
+    header = stream.read(length)
+    if b"'|O'" in header:
+        raise ValueError("it holds Python objects, which are never loaded")
+    if not (found := HEADER.fullmatch(header)):
+        raise ValueError(f"{name!r} has a header that is not that of a plain array")
+    order, kind = found[1].decode(), found[2].decode()
+    shape = tuple(int(axis) for axis in found[4].decode().split(",") if axis.strip())
+    width = int(kind[1:]) * (4 if kind[0] == "U" else 1)
+    expected, there = math.prod(shape) * width, size - len(start) - length
+    if expected != there or len(shape) > MOST_AXES:
+        raise ValueError(f"{name!r} says that it has shape {list(shape)} of {kind}, and has {there} bytes")
+    array = np.empty(math.prod(shape), order + kind)
+    if array.size:
+        _fill(stream, array.view(np.uint8).data, name)
+    return array.reshape(shape, order="F" if found[3] == b"True" else "C")
+
+
+def _fill(stream: IO[bytes], buffer: memoryview, name: str) -> None:
+    """Read as much as the buffer holds; with the last byte zipfile compares the checksum."""
+    while buffer:
+        count = stream.readinto(buffer[:CHUNK])  # type: ignore[attr-defined]
+        if not count:
+            raise ValueError(f"{name!r} is cut short")
+        buffer = buffer[count:]

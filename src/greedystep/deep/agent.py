@@ -14,20 +14,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep import checkpoint, envs, record
+from greedystep import checkpoint, envs, io
 from greedystep.checks import INT32, check_seed, check_whole
 from greedystep.deep import offline
+from greedystep.deep.device_memory import check_device_memory, largest_intermediate
 from greedystep.deep.evaluation import MAX_STEPS, Evaluation, Evaluator
-from greedystep.deep.memory import check_device_memory, largest_intermediate
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import env_options, make_config
-from greedystep.deep.train import DivergedError, Row, Trainer
+from greedystep.deep.trainer import DivergedError, Row, Trainer
 from greedystep.envs.core import Environment
 from greedystep.envs.toy import ToyTask
 from greedystep.replay import Store
 from greedystep.tabular import TabularAgent
-from greedystep.tabular.run import KIND as TABLE
-from greedystep.tabular.run import load_agent as table_of_run
+from greedystep.tabular.table_run import KIND as TABLE
+from greedystep.tabular.table_run import load_agent as table_of_run
 from greedystep.trajectory import Trajectory
 
 PIECES = 50
@@ -191,9 +191,9 @@ def _holds_networks(path: Path) -> bool:
     """Whether a file or the folder of a run is of a `DQN`; all others are taken for tables."""
     if path.is_dir():
         config = path / "config.json"
-        content = record.read_json(config) if config.exists() else None
+        content = io.read_json(config) if config.exists() else None
         return not (isinstance(content, dict) and content.get("kind") == TABLE)
-    with record.reading(path) as file:
+    with io.reading(path) as file:
         return file.read(len(checkpoint.MAGIC)) == checkpoint.MAGIC
 
 

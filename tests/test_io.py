@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import greedystep
-from greedystep import record
+from greedystep import io, provenance
 
 numbers = st.floats(allow_nan=True, allow_infinity=True) | st.integers(-(2**53), 2**53)
-text = st.text().filter(lambda s: s not in record.NOT_FINITE)
+text = st.text().filter(lambda s: s not in io.NOT_FINITE)
 values = st.recursive(
     st.none() | st.booleans() | numbers | text,
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -30,24 +30,24 @@ values = st.recursive(
 @given(values)
 def test_json_comes_back_as_it_was(tmp_path_factory, value):
     path = tmp_path_factory.mktemp("json") / "value.json"
-    record.write_json(path, value)
+    io.write_json(path, value)
     strict = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert strict is not None or value is None
-    assert repr(record.read_json(path)) == repr(value)  # repr: nan equals itself, -0.0 differs from 0.0
+    assert repr(io.read_json(path)) == repr(value)  # repr: nan equals itself, -0.0 differs from 0.0
 
 
 def test_numpy_becomes_plain_numbers(tmp_path):
     value = {"matrix": np.array([[1, -np.inf], [np.nan, 2]]), "scalar": np.float32(0.5), "flag": np.bool_(True)}
-    record.write_json(tmp_path / "a.json", value)
+    io.write_json(tmp_path / "a.json", value)
     raw = json.loads((tmp_path / "a.json").read_text())
     assert raw == {"matrix": [[1.0, "-Infinity"], ["NaN", 2.0]], "scalar": 0.5, "flag": True}
-    assert record.read_json(tmp_path / "a.json")["matrix"][0][1] == -math.inf
+    assert io.read_json(tmp_path / "a.json")["matrix"][0][1] == -math.inf
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"a": {3}}, 1j, np.array([1j])])
 def test_what_json_cannot_hold_is_refused_and_nothing_is_written(tmp_path, value):
     with pytest.raises(TypeError):
-        record.write_json(tmp_path / "a.json", value)
+        io.write_json(tmp_path / "a.json", value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -55,30 +55,30 @@ def test_what_json_cannot_hold_is_refused_and_nothing_is_written(tmp_path, value
 def test_a_broken_file_is_named(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"a\.json is not a readable JSON file"):
-        record.read_json(tmp_path / "a.json")
+        io.read_json(tmp_path / "a.json")
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
-    record.write_json(path, "old")
+    io.write_json(path, "old")
 
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        record.write_json(path, "new")
-    assert record.read_json(path) == "old"
+        io.write_json(path, "new")
+    assert io.read_json(path) == "old"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.json"
-    record.write_json(path, "old")
+    io.write_json(path, "old")
     script = f"""
 import time
 from datetime import datetime
-from greedystep.record import replacing
+from greedystep.io import replacing
 with replacing({str(path)!r}) as file:
     file.write(b"half of the ")
     file.flush()
@@ -89,25 +89,25 @@ with replacing({str(path)!r}) as file:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGKILL)
-    assert record.read_json(path) == "old"
+    assert io.read_json(path) == "old"
 
 
 def test_files_go_through_links_and_get_ordinary_permissions(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link.json").symlink_to(tmp_path / "real" / "target.json")
-    record.write_json(tmp_path / "link.json", 1)
+    io.write_json(tmp_path / "link.json", 1)
     assert (tmp_path / "link.json").is_symlink()
     target = tmp_path / "real" / "target.json"
-    assert record.read_json(target) == 1
+    assert io.read_json(target) == 1
     (tmp_path / "plain").touch()
     assert target.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_provenance_says_what_it_must():
-    made = record.provenance({"scale": "quick"}, command="greedystep reproduce fig1")
+    made = provenance.provenance({"scale": "quick"}, command="greedystep reproduce fig1")
     assert made["command"] == "greedystep reproduce fig1"
     assert made["config"] == {"scale": "quick"}
-    assert made["config_hash"] == record.config_hash({"scale": "quick"})
+    assert made["config_hash"] == provenance.config_hash({"scale": "quick"})
     assert made["versions"]["greedystep"] == greedystep.__version__
     assert made["versions"]["numpy"] == np.__version__
     assert {"scipy", "numba", "jax", "tyro", "rich", "matplotlib", "gymnasium"} <= set(made["versions"])
@@ -120,20 +120,20 @@ def test_provenance_says_what_it_must():
 
 def test_the_command_is_recorded_without_the_folder_it_is_installed_in(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/somewhere/bin/greedystep", "plan", "two words"])
-    assert record.provenance({})["command"] == "greedystep plan 'two words'"
+    assert provenance.provenance({})["command"] == "greedystep plan 'two words'"
 
 
 def test_a_module_is_recorded_as_it_is_started(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/somewhere/greedystep/cli/__main__.py", "plan"])
     monkeypatch.setattr(sys.modules["__main__"], "__package__", "greedystep.cli")
-    assert record.provenance({})["command"] == "python -m greedystep.cli plan"
+    assert provenance.provenance({})["command"] == "python -m greedystep.cli plan"
 
 
 def test_the_hash_depends_on_the_settings_and_not_on_their_order():
-    assert record.config_hash({"a": 1, "b": 2.5}) == record.config_hash({"b": 2.5, "a": 1})
-    assert record.config_hash({"a": 1}) != record.config_hash({"a": 2})
+    assert provenance.config_hash({"a": 1, "b": 2.5}) == provenance.config_hash({"b": 2.5, "a": 1})
+    assert provenance.config_hash({"a": 1}) != provenance.config_hash({"a": 2})
 
 
 def test_asking_for_provenance_does_not_import_jax():
-    script = "import sys; from greedystep.record import provenance; provenance({}); sys.exit('jax' in sys.modules)"
+    script = "import sys; from greedystep.provenance import provenance; provenance({}); sys.exit('jax' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -22,16 +22,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from greedystep import checkpoint, record, schema
+from greedystep import checkpoint, io, schema
 from greedystep.checks import INT32, LARGEST_SEED, check_seed, check_whole
 from greedystep.deep.config import OPTIONS_OF, DQNConfig
-from greedystep.deep.dqn import Learner
-from greedystep.deep.loop import Lane, Loop
-from greedystep.deep.memory import check_device_memory, largest_intermediate
+from greedystep.deep.device_loop import Lane, Loop
+from greedystep.deep.device_memory import check_device_memory, largest_intermediate
+from greedystep.deep.env_spec import made_again, recipe_of
+from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
-from greedystep.deep.recipe import made_again, recipe_of
-from greedystep.deep.tally import NEVER, Tally, columns
 from greedystep.deep.targets import Numbers
+from greedystep.deep.train_metrics import NEVER, Tally, columns
 from greedystep.envs.core import Environment
 from greedystep.replay import bytes_of
 from greedystep.signals import deferred
@@ -240,7 +240,7 @@ class Trainer:
 
     def restore(self, path: str | os.PathLike) -> None:
         """Go on from a checkpoint of the same config, environment, seeds and numbers."""
-        wanted, found = record.jsonable(self.about()), _read_about(path)
+        wanted, found = io.jsonable(self.about()), _read_about(path)
         for name, value in wanted.items():
             if found[name] != value:
                 raise ValueError(f"{path} was saved by another training: its {name} is {found[name]!r}, not {value!r}")

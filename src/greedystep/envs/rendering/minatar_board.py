@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from greedystep.envs.core import Environment
-from greedystep.envs.pictures.canvas import (
+from greedystep.envs.rendering.canvas import (
     GREEN,
     ORANGE,
     PANEL,

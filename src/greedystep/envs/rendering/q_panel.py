@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from greedystep.envs.pictures.canvas import GROUND, PANEL, QUIET, SKY, TEXT, YELLOW, Canvas
-from greedystep.envs.watching import Thought
+from greedystep.envs.rendering.canvas import GROUND, PANEL, QUIET, SKY, TEXT, YELLOW, Canvas
+from greedystep.envs.rollout import Thought
 
 WIDTH, HEIGHT = 100.0, 120.0
 """Units of the drawing; it is as high as the game's picture."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from greedystep import archive, envs, record, schema
+from greedystep import envs, io, schema
 from greedystep.checks import check_real, check_seed, check_whole
 from greedystep.envs.toy import ToyTask
 from greedystep.memory import check_memory
@@ -216,10 +216,10 @@ class TabularAgent:
         }
         if not isinstance(self.task, ToyTask):
             about["world"] = {"discount": self.discount, "limit": self.task.limit, "state": self.task.state}
-        arrays: dict[str, Any] = {"format": FILE_FORMAT, "about": json.dumps(record.jsonable(about)), "q": self.q}
+        arrays: dict[str, Any] = {"format": FILE_FORMAT, "about": json.dumps(io.jsonable(about)), "q": self.q}
         if self.memory is not None:
             arrays |= {f"memory_{name}": array for name, array in self.memory.arrays().items()}
-        with record.replacing(path) as file:
+        with io.replacing(path) as file:
             np.savez(file, **arrays)
 
     @classmethod
@@ -230,11 +230,11 @@ class TabularAgent:
             env: needed only for a task that was not made by its name or id, or whose id "module:name" lets Gymnasium
                 import a module: a file alone does not decide that.
         """
-        arrays = archive.load(path, FILE_FORMAT, "agent")
+        arrays = io.load_arrays(path, FILE_FORMAT, "agent")
         try:
-            about = record.from_json(str(archive.take(arrays, "about", "U", 0)))
+            about = io.from_json(str(io.take_array(arrays, "about", "U", 0)))
             schema.check(about, ABOUT, "about")
-            q = archive.take(arrays, "q", "f", 2)
+            q = io.take_array(arrays, "q", "f", 2)
             parameters_of(about["method"], about["options"])
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from greedystep.envs.core import Environment, State, TimeLimit, Wrapper
-from greedystep.envs.pictures.canvas import Canvas
+from greedystep.envs.rendering.canvas import Canvas
 
 HEIGHT = 240
 """Pixels."""
@@ -52,7 +52,7 @@ def frames_per_second(env: Environment) -> int:
 
 
 def _artist(env: Environment) -> Any:
-    return import_module(f"greedystep.envs.pictures.{DRAWN_BY.get(_family(env), 'anything')}")
+    return import_module(f"greedystep.envs.rendering.{DRAWN_BY.get(_family(env), 'anything')}")
 
 
 def _family(env: Environment) -> str:

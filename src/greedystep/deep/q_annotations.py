@@ -17,10 +17,10 @@ import numpy as np
 from greedystep import returns
 from greedystep.checks import check_real, check_whole
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.loop import epsilon_greedy
+from greedystep.deep.device_loop import epsilon_greedy
 from greedystep.deep.targets import Judgement, Numbers, along, boundaries, judge
-from greedystep.deep.train import Trainer
-from greedystep.envs.watching import Choice, Moment, Thought
+from greedystep.deep.trainer import Trainer
+from greedystep.envs.rollout import Choice, Moment, Thought
 from greedystep.replay import Rows
 
 SHORTEST = 64

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from greedystep.deep import pool
-from greedystep.deep.dqn import Knowledge, Learner
-from greedystep.deep.pool import Pool
-from greedystep.deep.tally import Episode, Tally
+from greedystep.deep import target_pool
+from greedystep.deep.learner import Knowledge, Learner
+from greedystep.deep.target_pool import Pool
 from greedystep.deep.targets import Numbers
+from greedystep.deep.train_metrics import Episode, Tally
 from greedystep.envs.core import AutoReset, Environment
 from greedystep.replay import Replay, Store
 
@@ -60,7 +60,7 @@ class Loop:
             key=key,
             knowledge=self.learner.begin(of_networks),
             replay=self.store.init(),
-            pool=pool.empty(config, self.store) if config.is_pooled else None,
+            pool=target_pool.empty(config, self.store) if config.is_pooled else None,
             envs=jax.vmap(self.env.reset)(jax.random.split(of_envs, config.num_envs)),
             episode=Episode.begin(config.num_envs),
         )
