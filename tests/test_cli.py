@@ -17,7 +17,8 @@ import pytest
 import greedystep as gs
 from greedystep import experiments
 from greedystep.cli import args, bench, envs, main, plan, report, reproduce, watch
-from greedystep.experiments.claims import Claim, Table
+from greedystep.experiments.claims import Claim
+from greedystep.tables import Table
 
 COMMANDS = {
     "plan": plan.Plan,
@@ -485,12 +486,12 @@ def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch):
 
     from rich.console import Console
 
-    from greedystep.report import terminal
+    from greedystep.runs import progress
 
     now = iter([0.0, 10.0, 60.0, 70.0, 100.0, 120.0])
-    monkeypatch.setattr(terminal.time, "perf_counter", lambda: next(now))
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(now))
     log = StringIO()
-    with terminal.progress(Console(file=log), "fig1") as report:
+    with progress.progress_line(Console(file=log), "fig1") as report:
         for share in (0.1, 0.5, 0.6, 0.8):
             report(share, "some work")
     lines = ["fig1 ...", "fig1: 50%, about 1 min left; some work", "fig1: 80%, about 0 min left; some work"]
@@ -502,10 +503,10 @@ def test_progress_on_a_terminal_shows_the_share_and_goes_away():
 
     from rich.console import Console
 
-    from greedystep.report.terminal import progress
+    from greedystep.runs.progress import progress_line
 
     screen = io.StringIO()
-    with progress(Console(file=screen, force_terminal=True, width=80), "fig1") as report:
+    with progress_line(Console(file=screen, force_terminal=True, width=80), "fig1") as report:
         report(0.25, "N = 16")
     assert "fig1: done in" in screen.getvalue()
 

@@ -13,12 +13,13 @@ import pytest
 
 from greedystep import experiments, figures, tables
 from greedystep.cli import main
-from greedystep.experiments.claims import VERDICTS, Claim, Table
+from greedystep.experiments.claims import VERDICTS, Claim
 from greedystep.experiments.sentences import SENTENCES
 from greedystep.experiments.table1 import theorems
 from greedystep.io import write_json
 from greedystep.provenance import provenance
 from greedystep.report import elements, errata, gaps, page, results, verdicts
+from greedystep.tables import Table
 
 NASTY = 'a <b>"bold"</b> & $summary | γ ≤ 1_000 % \\ {x}'
 

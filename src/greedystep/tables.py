@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import Any
-
-from greedystep.experiments.claims import Table
 
 _SYMBOLS = "α alpha γ gamma ε varepsilon λ lambda π pi σ sigma Π Pi Σ sum "
 _SYMBOLS += "‖ | ≤ leq ≥ geq ∞ infty × times ± pm → to · cdot ≈ approx"
@@ -23,6 +22,21 @@ _LATEX = str.maketrans(
         **dict(zip("−–²", ("$-$", "--", "$^2$"), strict=True)),
     }
 )
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: a header and rows of the same width; cells are text, numbers, booleans or None."""
+
+    id: str
+    title: str
+    header: list[str]
+    rows: list[list[Any]]
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.header):
+                raise ValueError(f"rows: row {number} has {len(row)} cells, the header has {len(self.header)}")
 
 
 def cell(value: Any) -> str:

@@ -23,7 +23,7 @@ from greedystep.bench.problems import PROBLEMS, Problem
 from greedystep.bench.race import LADDER, TARGET, TIME_IS_UP, TIME_LIMIT, measure
 from greedystep.io import write_json, write_text
 from greedystep.provenance import provenance
-from greedystep.report.terminal import progress
+from greedystep.runs.progress import progress_line
 
 BARS = {"goal": 20.0, "diffusive": 2.0, "mixing": 2.0, "other": 1.0}
 """How many times faster than the best peer we mean to be, on models of more than BAR_STATES states."""
@@ -46,7 +46,7 @@ def run(out: Path, repeats: int = 5, problems: Sequence[Problem] = PROBLEMS) -> 
     }
     rows, result = [], {}
     try:
-        with progress(Console(stderr=True), "planning") as report:
+        with progress_line(Console(stderr=True), "planning") as report:
             for done, problem in enumerate(problems):
                 report(done / len(problems), problem.name)
                 row = measure(problem, repeats)

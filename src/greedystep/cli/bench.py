@@ -41,7 +41,7 @@ class Bench:
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep.report.terminal import say
+        from greedystep.runs.progress import say
 
         if not self.names:
             raise BadInputError("names: give at least one of envs, planning, returns, train")

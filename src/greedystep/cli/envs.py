@@ -56,7 +56,7 @@ def _print_one(console: Console, env: Description) -> None:
     from rich.table import Table
 
     from greedystep.gymnasium_ids import gymnasium_id
-    from greedystep.report.terminal import say
+    from greedystep.runs.progress import say
 
     say(console, f"{env.name}\n\n{env.about}\n")
     say(console, f"observation: {env.observation}")

@@ -11,7 +11,7 @@ from greedystep.cli.args import Count, MaybePath, PathArg, Real, answering_bad_i
 
 if TYPE_CHECKING:
     from greedystep.deep.evaluation import Evaluation
-    from greedystep.experiments.claims import Table
+    from greedystep.tables import Table
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Eval:
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep.report.terminal import say
+        from greedystep.runs.progress import say
         from greedystep.tables import markdown
 
         with answering_bad_input():
@@ -82,8 +82,8 @@ def tabulate(title: str, seeds: list[int], played: Evaluation) -> Table:
     """Mean returns with 95 % bootstrap intervals: over the episodes of each seed, and over the seeds."""
     import numpy as np
 
-    from greedystep.experiments.claims import Table
     from greedystep.stats import interval
+    from greedystep.tables import Table
 
     def row(name: int | str, scores: np.ndarray, lengths: np.ndarray, unfinished: np.ndarray) -> list[Any]:
         ends = [float(x) if np.isfinite(x) else None for x in interval(scores, "mean")]

@@ -117,7 +117,7 @@ class Fit:
             said, out = self._fit_table(data, locks) if is_table else self._fit_network(data, locks)
         from rich.console import Console
 
-        from greedystep.report.terminal import say
+        from greedystep.runs.progress import say
 
         steps = sum(map(len, data))
         say(Console(), f"{len(data)} trajectories, {steps} steps; {said}")
@@ -177,7 +177,7 @@ class Fit:
         from rich.console import Console
 
         from greedystep.deep.trainer import DivergedError
-        from greedystep.report.terminal import progress
+        from greedystep.runs.progress import progress_line
 
         batches = BATCHES if self.network.batches is None else self.network.batches
         with answering_bad_input():
@@ -191,7 +191,7 @@ class Fit:
                 yield Said(done / batches, f"{done:,} of {batches:,} batches, loss {loss:.4g}")
 
         try:
-            with progress(Console(stderr=True), self.env) as report:
+            with progress_line(Console(stderr=True), self.env) as report:
                 for said in signals.interruptible(pieces()):
                     report(*said)
         except DivergedError as problem:

@@ -64,7 +64,8 @@ class Plan:
 
         from greedystep import model_registry
         from greedystep.planning import solve
-        from greedystep.report.terminal import print_solution, say
+        from greedystep.report.terminal import print_solution
+        from greedystep.runs.progress import say
 
         with answering_bad_input():
             if self.out is not None:

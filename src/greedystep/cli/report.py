@@ -51,7 +51,7 @@ class Report:
         from rich.console import Console
 
         from greedystep.report import run_curves, runs
-        from greedystep.report.terminal import say
+        from greedystep.runs.progress import say
 
         with answering_bad_input():
             check_place(out)
@@ -67,7 +67,8 @@ def conclude(found: Found, out: Path) -> int:
     from rich.console import Console
 
     from greedystep.report import results
-    from greedystep.report.terminal import print_claims, say
+    from greedystep.report.terminal import print_claims
+    from greedystep.runs.progress import say
 
     page = results.write(found, out)
     for problem in found.problems:

@@ -127,7 +127,7 @@ class Reproduce:
         from rich.console import Console
 
         from greedystep.experiments.deep.kept import beside
-        from greedystep.report.terminal import progress
+        from greedystep.runs.progress import progress_line
 
         experiment = experiments.load(name)
         more = (
@@ -135,7 +135,7 @@ class Reproduce:
             if experiments.is_in_parts(experiment)
             else {}
         )
-        with progress(Console(stderr=True), name) as report:
+        with progress_line(Console(stderr=True), name) as report:
             result = experiment.run(self.scale, report, **more)
         if kept is not None and kept["numbers"].keys() & {"tasks", "maps"}:
             result = beside(result, kept)

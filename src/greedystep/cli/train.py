@@ -258,9 +258,9 @@ class Train:
     def _train(self, job: Job) -> None:
         from rich.console import Console
 
-        from greedystep.report.terminal import progress
+        from greedystep.runs.progress import progress_line
 
-        with progress(Console(stderr=True), job.title) as report:
+        with progress_line(Console(stderr=True), job.title) as report:
             pieces = job.train()
             try:
                 for said in signals.interruptible(pieces):
@@ -271,7 +271,7 @@ class Train:
     def _conclude(self, job: Job) -> None:
         from rich.console import Console
 
-        from greedystep.report.terminal import say
+        from greedystep.runs.progress import say
 
         for line in job.conclude():
             say(Console(), line)

@@ -77,7 +77,7 @@ class Watch:
 
         from greedystep.envs.rendering import frames_per_second
         from greedystep.report import film
-        from greedystep.report.terminal import say
+        from greedystep.runs.progress import say
 
         with answering_bad_input():
             for name, value in (("steps", self.steps), ("episodes", self.episodes)):

@@ -25,15 +25,16 @@ A result is a dictionary in JSON's types: "title", "settings", "numbers" and "cl
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
+
+from greedystep.runs.progress import ReportProgress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from greedystep.charts import Chart
-    from greedystep.experiments.claims import Table
+    from greedystep.tables import Table
 
 Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings"]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -42,8 +43,6 @@ NAMES: tuple[Name, ...] = get_args(Name)
 
 Scale = Literal["quick", "paper"]
 """quick: minutes on two cores. paper: the paper's sizes."""
-
-Progress = Callable[[float, str], None]
 
 NOTHING = ("nothing",)
 """For `only`: the name of no task."""
@@ -55,7 +54,7 @@ class Experiment(Protocol):
     NAME: str
     TITLE: str
 
-    def run(self, scale: str, progress: Progress, **more: Any) -> dict[str, Any]: ...
+    def run(self, scale: str, progress: ReportProgress, **more: Any) -> dict[str, Any]: ...
 
     def draw(self, result: dict[str, Any]) -> dict[str, Figure]: ...
 

@@ -1,4 +1,4 @@
-"""What the paper says, what was measured, and the verdict; and the tables an experiment makes."""
+"""A claim of the paper beside what was measured, and the verdict."""
 
 from __future__ import annotations
 
@@ -46,18 +46,3 @@ class Claim:
 def because(verdict: Verdict, why: str = NOT_KNOWN) -> str:
     """The reason of a claim: `why` where it fails, nothing elsewhere."""
     return why if verdict in FAILED else ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: a header and rows of the same width; cells are text, numbers, booleans or None."""
-
-    id: str
-    title: str
-    header: list[str]
-    rows: list[list[Any]]
-
-    def __post_init__(self) -> None:
-        for number, row in enumerate(self.rows):
-            if len(row) != len(self.header):
-                raise ValueError(f"rows: row {number} has {len(row)} cells, the header has {len(self.header)}")

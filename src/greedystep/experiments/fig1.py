@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 
 from greedystep import figures, models, operators
 from greedystep.charts import Chart, Line
-from greedystep.experiments import Progress
-from greedystep.experiments.claims import Claim, Table, Verdict, because
+from greedystep.experiments.claims import Claim, Verdict, because
+from greedystep.runs.progress import ReportProgress
+from greedystep.tables import Table
 
 NAME = "fig1"
 TITLE = "The N-horizon problem: iterations and work of value iteration and Greedy-Step"
@@ -34,7 +35,7 @@ COLOUR = dict(zip(LOOK_AHEAD, figures.COLOURS, strict=False))
 MEASURES = {"iterations": "Iterations until V is exact", "sweeps": "Bellman sweeps until V is exact"}
 
 
-def run(scale: str, progress: Progress) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress) -> dict[str, Any]:
     rows = []
     for i, horizon in enumerate(HORIZONS[scale]):
         progress(i / len(HORIZONS[scale]), f"horizon {horizon}")

@@ -15,8 +15,6 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from greedystep import figures
-from greedystep.experiments import Progress
-from greedystep.experiments.claims import Table
 from greedystep.experiments.deep import output, performance, sweep, timing
 from greedystep.experiments.deep.methods import BEYOND, GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.session import Session
@@ -24,6 +22,8 @@ from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import FIGURE_3, TASKS
 from greedystep.experiments.deep.training import Length
 from greedystep.experiments.deep.workplace import Workplace
+from greedystep.runs.progress import ReportProgress
+from greedystep.tables import Table
 
 NAME, IN_PARTS = "fig3", True
 TITLE = "Learning curves of Greedy-Step DQN and nine other methods"
@@ -53,7 +53,7 @@ TIMED = {"quick": ("mountaincar", "paper", 1), "paper": ("freeway", "fast", 5)}
 """Task, preset and lanes for what Greedy-Step costs. Freeway has the longest episodes."""
 
 
-def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
     store = Store(parts)
     legs = SCALES[scale]
     wanted = sweep.wanted(legs, only)

@@ -13,12 +13,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from greedystep.experiments import Progress
-from greedystep.experiments.claims import Table
 from greedystep.experiments.deep import behaviour, output, sweep
 from greedystep.experiments.deep.methods import Setting
 from greedystep.experiments.deep.performance import TWICE
 from greedystep.experiments.deep.training import Length
+from greedystep.runs.progress import ReportProgress
+from greedystep.tables import Table
 
 NAME, IN_PARTS = "fig4", True
 TITLE = "Greedy-Step DQN with 1, 2, 4 and 6 target networks: return, mean Q, over-estimation"
@@ -45,7 +45,7 @@ STYLES: output.Styles = dict(
 )
 
 
-def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
     found, result = sweep.run_variants(scale, SCALES[scale], VARIANTS, progress, parts, only)
     return {"title": TITLE, **result, "claims": [asdict(claim) for claim in behaviour.claims_networks(found)]}
 

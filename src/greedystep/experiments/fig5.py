@@ -15,14 +15,15 @@ from matplotlib.figure import Figure
 
 from greedystep import figures
 from greedystep.deep.train_metrics import bin_names
-from greedystep.experiments import Progress, fig3, fig4
-from greedystep.experiments.claims import Table
+from greedystep.experiments import fig3, fig4
 from greedystep.experiments.deep import behaviour, output, sweep
 from greedystep.experiments.deep.evidence import Evidence
 from greedystep.experiments.deep.methods import GREEDY, METHODS
 from greedystep.experiments.deep.performance import TWICE
 from greedystep.experiments.deep.session import Session
 from greedystep.experiments.deep.store import Store
+from greedystep.runs.progress import ReportProgress
+from greedystep.tables import Table
 
 NAME, IN_PARTS = "fig5", True
 TITLE = "The steps that Greedy-Step DQN chooses"
@@ -38,7 +39,7 @@ def _legs(scale: str) -> list[sweep.Leg]:
     ]
 
 
-def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
     store, legs = Store(parts), _legs(scale)
     wanted = sweep.wanted(legs, only)
     with Session(store, progress, sum(leg.work(leg.seeds, 1 if leg.selection else 0) for leg in wanted)) as session:

@@ -12,12 +12,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from greedystep.experiments import Progress
-from greedystep.experiments.claims import Table
 from greedystep.experiments.deep import behaviour, output, sweep
 from greedystep.experiments.deep.methods import Setting
 from greedystep.experiments.deep.performance import TWICE
 from greedystep.experiments.deep.training import Length
+from greedystep.runs.progress import ReportProgress
+from greedystep.tables import Table
 
 NAME, IN_PARTS = "horizon", True
 TITLE = "How far Greedy-Step DQN looks ahead: return, mean Q and over-estimation by N"
@@ -51,7 +51,7 @@ STYLES: output.Styles = {
 }
 
 
-def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
     found, result = sweep.run_variants(scale, SCALES[scale], variants(scale), progress, parts, only)
     return {"title": TITLE, **result, "claims": [asdict(claim) for claim in behaviour.claims_horizon(found)]}
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from greedystep.experiments import Progress, fig3
-from greedystep.experiments.claims import Claim, Table
+from greedystep.experiments import fig3
+from greedystep.experiments.claims import Claim
 from greedystep.experiments.deep import output, sweep
 from greedystep.experiments.deep.methods import GREEDY
 from greedystep.experiments.deep.rules import Found, Judged, above, lead, missing, reasons, together, words
@@ -25,6 +25,8 @@ from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS as ALL_TASKS
 from greedystep.experiments.deep.tasks import steady
 from greedystep.experiments.deep.training import Length
+from greedystep.runs.progress import ReportProgress
+from greedystep.tables import Table
 
 NAME, IN_PARTS = "luck", True
 TITLE = "DQN and Greedy-Step DQN with and without sticky actions"
@@ -40,7 +42,7 @@ SCALES: dict[str, list[sweep.Leg]] = {
 """The games as they are; each is trained again without sticky actions."""
 
 
-def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
     store, games = Store(parts), SCALES[scale]
     without = [replace(leg, task=steady(leg.task), chosen_on=leg.task) for leg in games]
     wanted = sweep.wanted([*games, *without], only)

@@ -15,8 +15,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from greedystep.experiments import Progress, fig3
-from greedystep.experiments.claims import Claim, Table
+from greedystep.experiments import fig3
+from greedystep.experiments.claims import Claim
 from greedystep.experiments.deep import output, sweep
 from greedystep.experiments.deep.evidence import Evidence
 from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
@@ -24,6 +24,8 @@ from greedystep.experiments.deep.rules import Judged, above, lead
 from greedystep.experiments.deep.session import Session
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.training import Length
+from greedystep.runs.progress import ReportProgress
+from greedystep.tables import Table
 
 NAME, IN_PARTS = "presets", True
 TITLE = "The presets paper and fast side by side"
@@ -41,7 +43,7 @@ SCALES: dict[str, list[sweep.Leg]] = {
 }
 
 
-def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
     store, legs = Store(parts), SCALES[scale]
     wanted = sweep.wanted(legs, only)
     work = (leg.work(leg.seeds * len(leg.methods), len(leg.methods) if leg.selection else 0) for leg in wanted)

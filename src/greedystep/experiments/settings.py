@@ -18,8 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from greedystep import figures
-from greedystep.experiments import Progress
-from greedystep.experiments.claims import Claim, Table, Verdict, because
+from greedystep.experiments.claims import Claim, Verdict, because
 from greedystep.experiments.deep import output
 from greedystep.experiments.deep.evidence import gather
 from greedystep.experiments.deep.methods import Setting
@@ -28,6 +27,8 @@ from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.sweep import SELECTION_SEEDS
 from greedystep.experiments.deep.tasks import FIGURE_3, TASKS
 from greedystep.experiments.deep.training import Lane, Length
+from greedystep.runs.progress import ReportProgress
+from greedystep.tables import Table
 
 NAME, IN_PARTS = "settings", True
 TITLE = "Fixed rules by number of networks and learning rate"
@@ -95,7 +96,7 @@ SCALES: dict[str, list[Grid]] = {
 }
 
 
-def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
     store, grids = Store(parts), SCALES[scale]
     wanted = [grid for grid in grids if not only or grid.task in only]
     work = sum(len(grid.cells) * len(SELECTION_SEEDS) * grid.length.steps for grid in wanted)

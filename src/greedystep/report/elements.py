@@ -11,9 +11,8 @@ from string import Template
 from typing import Any
 from urllib.parse import quote
 
-from greedystep.experiments.claims import Table
 from greedystep.io import to_json
-from greedystep.tables import cell, numeric_columns
+from greedystep.tables import Table, cell, numeric_columns
 
 SCRIPTS = ("page.js", "curves.js")
 LONG = 24

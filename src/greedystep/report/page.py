@@ -8,10 +8,10 @@ from html import escape
 from typing import Any
 
 from greedystep import experiments
-from greedystep.experiments.claims import Table
 from greedystep.report import elements, gaps, verdicts
 from greedystep.report.elements import heading, text
 from greedystep.report.errata import ERRATA, TESTS, counts
+from greedystep.tables import Table
 
 PAPER = "https://arxiv.org/abs/2102.11717"
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from greedystep import experiments, figures, schema, tables
-from greedystep.experiments.claims import Claim, Table
+from greedystep.experiments.claims import Claim
 from greedystep.io import read_json, write_text
 from greedystep.report import curves, page
 from greedystep.report.elements import heading
+from greedystep.tables import Table
 
 _CLAIM = {"id": str, "claim": str, "where": str, "claimed": object, "measured": object, "verdict": str}
 CONTENT = {"name": str, "title": str, "settings": dict, "numbers": dict, "claims": [_CLAIM]}

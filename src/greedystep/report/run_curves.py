@@ -17,13 +17,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from greedystep import figures, tables
-from greedystep.experiments.claims import Table
 from greedystep.io import write_json, write_text
 from greedystep.learning_curves import last_episodes
 from greedystep.provenance import provenance
 from greedystep.report import curves, elements
 from greedystep.report.runs import Lane, Method
 from greedystep.stats import Interval, interval
+from greedystep.tables import Table
 
 QUANTITIES = {
     "episode_return": "return of the last 100 episodes",

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from greedystep import figures
-from greedystep.experiments.claims import Table
 from greedystep.stats import probability_of_improvement
+from greedystep.tables import Table
 
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = figures.COLOURS
 SOLID, DASHED, DOTTED = figures.DASHES[:3]

@@ -15,11 +15,11 @@ from typing import Any
 
 import jax
 
-from greedystep.experiments import Progress
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.training import Lane, Length, StoppedError, train
 from greedystep.experiments.deep.workplace import Workplace
+from greedystep.runs.progress import ReportProgress
 
 COMPILING = 2
 """Programs that are compiled ahead while a GPU computes: compiling one takes tens of seconds."""
@@ -33,7 +33,7 @@ class Session:
             store lacks, so that the time left can be told from the time it took.
     """
 
-    def __init__(self, store: Store, progress: Progress, total: int):
+    def __init__(self, store: Store, progress: ReportProgress, total: int):
         self.store, self._place = store, Workplace(store.folder)
         self._progress, self._total, self._done = progress, max(total, 1), 0
         self._stop, self._lock = Event(), Lock()

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from greedystep.experiments import Progress
 from greedystep.experiments.deep import evidence as arrays
 from greedystep.experiments.deep.evidence import Evidence, gather
 from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER, Setting
@@ -24,6 +23,7 @@ from greedystep.experiments.deep.session import Session
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.training import Lane, Length
+from greedystep.runs.progress import ReportProgress
 
 Entry = tuple[str, Evidence | None, dict[str, Any]]
 """Of a figure: its label, what there is of it, and what else the JSON says of it."""
@@ -221,7 +221,7 @@ def run_variants(
     scale: str,
     legs: Sequence[Leg],
     variants: Mapping[str, Setting],
-    progress: Progress,
+    progress: ReportProgress,
     parts: Path | None,
     only: Sequence[str],
 ) -> tuple[Found, dict[str, Any]]:

@@ -15,12 +15,13 @@ import numpy as np
 
 from greedystep import schema
 from greedystep.bench.learners import Ours, fitting_steps
-from greedystep.experiments.claims import Claim, Table, Verdict
+from greedystep.experiments.claims import Claim, Verdict
 from greedystep.experiments.deep.rules import Judged, below, together, words
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.io import read_json, write_json
 from greedystep.provenance import provenance
 from greedystep.stats import Interval, interval
+from greedystep.tables import Table
 
 AGENTS = {"one-step, 1": ("one-step", 1), "greedy-step, 1": ("greedy-step", 1)}
 AGENTS |= {"one-step, 6": ("one-step", 6), "greedy-step, 6": ("greedy-step", 6)}

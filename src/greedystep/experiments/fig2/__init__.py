@@ -23,13 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from greedystep.experiments import Progress
 from greedystep.experiments.fig2 import delayed, noise, offline, verdicts
 from greedystep.experiments.fig2.charts import CHARTS, charts
 from greedystep.experiments.fig2.contestants import EPSILON, PUBLISHED, STEP, TRACE
 from greedystep.experiments.fig2.output import draw, tables
 from greedystep.experiments.fig2.pieces import Batch, Kept
 from greedystep.experiments.fig2.workers import carry_out
+from greedystep.runs.progress import ReportProgress
 
 __all__ = ["CHARTS", "IN_PARTS", "NAME", "TASKS", "TITLE", "charts", "draw", "run", "tables"]
 
@@ -83,7 +83,7 @@ PARTS: dict[str, tuple[str, Plan, Rows]] = {
 TASKS = tuple(dict.fromkeys(task for task, _, _ in PARTS.values()))
 
 
-def run(scale: str, progress: Progress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
     settings, kept = SCALES[scale], Kept(parts and parts / NAME)
     plans = {part: plan(settings) for part, (_, plan, _) in PARTS.items()}
     chosen = [part for part, (task, _, _) in PARTS.items() if not only or task in only]

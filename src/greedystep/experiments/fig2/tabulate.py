@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from greedystep.experiments.claims import Table
 from greedystep.experiments.fig2.contestants import CONTESTANTS, NAMES, published
 from greedystep.experiments.fig2.offline import PUPILS
 from greedystep.experiments.fig2.verdicts import by_exploration_alone, rows_of
+from greedystep.tables import Table
 
 
 def tables(result: dict[str, Any]) -> list[Table]:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any
 
-from greedystep.experiments import Progress
 from greedystep.experiments.fig2.pieces import Batch, Kept, Piece
 from greedystep.provenance import available_cores as cores
+from greedystep.runs.progress import ReportProgress
 
 
-def carry_out(batches: Sequence[Batch], kept: Kept, progress: Progress) -> None:
+def carry_out(batches: Sequence[Batch], kept: Kept, progress: ReportProgress) -> None:
     """Run the trials that are not kept yet, the longest ones first, and keep every piece as soon as it is whole.
 
     What goes wrong in a trial is raised here, and nothing more is begun then; nor after Ctrl-C.
@@ -41,7 +41,7 @@ def carry_out(batches: Sequence[Batch], kept: Kept, progress: Progress) -> None:
 class _Teller:
     """The share done, by what trials are expected to cost, and how many are left."""
 
-    def __init__(self, progress: Progress, pieces: Sequence[Piece], missing: Sequence[Piece]):
+    def __init__(self, progress: ReportProgress, pieces: Sequence[Piece], missing: Sequence[Piece]):
         self._progress = progress
         self._total, self._left = _cost(pieces), _cost(missing)
         self._trials, self._trials_left = _trials(pieces), _trials(missing)

@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from greedystep.experiments import Progress
 from greedystep.experiments.table1 import cost, formulas, properties, theorems, variance, verdicts
 from greedystep.experiments.table1.output import draw, tables
+from greedystep.runs.progress import ReportProgress
 
 __all__ = ["NAME", "TITLE", "draw", "run", "tables"]
 
@@ -46,7 +46,7 @@ theorems, sizes and look-aheads of the cost measurement.
 """
 
 
-def run(scale: str, progress: Progress) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress) -> dict[str, Any]:
     settings = SCALES[scale]
     progress(0.0, "limits and rates")
     cases = properties.cases(settings["side"])

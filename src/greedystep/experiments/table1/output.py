@@ -7,8 +7,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from greedystep import figures
-from greedystep.experiments.claims import Table
 from greedystep.experiments.table1.cost import FORMS
+from greedystep.tables import Table
 
 FORM_NAMES = {"inside": "definition, sparse", "outside": "proofs' form, sparse", "matrices": "proofs' form, matrices"}
 
