@@ -16,8 +16,8 @@ from typing import Any
 
 from greedystep import figures
 from greedystep.charts import Chart
-from greedystep.experiments.deep.methods import GREEDY, PAPER
-from greedystep.experiments.deep.output import AXES, GREEN, ORANGE, SOLID, title
+from greedystep.experiments.deep.compared_methods import GREEDY, PAPER
+from greedystep.experiments.deep.plots import AXES, GREEN, ORANGE, SOLID, title
 from greedystep.report.colours import pair
 
 FIRST_SHOWN = {"fig3": ("returns",), "fig4": ("returns", "q", "overestimation", "n"), "fig5": ("n",)}

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from greedystep import figures
-from greedystep.experiments.deep.output import draw_missing
+from greedystep.experiments.deep.plots import draw_missing
 from greedystep.experiments.fig2.contestants import CONTESTANTS, NAMES, published
 from greedystep.experiments.fig2.offline import PUPILS
 from greedystep.experiments.fig2.tabulate import tables

@@ -1,6 +1,6 @@
-"""The ten methods of Figure 3. Each has four settings to choose from, so that none is tuned more than the others.
+"""The ten methods of Figure 3, each with four settings to choose from, so that none is tuned more than the others.
 
-(The paper gave its own method 5 learning rates x 4 numbers of networks, Maxmin DQN 5 x 8, and DQN 5.)
+(The paper tried 5 learning rates x 4 ensemble sizes for its own method, 5 x 8 for Maxmin DQN, and 5 rates for DQN.)
 """
 
 from __future__ import annotations
@@ -11,29 +11,31 @@ from typing import Any
 
 Rates = tuple[float, float, float, float]
 Setting = dict[str, Any]
-"""Changes of a preset, for `presets.make_config`."""
+"""Options of `presets.make_config` that differ from the preset's."""
 
 
 @dataclass(frozen=True)
 class Method:
+    """A learning method with its four candidate settings."""
+
     label: str
     settings: Callable[[Rates], list[Setting]]
-    """The learning rates of a task -> four settings; the first is the one taken where there is no time to choose."""
+    """Learning rates of a task -> four settings; without a choice of settings the first one is used."""
     in_paper: bool = False
 
 
 def _rates(**fixed: Any) -> Callable[[Rates], list[Setting]]:
-    """All four learning rates; the second one first."""
+    """Try all four learning rates, the second one first."""
     return lambda rates: [fixed | {"learning_rate": rates[i]} for i in (1, 0, 2, 3)]
 
 
 def _two_by_two(name: str, values: tuple[Any, Any], **fixed: Any) -> Callable[[Rates], list[Setting]]:
-    """Two values of an option, each with the two learning rates in the middle."""
+    """Try two values of an option, each with the two learning rates in the middle."""
     return lambda rates: [fixed | {name: value, "learning_rate": rate} for value in values for rate in rates[1:3]]
 
 
 def _lengths(**fixed: Any) -> Callable[[Rates], list[Setting]]:
-    """n of 3, 5 and 10 with one learning rate, and the first of them with another."""
+    """Try n of 3, 5 and 10 with one learning rate, and 3 with another."""
     choices = ((3, 1), (5, 1), (10, 1), (3, 2))
     return lambda rates: [fixed | {"n": n, "learning_rate": rates[i]} for n, i in choices]
 
@@ -54,3 +56,4 @@ PAPER = tuple(name for name, method in METHODS.items() if method.in_paper)
 BEYOND = tuple(name for name, method in METHODS.items() if not method.in_paper)
 GREEDY = "greedy-step"
 BASELINES = tuple(name for name in PAPER if name != GREEDY)
+"""The four methods that the paper compares with."""

@@ -2,25 +2,24 @@
 
 import numpy as np
 
-from greedystep.experiments.deep.evidence import Evidence
-from greedystep.experiments.deep.methods import BASELINES, GREEDY
+from greedystep.experiments.deep.compared_methods import BASELINES, GREEDY
+from greedystep.experiments.deep.method_runs import MethodRuns
 
 SPREAD = np.array([-0.1, -0.05, 0.0, 0.05, 0.1])[:, None]
 
 
-def made(final, *, reached=0.5, steps=2_000_000, q=1.0, n=1.0, over=0.0, spread=1.0, speed=100.0, first=0.0, **about):
+def made(final, *, reached=0.5, steps=2_000_000, q=1.0, n=1.0, over=0.0, spread=1.0, first=0.0, **info):
     """Five seeds whose return rises in a straight line to `final` within a share of the steps."""
     grid = np.linspace(steps / 100, steps, 100).astype(int)
     rise = np.minimum(grid / (reached * steps), 1.0)
     noise = SPREAD * spread
-    return Evidence(
+    return MethodRuns(
         steps=grid,
         returns=first + rise * (final - first) + noise,
         q=np.full((5, 100), q) + noise,
         n=np.broadcast_to(n, (5, 100)) + noise,
         overestimation=np.full((5, 100), over) + noise,
-        speed=speed,
-        about={"setting": {"ensemble": 6}} | about,
+        info={"setting": {"ensemble": 6}} | info,
     )
 
 
