@@ -244,7 +244,8 @@ def _draw_map(axis: Axes, one: Mapping[str, Any]) -> None:
     for cell in one["cells"]:
         row, column = one["rules"].index(cell["rule"]), one["columns"].index([cell["ensemble"], cell["learning_rate"]])
         values[row, column] = share.get(_name(cell), 0.0)
-        text = f"{_score(cell):.3g}" if np.isfinite(_score(cell)) else "-"
+        score = _score(cell)
+        text = "-" if np.isinf(score) else f"{score:.0f}" if abs(score) >= 100 else f"{score:.3g}"
         weight = "bold" if values[row, column] == 1.0 else "normal"
         colour = "white" if values[row, column] > 0.6 else "black"
         axis.text(column, row, text, ha="center", va="center", fontsize=7, fontweight=weight, color=colour)
@@ -253,7 +254,8 @@ def _draw_map(axis: Axes, one: Mapping[str, Any]) -> None:
     axis.set_yticks(range(len(one["rules"])), one["rules"], fontsize=8)
     labels = [f"{ensemble}\n{rate:g}" for ensemble, rate in one["columns"]]
     axis.set_xticks(range(len(labels)), labels, fontsize=7)
-    axis.set_xlabel("networks, learning rate", fontsize=8)
+    blank = "" if _is_complete(one) else " (blank: not trained)"
+    axis.set_xlabel(f"networks, learning rate{blank}", fontsize=8)
 
 
 def tables(result: dict[str, Any]) -> list[Table]:

@@ -96,11 +96,12 @@ def legend(figure: Figure, axes: Any) -> None:
 
 
 def title(task: Mapping[str, Any]) -> str:
-    """The task's name, and its full number of steps if the trainings are shorter, wrapped to a panel's width."""
-    short = task["methods"] and longest_training(task) < task["full_steps"]
-    return textwrap.fill(
-        task["title"] + (f" (of {_thousands(task['full_steps'])} steps)" if short else ""), TITLE_WIDTH
-    )
+    """The task's name, and which part of its full length was trained if not all of it, in lines of a panel's width."""
+    if not task["methods"] or (steps := longest_training(task)) >= task["full_steps"]:
+        return textwrap.fill(task["title"], TITLE_WIDTH)
+    part = f"({_thousands(steps)} of {_thousands(task['full_steps'])} steps)"
+    between = " " if len(task["title"]) + len(part) < TITLE_WIDTH else "\n"
+    return f"{textwrap.fill(task['title'], TITLE_WIDTH)}{between}{part}"
 
 
 def longest_training(task: Mapping[str, Any]) -> int:
@@ -110,5 +111,5 @@ def longest_training(task: Mapping[str, Any]) -> int:
 
 def _thousands(value: float) -> str:
     if abs(value) >= 1e6:
-        return f"{value / 1e6:g}M"
-    return f"{value / 1e3:g}k" if abs(value) >= 1e3 else f"{value:g}"
+        return f"{value / 1e6:.3g}M"
+    return f"{value / 1e3:.3g}k" if abs(value) >= 1e3 else f"{value:g}"
