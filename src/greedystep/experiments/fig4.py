@@ -29,6 +29,7 @@ from greedystep.tables import Table
 
 NAME, IN_PARTS = "fig4", True
 TITLE = "Greedy-Step DQN with 1, 2, 4 and 6 target networks: return, mean Q, Q minus behaviour return"
+SHOWN_QUANTITIES = ("returns", "q", "overestimation", "n")
 
 SCALES: dict[str, list[TaskProtocol]] = {
     "quick": [TaskProtocol("mountaincar", "paper", Length(50_000, points=100, episodes=20), seeds=5)],
@@ -142,7 +143,7 @@ STYLES: plots.Styles = {
 
 
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    return {"fig4": plots.draw_tasks(result["numbers"]["tasks"], STYLES, ("returns", "q", "overestimation", "n"))}
+    return {"fig4": plots.draw_tasks(result["numbers"]["tasks"], STYLES, SHOWN_QUANTITIES)}
 
 
 def tables(result: dict[str, Any]) -> list[Table]:

@@ -30,6 +30,7 @@ from greedystep.tables import Table
 
 NAME, IN_PARTS = "fig5", True
 TITLE = "The steps that Greedy-Step DQN chooses"
+SHOWN_QUANTITIES = ("n",)
 
 
 def _protocols(scale: str) -> list[TaskProtocol]:

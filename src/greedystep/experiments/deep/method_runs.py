@@ -231,7 +231,7 @@ def none_if_nan(value: Any) -> float | None:
 
 _FORMATS: dict[str, Callable[[Any], str]] = {
     "learning_rate": lambda value: f"lr {value:g}",
-    "ensemble": lambda value: f"{value} networks",
+    "ensemble": lambda value: "1 network" if value == 1 else f"{value} networks",
     "n": lambda value: f"n {value}",
     "lambda_": lambda value: f"λ {value:g}",
     "gate": lambda value: f"gate {value:g}",

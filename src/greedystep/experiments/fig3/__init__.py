@@ -35,6 +35,7 @@ from greedystep.tables import Table
 
 NAME, IN_PARTS = "fig3", True
 TITLE = "Learning curves of Greedy-Step DQN and nine other methods"
+SHOWN_QUANTITIES, SHOWN_METHODS = ("returns",), PAPER
 
 
 def _full_protocols(task: str) -> list[TaskProtocol]:
