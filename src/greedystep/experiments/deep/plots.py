@@ -99,7 +99,8 @@ def title(task: Mapping[str, Any]) -> str:
     """The task's name, and which part of its full length was trained if not all of it, in lines of a panel's width."""
     if not task["methods"] or (steps := longest_training(task)) >= task["full_steps"]:
         return textwrap.fill(task["title"], TITLE_WIDTH)
-    part = f"({_thousands(steps)} of {_thousands(task['full_steps'])} steps)"
+    # A curve's last point may lie a little before the end of the training: two digits hide it.
+    part = f"({_thousands(float(f'{steps:.2g}'))} of {_thousands(task['full_steps'])} steps)"
     between = " " if len(task["title"]) + len(part) < TITLE_WIDTH else "\n"
     return f"{textwrap.fill(task['title'], TITLE_WIDTH)}{between}{part}"
 
