@@ -8,8 +8,7 @@ import pytest
 
 from greedystep.experiments import fig2
 from greedystep.experiments.fig2 import delayed, offline
-from greedystep.experiments.fig2.pieces import PIECE, Batch, Kept
-from greedystep.experiments.fig2.workers import carry_out
+from greedystep.experiments.fig2.pieces import PIECE, Batch, Kept, carry_out
 
 SMALL = {
     "delays": {"trace-back": [4, 5], "choice": [3]},
@@ -47,7 +46,7 @@ def test_all_trials_are_run_and_stand_in_the_order_of_their_seeds():
 
 
 def test_the_longest_trials_begin_first(monkeypatch):
-    monkeypatch.setattr("greedystep.experiments.fig2.workers.cores", lambda: 1)
+    monkeypatch.setattr("greedystep.experiments.fig2.pieces.available_cores", lambda: 1)
     begun = []
     costs = {"short": 1.0, "long": 9.0, "middle": 5.0}
     batches = [
@@ -59,7 +58,7 @@ def test_the_longest_trials_begin_first(monkeypatch):
 
 def test_no_worker_waits_for_another_batch_to_end(monkeypatch):
     """The one trial of the first batch ends only when the second has begun."""
-    monkeypatch.setattr("greedystep.experiments.fig2.workers.cores", lambda: 2)
+    monkeypatch.setattr("greedystep.experiments.fig2.pieces.available_cores", lambda: 2)
     begun = threading.Event()
     first = batch("first", lambda seed: int(begun.wait(20)), trials=1, cost=PIECE)
     second = batch("second", lambda seed: begun.set() or 7, trials=1)
@@ -81,7 +80,7 @@ def test_progress_says_how_many_are_left():
 
 
 def test_what_goes_wrong_is_raised_and_nothing_more_is_begun(monkeypatch):
-    monkeypatch.setattr("greedystep.experiments.fig2.workers.cores", lambda: 1)
+    monkeypatch.setattr("greedystep.experiments.fig2.pieces.available_cores", lambda: 1)
     begun = []
 
     def work(seed):
@@ -100,7 +99,7 @@ def test_what_goes_wrong_is_raised_and_nothing_more_is_begun(monkeypatch):
 
 def test_pieces_are_found_again_and_not_run_again(tmp_path):
     carry_out([batch()], Kept(tmp_path / "parts"), silent)
-    assert len(list((tmp_path / "parts").iterdir())) == 3  # five trials, two a piece
+    assert len(list((tmp_path / "parts" / "fig2").iterdir())) == 3  # five trials, two a piece
     kept = Kept(tmp_path / "parts")
     carry_out([batch(work=lambda seed: pytest.fail("run again"))], kept, silent)
     assert kept.of(batch()) == [0, 1, 4, 9, 16]
@@ -120,7 +119,9 @@ def test_whole_pieces_survive_an_interruption(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         carry_out([batch(work=work)], Kept(tmp_path), interrupt)
-    done = {seed for file in tmp_path.iterdir() for seed in range(*json.loads(file.read_text())["config"]["seeds"])}
+    done = {
+        seed for file in tmp_path.glob("fig2/*") for seed in range(*json.loads(file.read_text())["config"]["seeds"])
+    }
     assert 3 <= len(done) <= 4
     run.clear()
     kept = Kept(tmp_path)
@@ -143,7 +144,7 @@ def test_whole_pieces_survive_an_interruption(tmp_path):
 )
 def test_a_damaged_piece_is_reported_and_run_again(damage, tmp_path):
     carry_out([batch()], Kept(tmp_path), silent)
-    file = next(tmp_path.glob("squares-0-*.json"))
+    file = next(tmp_path.glob("fig2/squares-0-*.json"))
     file.write_text(damage(file.read_text()))
     again, kept = [], Kept(tmp_path)
     carry_out([batch(work=lambda seed: again.append(seed) or seed * seed)], kept, silent)

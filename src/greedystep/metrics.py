@@ -22,6 +22,8 @@ from greedystep.checks import INT64, shown
 from greedystep.io import from_json, reading, replacing, saying, to_json
 from greedystep.tensorboard import EventFiles
 
+Row = Mapping[str, Any]
+"""One row of metrics: numbers, text or lists of numbers by name."""
 LONGEST_LINE = 2**24
 """Bytes; far above every row of ours."""
 
@@ -56,7 +58,7 @@ class MetricsFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (closed by `close`)
 
-    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def append(self, rows: Sequence[Row]) -> None:
         """Write rows at once: all of them are in the file afterwards, or (an error) none."""
         lines = "".join(to_json(_checked(row)) + "\n" for row in rows).encode()
         size = os.fstat(self._file.fileno()).st_size

@@ -3,8 +3,8 @@
 tasks          the nine tasks: environment, options, settings, lengths
 methods        the ten methods, each with four settings to choose from
 training       lanes that share a program, trained side by side
-store          finished trainings, one file a group of lanes, so that nothing is trained twice
-session        which of them are missing, who runs them, and how far it is
+store          finished trainings, one part per group of lanes, so that nothing is trained twice
+session        trains what the store lacks, in threads, with progress
 sweep          the choice of settings on seeds of their own, then the trainings that count
 evidence       trainings of one method on one task as arrays: what figures show and rules judge
 rules          intervals -> verdicts

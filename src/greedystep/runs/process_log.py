@@ -1,4 +1,4 @@
-"""Who trains for a folder at the moment, and what commands took that did."""
+"""Which processes train for a folder now, and what earlier commands trained there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NOTE = {
     "session": {"tasks": [str], "trainings": schema.Whole(), "steps": schema.Whole(), "seconds": schema.Real(0)},
     "provenance": {"command": str, "device": str},
 }
-"""What a command trained, in a file."""
+"""What a file in `sessions` holds."""
 
 
-class Workplace:
-    """What stands beside the trainings of a folder: marks of processes in `half-way`, and notes in `sessions`.
+class ProcessLog:
+    """The log of a folder of trainings: marks of processes in `half-way`, and a note per command in `sessions`.
 
     Args:
         folder: None to keep nothing on the disk.
@@ -51,20 +51,20 @@ class Workplace:
                     mark.unlink(missing_ok=True)
 
     def processes(self) -> int:
-        """How many train for the folder now, this one included; marks of those that were killed do not count."""
+        """Return how many processes train now, this one included; marks that killed ones left do not count."""
         marks = [] if self._folder is None else self._folder.glob("half-way/*.process")
         marked = {int(mark.stem) for mark in marks if mark.stem.isdecimal()}
         return len({os.getpid()} | set(filter(_is_alive, marked)))
 
     def note(self, session: Mapping[str, Any]) -> None:
-        """What a command trained, and how long it took."""
+        """Note what a command trained, and how long it took."""
         if self._folder is not None:
             origin = provenance({"session": session})
             name = f"{origin['date'].replace(':', '-').partition('+')[0]}-{origin['config_hash'][:8]}"
             write_json(self._folder / "sessions" / f"{name}.json", {"session": session, "provenance": origin})
 
     def sessions(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """All that were noted, the oldest first, each with its command and device; and what could not be read."""
+        """Return all notes, the oldest first, each with its command and device; and what could not be read."""
         found, problems = [], []
         for path in sorted(self._folder.glob("sessions/*.json")) if self._folder is not None else ():
             try:
@@ -87,7 +87,7 @@ def _is_alive(process: int) -> bool:
 
 
 def _session(path: Path) -> dict[str, Any]:
-    """What a command trained; ValueError says why the file does not tell it."""
+    """Return what a command trained; ValueError says why the file does not tell it."""
     try:
         noted = schema.check(read_json(path), NOTE, "it")
     except ValueError as problem:
