@@ -19,7 +19,7 @@ import numpy as np
 from greedystep import checkpoint, envs, provenance, schema
 from greedystep.deep.config import OPTIONS_OF, DQNConfig
 from greedystep.deep.env_spec import recipe_of
-from greedystep.deep.evaluation import Evaluator
+from greedystep.deep.greedy_play import Evaluator
 from greedystep.deep.presets import make_config
 from greedystep.deep.trainer import Row, Trainer
 from greedystep.experiments.deep.evidence import PHASE, only_end

@@ -1,10 +1,10 @@
-"""How good what was learned is: whole episodes, all of them side by side."""
+"""Play whole episodes with the networks of a training, all episodes side by side on the device."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,29 +15,11 @@ from greedystep.deep.device_loop import epsilon_greedy
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
 from greedystep.deep.learner import Learner
 from greedystep.envs.core import Environment
+from greedystep.evaluation import Evaluation
 from greedystep.replay import bytes_of
 
 MAX_STEPS = 10_000
-"""A greedy policy can go round in circles for ever."""
-
-
-class Evaluation(NamedTuple):
-    """E episodes, [E], or those of all lanes, [L, E].
-
-    Each counts once, however long: an average over a number of steps would favour short ones.
-    """
-
-    returns: Any
-    """float32: the sum of rewards."""
-    lengths: Any
-    """int32: steps."""
-    unfinished: Any
-    """bool: stopped at the limit of the evaluation, and counted as it was then."""
-
-    @property
-    def mean(self) -> float:
-        """The mean return."""
-        return float(self.returns.mean())
+"""Steps after which an evaluation stops an episode: a greedy policy can go round in circles for ever."""
 
 
 def play(
