@@ -41,9 +41,11 @@ def _start(command: Train) -> DQNRun:
     options = parse_options(command.options)
     count = 1 if how.seeds is None else check_whole("seeds", how.seeds, 1, MOST_SEEDS)
     check_seed(check_seed(seed) + count - 1, "the last of the seeds")
-    given = {} if how.steps is None else {"steps": how.steps}
-    given |= {"options": options, "seeds": tuple(range(seed, seed + count)), **deep_settings.given(command.settings)}
-    config = DQNRunConfig.from_preset(command.env, how.preset or "paper", **given)
+    seeds, length = tuple(range(seed, seed + count)), {} if how.steps is None else {"steps": how.steps}
+    settings = deep_settings.given(command.settings)
+    config = DQNRunConfig.from_preset(
+        command.env, how.preset or "paper", options=options, seeds=seeds, **length, **settings
+    )
     return DQNRun.start(command.folder(_usual_folder(config)), config, tensorboard=how.tensorboard)
 
 

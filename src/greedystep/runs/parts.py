@@ -165,4 +165,4 @@ def _listed(missing: list[str]) -> str:
     if not missing:
         return "its parts count as missing"
     more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-    return f"{', '.join(missing[:NAMED])}{more} count as missing"
+    return f"counted as missing: {', '.join(missing[:NAMED])}{more}"

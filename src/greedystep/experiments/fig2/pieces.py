@@ -104,9 +104,10 @@ class Kept:
 
     def _read(self, piece: Piece) -> list[Any] | None:
         try:
-            content, where = self._parts.read(piece.file), self._parts.where(piece.file)
+            content = self._parts.read(piece.file)
             if content is None:
                 return None
+            where = self._parts.where(piece.file)
             if not (isinstance(content, dict) and content.get("config") == piece.config):
                 raise ValueError(f"{where} does not say that it holds {piece.batch.label}")
             found = content.get("trials")
