@@ -323,7 +323,7 @@ def test_a_training_that_diverged_can_be_stopped_and_found_again(tmp_path):
     def stop(steps, speed):
         raise training.StoppedError
 
-    trainer, so_far, again = Stub(), training.SoFar([], {}), training.SoFar([], {})
+    trainer, so_far, again = Stub(), training.PartialTraining([], {}), training.PartialTraining([], {})
     trainer.on_diverged = so_far.on_diverged
     with pytest.raises(training.StoppedError):
         training._run(trainer, 20, stop, so_far, tmp_path / "half-way")
@@ -333,9 +333,9 @@ def test_a_training_that_diverged_can_be_stopped_and_found_again(tmp_path):
 
 
 def test_a_half_way_state_that_tells_something_else_begins_again(tmp_path):
-    from greedystep.experiments.deep.training import SoFar
+    from greedystep.experiments.deep.training import PartialTraining
 
     checkpoint.save(tmp_path / "half-way", 10, {"x": np.zeros(1)}, {"so_far": {"rows": 3}})
     with pytest.warns(RuntimeWarning, match=r"so_far\.rows: expected a list, got 3; this training begins again"):
-        (so_far := SoFar([], {})).restore(Stub(), tmp_path / "half-way")
+        (so_far := PartialTraining([], {})).restore(Stub(), tmp_path / "half-way")
     assert so_far == ([], {})

@@ -18,6 +18,7 @@ from greedystep.cli import main
 from greedystep.deep.run_folder import DQNRun
 from greedystep.runs import lock
 from greedystep.runs.lock import InUseError, lock_file, lock_folder
+from greedystep.runs.parts import PartStore
 from greedystep.tabular.table_run import TabularRun, TabularRunConfig
 
 TABLE = TabularRunConfig("toy/choice", {"delay": 5}, episodes=200)
@@ -214,16 +215,14 @@ def test_a_second_command_is_refused_and_touches_nothing(tmp_path, capsys):
 
 def test_the_experiments_of_one_command_share_its_folder(tmp_path, monkeypatch):
     """Trainings mark their processes in the folder and take no lock: the command has it."""
-    from greedystep.runs.process_log import ProcessLog
 
     class Stand:
         NAME, TITLE, IN_PARTS = "fig5", "stands for it", True
 
         def run(self, scale, progress, parts, only):
-            log = ProcessLog(parts.folder)
-            with log.training(), ProcessLog(parts.folder).training(), pytest.raises(InUseError):
+            with parts.working(), PartStore(parts.folder).working(), pytest.raises(InUseError):
                 lock_folder(parts.folder.parent)
-            log.note({"tasks": []})
+            parts.log_session({"tasks": []})
             return {"title": self.TITLE, "settings": {}, "numbers": {}, "claims": []}
 
         def draw(self, result):

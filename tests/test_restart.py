@@ -10,7 +10,7 @@ import greedystep as gs
 from greedystep import checkpoint
 from greedystep.cli import main
 from greedystep.deep.run_folder import DQNRun
-from greedystep.experiments.deep.training import SoFar
+from greedystep.experiments.deep.training import PartialTraining
 from greedystep.tabular.table_run import TabularRun, TabularRunConfig
 
 STARTED = {
@@ -136,13 +136,13 @@ def test_a_damaged_half_way_state_is_named_and_the_training_begins_again(tmp_pat
             restored.append(path)
 
     def restore(trainer):
-        so_far = SoFar([], {})
+        so_far = PartialTraining([], {})
         so_far.restore(trainer, tmp_path / "half-way")
         return so_far
 
     restored = []
     rows = [{"step": 5, "lane": 0, "n_histogram": [1, 2]}]
-    SoFar(rows, {}).save(Stand(), tmp_path / "half-way")
+    PartialTraining(rows, {}).save(Stand(), tmp_path / "half-way")
     assert restore(Stand()) == (rows, {})
     (state,) = tmp_path.glob("half-way/*.ckpt")
     cut(state)

@@ -16,7 +16,7 @@ from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.trainer import DivergedError, Trainer, config_from_json, most_steps
 from greedystep.io import jsonable, reading
-from greedystep.metrics import Row
+from greedystep.metrics import EventFiles, Row
 from greedystep.runs.folder import (
     CONFIG,
     RunFolder,
@@ -27,7 +27,6 @@ from greedystep.runs.folder import (
     read_run_config,
 )
 from greedystep.runs.lock import FOLDER_LOCK, WriterLock
-from greedystep.tensorboard import EventFiles
 
 KIND = "dqn"
 CHECKPOINTS = "checkpoints"

@@ -21,7 +21,6 @@ from greedystep.experiments.deep.session import Session
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import FIGURE_3, TASKS
 from greedystep.experiments.deep.training import Length
-from greedystep.runs.process_log import ProcessLog
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
 
@@ -60,9 +59,9 @@ def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: S
     with Session(store, progress, sum(_work(leg) for leg in wanted)) as session:
         sweep.train_methods(session, wanted)
     found, numbers = sweep.collect(store, legs, lambda leg: sweep.methods_of(store, leg))
-    sessions, problems = ProcessLog(store.folder).sessions()
+    sessions, problems = store.parts.sessions()
     may_measure = not only or TIMED[scale][0] in only
-    times = timing.kept(store.folder, *TIMED[scale], may_measure=may_measure, problems=problems)
+    times = timing.kept(store.parts.folder, *TIMED[scale], may_measure=may_measure, problems=problems)
     return {
         "title": TITLE,
         "settings": {"scale": scale, **sweep.about(legs)},

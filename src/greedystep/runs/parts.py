@@ -8,28 +8,39 @@ when it is finished, and never again. `pack` moves parts into one compressed fil
     line 2, ...   the content of the parts in this order; `sha256` is that of the line without its line end
 
 A part that several experiments need is in the packed file of the first of them that was packed; readers look through
-all packed files of the folder. A file of its own goes before a packed part of the same name.
+all packed files of the folder. A file of its own goes before a packed part of the same name. Beside the parts stand
+
+    half-way/     checkpoints of parts that are not finished, and a mark of each process that works on them
+    sessions/     what earlier commands trained, and how long it took
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import re
 import shutil
 import zlib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from greedystep import schema
 from greedystep.io import LARGEST_JSON, from_json, read_json, reading, replacing, saying, to_json, write_json
+from greedystep.provenance import provenance
 
 PACKED = ".jsonl.gz"
 FORMAT = "greedystep parts 1"
 HEADER = {"format": schema.OneOf(FORMAT), "parts": [{"name": str, "sha256": str}]}
 PART_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*\.json")
+SESSION = {
+    "session": {"tasks": [str], "trainings": schema.Whole(), "steps": schema.Whole(), "seconds": schema.Real(0)},
+    "provenance": {"command": str, "device": str},
+}
+"""What a file in `sessions` holds."""
 NAMED = 3
 """Missing parts that a sentence names; of the others it says how many there are."""
 
@@ -45,6 +56,7 @@ class PartStore:
         self.folder, self.problems = folder, []
         self._packed: dict[str, tuple[Path, bytes]] = {}
         self._used: set[str] = set()
+        self._lock, self._working = Lock(), 0
         damaged: dict[Path, tuple[list[str], str]] = {}
         for path in sorted(folder.glob(f"*{PACKED}")) if folder is not None else ():
             lines, names, reason = _read_packed(path)
@@ -115,12 +127,73 @@ class PartStore:
                 self._path(name).parent.rmdir()
         return len(moved)
 
+    # -- work under way -----------------------------------------------------------------------------------------------
+
+    def half_way(self, key: str) -> Path | None:
+        """Return the folder for the checkpoints of a part that is not finished."""
+        return None if self.folder is None else self.folder / "half-way" / key
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Mark this process as one of `processes` while one or more of its threads are in such a block."""
+        mark = self.half_way(f"{os.getpid()}.process")
+        if mark is None:
+            yield
+            return
+        with self._lock:
+            self._working += 1
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._working -= 1
+                if not self._working:
+                    mark.unlink(missing_ok=True)
+
+    def processes(self) -> int:
+        """Return how many processes work here now, this one included; marks that killed ones left do not count."""
+        marks = () if self.folder is None else self.folder.glob("half-way/*.process")
+        marked = {int(mark.stem) for mark in marks if mark.stem.isdecimal()}
+        return len({os.getpid()} | set(filter(_is_alive, marked)))
+
+    def log_session(self, session: Mapping[str, Any]) -> None:
+        """Note what a command trained, and how long it took."""
+        if self.folder is not None:
+            origin = provenance({"session": session})
+            name = f"{origin['date'].replace(':', '-').partition('+')[0]}-{origin['config_hash'][:8]}"
+            write_json(self.folder / "sessions" / f"{name}.json", {"session": session, "provenance": origin})
+
+    def sessions(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return all notes, the oldest first, each with its command and device; and what could not be read."""
+        found, problems = [], []
+        for path in sorted(self.folder.glob("sessions/*.json")) if self.folder is not None else ():
+            try:
+                noted = schema.check(read_json(path), SESSION, "it")
+                about = noted["provenance"] | noted["session"]
+                columns = ("command", "tasks", "trainings", "steps", "device")
+                found.append({name: about[name] for name in columns} | {"seconds": float(about["seconds"])})
+            except (ValueError, OSError) as problem:
+                problems.append(f"{path} does not tell what a command trained ({problem})")
+        return found, problems
+
     def _path(self, name: str) -> Path:
         assert self.folder is not None
         return self.folder / name
 
     def _is_single(self, name: str) -> bool:
         return self.folder is not None and self._path(name).is_file()
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":  # elsewhere asking would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except OSError as problem:
+        return not isinstance(problem, ProcessLookupError)  # it may be somebody else's
+    return True
 
 
 def _write_packed(path: Path, lines: Mapping[str, bytes]) -> None:

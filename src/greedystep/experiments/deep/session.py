@@ -17,7 +17,6 @@ import jax
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.training import Lane, Length, StoppedError, train
-from greedystep.runs.process_log import ProcessLog
 from greedystep.runs.progress import ReportProgress, WorkProgress
 from greedystep.runs.queue import run_jobs
 
@@ -34,7 +33,7 @@ class Session:
     """
 
     def __init__(self, store: Store, progress: ReportProgress, total: int):
-        self.store, self._log = store, ProcessLog(store.folder)
+        self.store, self._parts = store, store.parts
         self._progress = WorkProgress(progress, total)
         self._stop, self._lock = Event(), Lock()
         self._is_cpu = jax.default_backend() == "cpu"
@@ -51,7 +50,7 @@ class Session:
         work = {"trainings": len(self._trained), "steps": sum(lane["steps"] for lane in self._trained)}
         tasks = sorted({TASKS[lane["task"]].title for lane in self._trained})
         with suppress(OSError) if failure else nullcontext():  # a full disk has been told of
-            self._log.note(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
+            self._parts.log_session(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
 
     @property
     def _workers(self) -> int:
@@ -67,10 +66,10 @@ class Session:
         for group in programs.values():
             half_way = self.store.half_way([lane.name for lane in group], length.steps)
             on_chunk = partial(self._heard, what=what, lanes=len(group))
-            with self._log.training():
-                at_first = self._log.processes()
+            with self._parts.working():
+                at_first = self._parts.processes()
                 found = train(group, length, on_chunk, half_way)
-                processes = max(at_first, self._log.processes())
+                processes = max(at_first, self._parts.processes())
             for lane in found:
                 lane["side_by_side"] = processes * (self._workers if self._is_cpu else 1)
             self.store.keep(found, asdict(group[0].config))

@@ -48,13 +48,13 @@ class Store:
     """
 
     def __init__(self, parts: PartStore | Path | None = None):
-        self._parts = PartStore.at(parts)
-        self.folder, self.problems = self._parts.folder, [*self._parts.problems]
+        self.parts = PartStore.at(parts)
+        self.problems = [*self.parts.problems]
         self._found: dict[str, Record] = {}
         self._lock = Lock()
-        for name in self._parts.names():
+        for name in self.parts.names():
             try:
-                self._add(_lanes(self._parts.read(name), self._parts.where(name)), name)
+                self._add(_lanes(self.parts.read(name), self.parts.where(name)), name)
             except (ValueError, OSError) as problem:
                 self.problems.append(f"{problem}; its trainings count as missing")
 
@@ -63,18 +63,18 @@ class Store:
         found = self._found.get(lane.name)
         if found is None or found["steps"] < steps:
             return None
-        self._parts.use(found["part"])
+        self.parts.use(found["part"])
         return found
 
     def half_way(self, names: Iterable[str], steps: int) -> Path | None:
         """Return the folder of a group of trainings while it is not finished."""
-        return None if self.folder is None else self.folder / "half-way" / _group(names, steps)
+        return self.parts.half_way(_group(names, steps))
 
     def keep(self, lanes: list[dict[str, Any]], settings: Mapping[str, Any]) -> None:
         """Keep trainings of one group; `settings` is what the group has in common."""
         group = _group((lane["name"] for lane in lanes), lanes[0]["steps"])
         name = f"{lanes[0]['task']}-{settings['returns']}-{settings['ensemble']}-{group}.json"
-        self._parts.write(name, {"lanes": lanes, "provenance": provenance(settings)})
+        self.parts.write(name, {"lanes": lanes, "provenance": provenance(settings)})
         self._add(lanes, name)
 
     def _add(self, lanes: Iterable[Record], part: str) -> None:

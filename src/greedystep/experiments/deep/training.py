@@ -111,7 +111,7 @@ def train(
     first, config = lanes[0], lanes[0].config
     every = -(-length.steps // (length.points * config.num_envs)) * config.num_envs
     own = [name for name in VARYING if name in OPTIONS_OF.get(config.returns, {}) or name not in ("lambda_", "gate")]
-    so_far = SoFar([], {})
+    so_far = PartialTraining([], {})
     trainer = Trainer(
         dataclasses.replace(config, log_every=every),
         first.env,
@@ -130,7 +130,7 @@ def train(
 
 
 def _run(
-    trainer: Trainer, steps: int, on_chunk: Callable[[int, float], None], so_far: SoFar, folder: Path | None
+    trainer: Trainer, steps: int, on_chunk: Callable[[int, float], None], so_far: PartialTraining, folder: Path | None
 ) -> None:
     """Train to the end, from wherever it stopped; a checkpoint is saved now and then, and where `on_chunk` raises."""
     so_far.restore(trainer, folder)
@@ -148,7 +148,7 @@ def _run(
         done = chunk[0]["step"]
 
 
-class SoFar(NamedTuple):
+class PartialTraining(NamedTuple):
     """What an unfinished training has found so far, which its checkpoint keeps beside the trainer's state."""
 
     rows: list[Row]

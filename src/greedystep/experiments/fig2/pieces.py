@@ -66,7 +66,7 @@ class Piece:
         return f"{FOLDER}/{self.batch.name}-{self.seeds.start}-{config_hash(self.config)[:8]}.json"
 
 
-class Kept:
+class TrialStore:
     """The pieces among the parts of a folder; `problems` says in one sentence each what cannot be read.
 
     Args:
@@ -121,7 +121,7 @@ class Kept:
         return found
 
 
-def carry_out(batches: Sequence[Batch], kept: Kept, progress: ReportProgress) -> None:
+def run_trials(batches: Sequence[Batch], kept: TrialStore, progress: ReportProgress) -> None:
     """Run the trials that are not kept yet, the longest ones first, and keep every piece as soon as it is complete.
 
     What goes wrong in a trial is raised here, and nothing more is begun then; nor after Ctrl-C.
