@@ -13,7 +13,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,11 +120,10 @@ class RunFolder(ABC):
         if not self._lock.held:
             raise ValueError(f"{self.folder}: this run has ended or was closed; `resume` goes on with it")
         every = self.SAVE_EVERY if save_every is None else save_every
-        with self._lock:
+        with self._lock, ExitStack() as files:
             with deferred():
-                metrics = self._begin()
-            with metrics:
-                yield from self._train(metrics, every)
+                metrics = files.enter_context(self._begin())
+            yield from self._train(metrics, every)
 
     def _begin(self) -> MetricsFile:
         """Write the settings and the first state."""

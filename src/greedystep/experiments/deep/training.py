@@ -7,6 +7,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -118,7 +119,7 @@ def train(
         [lane.seed for lane in lanes],
         numbers={name: [getattr(lane.config, name) for lane in lanes] for name in own},
         on_diverged=so_far.on_diverged,
-        device_lock=None if jax.default_backend() == "cpu" else GPU,
+        device_lock=nullcontext() if jax.default_backend() == "cpu" else GPU,  # both: compiling is not timed
     )
     _run(trainer, length.steps, on_chunk, so_far, half_way)
     played = _play(trainer, length.episodes)
