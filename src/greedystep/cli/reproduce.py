@@ -109,7 +109,7 @@ class Reproduce:
                 raise BadInputError(f"only: {task!r} is not a task; there are {', '.join(known)}")
 
     def _kept(self) -> dict[str, dict[str, Any]]:
-        """Results of the full size by name, to be shown beside quick ones."""
+        """Return the results of the full size by name, to be shown beside quick ones."""
         if self.scale == "paper":
             if self.kept is not None:
                 raise BadInputError("kept: results are shown beside those of --scale quick only")
@@ -158,7 +158,7 @@ def _has_results(folder: Path) -> bool:
 
 
 def _present(folder: Path) -> dict[str, dict[str, Any]]:
-    """Results that the folder has already; ValueError where one cannot be read, before anything runs."""
+    """Return the results that are in the folder; ValueError where one cannot be read, before anything runs."""
     from greedystep.report import results
 
     if not _has_results(folder):
@@ -170,7 +170,7 @@ def _present(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
-    """Made by the same version with the same settings, and nothing is missing."""
+    """Whether a result was made by this version with the same settings, and nothing is missing in it."""
     made = result["provenance"]
     versions = made.get("versions")
     is_same = made.get("config_hash") == config_hash(settings) and isinstance(versions, dict)

@@ -177,17 +177,17 @@ class Train:
             raise ValueError(f"resume: {folder} holds no run (it has no config.json)")
 
     def folder(self, usual: str) -> Path:
-        """The folder of a new run: --out, or one of the usual name in runs/."""
+        """Return the folder of a new run: --out, or one of the usual name in runs/."""
         folder = self.out or Path("runs", usual)
         check_place(folder)
         return folder
 
     def given_of_table(self) -> dict[str, Any]:
-        """The options of tables that were given."""
+        """Return the options of tables that were given."""
         return {name: value for name, value in vars(self.table).items() if value not in (None, ())}
 
     def given_of_network(self) -> dict[str, Any]:
-        """The options of networks that were given, settings of the agent included."""
+        """Return the options of networks that were given, settings of the agent included."""
         own = {name: value for name, value in vars(self.network).items() if value not in (None, False)}
         return own | deep_settings.given(self.settings)
 
@@ -195,7 +195,7 @@ class Train:
 def train_to_end(
     run: RunFolder, title: str, describe: Callable[[RunProgress], str], save_every: float | None = None
 ) -> RunProgress | None:
-    """Train a run with a line of progress; None if there is nothing left to do, which is said.
+    """Train a run and show its progress; return the last progress, or None with a note if the run was finished.
 
     Args:
         describe: says how far the run is, for the line of progress.
@@ -232,7 +232,7 @@ def say_results(run: RunFolder, *lines: str) -> None:
 
 
 def _kind(folder: Path) -> Any:
-    """What the config.json of a run says that learns there; whoever reads all of it checks it."""
+    """Return the kind that a run's config.json names, unchecked."""
     from greedystep.io import read_json
 
     content = read_json(folder / "config.json")

@@ -92,7 +92,7 @@ class DQNRun(RunFolder):
 
     @classmethod
     def start(cls, folder: Path, config: DQNRunConfig, *, tensorboard: bool = False) -> DQNRun:
-        """A new run. Nothing but the lock is written yet: bad settings leave no trace.
+        """Begin a new run. Nothing but the lock is written yet: bad settings leave no trace.
 
         InUseError, a ValueError, if another process writes to the folder.
         """
@@ -105,7 +105,7 @@ class DQNRun(RunFolder):
 
     @classmethod
     def resume(cls, folder: Path, steps: int | None = None, *, restart: bool = False, env: str | None = None) -> DQNRun:
-        """A run that was stopped or killed, or is to go on beyond its end, to `steps` in all.
+        """Go on with a run that was stopped or killed, or beyond its end, to `steps` in all.
 
         A run whose checkpoints are all damaged or missing cannot go on: ValueError says so. InUseError, a ValueError
         too, if another process writes to the folder.
@@ -158,7 +158,7 @@ class DQNRun(RunFolder):
 
 
 def _newest_checkpoint(folder: Path) -> Path | None:
-    """None if the run has no checkpoint; ValueError if all that it has are damaged."""
+    """Return the newest checkpoint, None if the run has none; ValueError if all that it has are damaged."""
     try:
         return checkpoint.latest(folder / CHECKPOINTS)
     except checkpoint.DamagedCheckpointError as problem:

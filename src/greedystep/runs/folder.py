@@ -35,7 +35,7 @@ class RunProgress(NamedTuple):
     episode_return: float
     """Mean return of the chunk's episodes, exploration included; NaN if none ended."""
     steps_per_second: float = math.nan
-    """Of all lanes together; NaN where it is not measured."""
+    """Environment steps per second of all lanes together; NaN where it is not measured."""
 
 
 class RunFolder(ABC):
@@ -106,7 +106,7 @@ class RunFolder(ABC):
         return self.done >= self.total
 
     def close(self) -> None:
-        """Let others write to the folder, if `train` is not called or has ended."""
+        """Release the folder for other writers, if `train` is not called or has ended."""
         self._lock.release()
 
     def train(self, save_every: float | None = None) -> Generator[RunProgress, None, None]:
@@ -214,7 +214,7 @@ def check_resumable(folder: Path, missing_state: str | None) -> None:
 
 
 def set_aside(folder: Path, *names: str) -> None:
-    """Rename those of these files or folders that exist: `x.y` becomes `x-before-restart-1.y`."""
+    """Rename these files or folders, if they exist: `x.y` becomes `x-before-restart-1.y`."""
     there = [folder / name for name in names if (folder / name).exists()]
     for number in count(1):
         moves = {path: path.with_stem(f"{path.stem}-before-restart-{number}") for path in there}

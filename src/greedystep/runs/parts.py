@@ -42,7 +42,7 @@ SESSION = {
 }
 """What a file in `sessions` holds."""
 NAMED = 3
-"""Missing parts that a sentence names; of the others it says how many there are."""
+"""How many missing parts a message names; of the others it gives the number."""
 
 
 class PartStore:
@@ -228,7 +228,7 @@ def _read_packed(path: Path) -> tuple[dict[str, bytes], list[str], str]:
 
 
 def _checked_name(name: str) -> str:
-    """The name, if it can only be that of a file in the folder: a packed file may come from anybody."""
+    """Return the name if it is that of a file in the folder, ValueError if not: packed files may come from anybody."""
     if not PART_NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not the name of a part")
     return name

@@ -23,7 +23,7 @@ KNOWN_SHARE, KNOWN_SECONDS = 0.02, 20.0
 
 @contextmanager
 def progress_line(console: Console, name: str) -> Iterator[ReportProgress]:
-    """A line with the share done and the time left on a terminal; elsewhere a plain line of it every half minute.
+    """Show the share done and the time left: a live line on a terminal, elsewhere a plain line every half minute.
 
     Yields `report(share, what)`, to be called with the share done, 0 to 1, and what is being done.
     """
@@ -88,11 +88,11 @@ class WorkProgress:
             self._report(min(max(self._done / self._total, 0.0), 1.0) if self._total > 0 else 1.0, what)
 
     def leave_out(self, cost: float) -> None:
-        """Count no more what need not be done: the share is that of the rest, so that it tells the time left."""
+        """Take work that need not be done out of the total: the share is that of the rest."""
         with self._lock:
             self._total -= cost
 
 
 def say(console: Console, text: str | Text = "") -> None:
-    """Print as it is: no wrapping of long lines in a pipe, no markup, no guessed highlighting."""
+    """Print text as it is: no wrapping of long lines in a pipe, no markup, no guessed highlighting."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)

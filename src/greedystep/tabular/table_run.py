@@ -88,7 +88,7 @@ class TabularRun(RunFolder):
 
     @classmethod
     def start(cls, folder: Path, config: TabularRunConfig) -> TabularRun:
-        """A new run. Nothing but the lock is written yet: bad settings leave no trace.
+        """Begin a new run. Nothing but the lock is written yet: bad settings leave no trace.
 
         InUseError, a ValueError, if another process writes to the folder.
         """
@@ -102,7 +102,7 @@ class TabularRun(RunFolder):
     def resume(
         cls, folder: Path, episodes: int | None = None, *, restart: bool = False, env: str | None = None
     ) -> TabularRun:
-        """A run that was stopped, or is to go on beyond its end, to `episodes` in all.
+        """Go on with a run that was stopped, or beyond its end, to `episodes` in all.
 
         A run whose agent.npz is damaged or missing cannot go on: ValueError says so. InUseError, a ValueError too, if
         another process writes to the folder.
@@ -174,7 +174,7 @@ class TabularRun(RunFolder):
 
 
 def _saved_agent(folder: Path, config: TabularRunConfig) -> TabularAgent | None:
-    """None if the run has saved no agent; ValueError if it is damaged."""
+    """Return the saved agent, None if the run has none; ValueError if it is damaged."""
     if not (folder / AGENT).exists():
         return None
     env, _ = config.env_and_rules()

@@ -57,7 +57,7 @@ class Session:
         return (os.cpu_count() or 1) if self._is_cpu else COMPILING + 1
 
     def ensure(self, lanes: Sequence[Lane], length: Length, what: str) -> None:
-        """Train those that are missing, in as few programs as possible."""
+        """Train those of the lanes that the store lacks, in as few programs as possible."""
         missing = [lane for lane in lanes if self.store.get(lane, length.steps) is None]
         self._skip([lane.name for lane in lanes if lane not in missing], length.steps, what)
         programs: dict[str, list[Lane]] = {}

@@ -39,9 +39,9 @@ class Batch:
     cost: float
     """Cost of a trial in steps of a table, roughly: long ones come first."""
     prepare: Callable[[], Callable[[int], Any]]
-    """Makes the task and returns what runs a trial: seed -> what was found, in JSON's types."""
+    """Makes the task and returns a function that runs a trial: seed -> result in JSON's types."""
     is_whole: Callable[[Any], bool]
-    """Whether this, from a file, can be what a trial found."""
+    """Whether a value that was read from a file can be the result of a trial."""
 
     def pieces(self) -> Iterator[Piece]:
         together = max(1, int(PIECE / self.cost))
@@ -51,7 +51,7 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some seeds of a batch."""
+    """Trials of a batch with consecutive seeds, which are kept together as one part."""
 
     batch: Batch
     seeds: range
@@ -98,7 +98,7 @@ class TrialStore:
 
     @cached_property
     def _provenance(self) -> dict[str, Any]:
-        """The same for all pieces of a run: asking takes longer than many a piece."""
+        """Where the pieces of this run come from; asked once, since that takes longer than many a piece."""
         made = provenance({})
         return {name: made[name] for name in ("command", "versions", "python", "platform", "cpu", "commit", "date")}
 
