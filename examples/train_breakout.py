@@ -6,21 +6,21 @@ So short a training learns next to nothing: give it a million steps, and the set
 from pathlib import Path
 
 import greedystep as gs
-from greedystep.deep.run_folder import Run, RunConfig
+from greedystep.deep.run_folder import DQNRun, DQNRunConfig
 
 folder = Path("breakout")
 small = {"replay_size": 2_000, "warmup": 500, "target_period": 250, "log_every": 500}
-config = RunConfig.from_preset("minatar/breakout", returns="greedy-step", ensemble=2, steps=2_000, **small)
+config = DQNRunConfig.from_preset("minatar/breakout", returns="greedy-step", ensemble=2, steps=2_000, **small)
 
-training = Run.start(folder, config).train()
+training = DQNRun.start(folder, config).train()
 for progress in training:
-    if progress.step >= 1_000:
+    if progress.done >= 1_000:
         break
 training.close()  # saves, as Ctrl-C does
-print(f"stopped after {progress.step} steps")
+print(f"stopped after {progress.done} steps")
 
-for progress in Run.resume(folder).train():
-    print(f"{progress.step} steps: return {progress.episode_return:.2f}, {progress.steps_per_second:.0f} steps/s")
+for progress in DQNRun.resume(folder).train():
+    print(f"{progress.done} steps: return {progress.episode_return:.2f}, {progress.steps_per_second:.0f} steps/s")
 
 agent = gs.load(folder)
 print(f"20 greedy episodes: {agent.evaluate(episodes=20, limit=1_000).mean:.2f} points on average")

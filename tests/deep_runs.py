@@ -5,7 +5,7 @@ import json
 import jax
 import numpy as np
 
-from greedystep.deep.run_folder import Run, RunConfig
+from greedystep.deep.run_folder import DQNRun, DQNRunConfig
 
 SETTINGS = {
     "hidden": (8,),
@@ -20,7 +20,7 @@ TIMES = ("steps_per_second", "wall_seconds")
 
 
 def tiny(steps=1000, seeds=(3,), **changes):
-    return RunConfig.from_preset("classic/cartpole", seeds=seeds, steps=steps, **SETTINGS | changes)
+    return DQNRunConfig.from_preset("classic/cartpole", seeds=seeds, steps=steps, **SETTINGS | changes)
 
 
 def words(steps, out, *more):
@@ -42,7 +42,7 @@ def rows(folder):
 
 def assert_equal_runs(one, other):
     assert rows(one) == rows(other)
-    states = [Run.resume(folder).trainer.state for folder in (one, other)]
+    states = [DQNRun.resume(folder).trainer.state for folder in (one, other)]
     leaves = [jax.tree.leaves(jax.tree.map(_bits, state)) for state in states]
     assert len(leaves[0]) == len(leaves[1]) > 10
     for mine, theirs in zip(*leaves, strict=True):

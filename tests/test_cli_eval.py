@@ -11,7 +11,7 @@ from PIL import Image
 from greedystep import returns
 from greedystep.cli import main
 from greedystep.deep.q_annotations import Player
-from greedystep.deep.run_folder import Run, trained
+from greedystep.deep.run_folder import DQNRun, trained
 from greedystep.envs.rendering.q_panel import beside
 from greedystep.envs.rollout import Thought, play, thought_in_words
 from greedystep.stats import interval
@@ -20,7 +20,7 @@ from greedystep.stats import interval
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
-    for _ in Run.start(folder, tiny(steps=400, seeds=(3, 4))).train():
+    for _ in DQNRun.start(folder, tiny(steps=400, seeds=(3, 4))).train():
         pass
     return folder
 
@@ -66,7 +66,7 @@ def test_what_makes_no_sense_is_refused(run, arguments, sentence, capsys):
 def test_what_is_no_run_is_answered_by_one_sentence(command, tmp_path, capsys):
     table = tmp_path / "table"
     assert main(["train", "toy/choice", "--episodes", "5", "--out", str(table)]) == 0
-    unstarted = Run.start(tmp_path / "unstarted", tiny())
+    unstarted = DQNRun.start(tmp_path / "unstarted", tiny())
     pieces = unstarted.train(1e9)
     next(pieces)
     (tmp_path / "empty").mkdir()

@@ -14,7 +14,7 @@ import greedystep as gs
 from greedystep.cli import main, train
 from greedystep.metrics import read_metrics
 from greedystep.tabular import METHODS
-from greedystep.tabular.table_run import Run, RunConfig
+from greedystep.tabular.table_run import TabularRun, TabularRunConfig
 
 CHOICE = ["train", "toy/choice", "--options", "delay=5", "--seed", "3"]
 
@@ -64,17 +64,17 @@ def test_a_stopped_and_resumed_run_equals_one_that_was_not(method, tmp_path, cap
 
 
 def test_rows_after_the_last_save_are_written_again(tmp_path):
-    config = RunConfig("toy/choice", {"delay": 5}, method_options={"form": "expected"}, episodes=300)
-    for _ in Run.start(tmp_path / "whole", config).train():
+    config = TabularRunConfig("toy/choice", {"delay": 5}, method_options={"form": "expected"}, episodes=300)
+    for _ in TabularRun.start(tmp_path / "whole", config).train():
         pass
-    pieces = Run.start(tmp_path / "killed", config).train()
+    pieces = TabularRun.start(tmp_path / "killed", config).train()
     for done in pieces:
-        if done.episodes >= 100:
+        if done.done >= 100:
             break
     pieces.close()
     with open(tmp_path / "killed" / "metrics.jsonl", "a") as file:  # as if it had gone on and been killed
         file.write('{"step": 900, "lane": 0, "episodes": 180, "episode_return": 77.0}\n{"step": 9')
-    for _ in Run.resume(tmp_path / "killed").train():
+    for _ in TabularRun.resume(tmp_path / "killed").train():
         pass
     whole, killed = rows(tmp_path / "whole"), rows(tmp_path / "killed")
     assert 77.0 not in killed["episode_return"]

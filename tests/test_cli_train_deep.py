@@ -8,7 +8,7 @@ from deep_runs import rows, tiny, words
 
 from greedystep.cli import deep_settings, main
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.run_folder import Run, read_config
+from greedystep.deep.run_folder import DQNRun, read_config
 
 
 def test_every_setting_is_an_option_and_its_text_is_the_help(capsys, monkeypatch):
@@ -45,7 +45,7 @@ def test_seeds_are_lanes_and_events_are_written(tmp_path, capsys):
     assert [row["seed"] for row in rows(tmp_path / "run")] == [3, 4, 3, 4]
     events = tmp_path / "run" / "tensorboard"
     assert sorted(path.name for path in events.iterdir()) == ["lane-0", "lane-1"]
-    assert "400 steps of each seed" in capsys.readouterr().out
+    assert "400 steps per seed" in capsys.readouterr().out
     assert main(["train", "--resume", str(tmp_path / "run"), "--steps", "600"]) == 0
     assert len(list(events.rglob("events*"))) == 4
 
@@ -66,7 +66,7 @@ def test_the_usual_folder_is_named_after_what_is_trained(tmp_path, monkeypatch, 
     arguments = [word for word in arguments if word not in ("--out", "unused")]
     assert main(arguments) == 0
     folder = tmp_path / "runs" / "toy-choice-greedy-step-ensemble2-seed3"
-    assert Run.resume(folder).finished
+    assert DQNRun.resume(folder).finished
     assert json.loads((folder / "config.json").read_text())["config"]["env"] == "toy/choice"
     assert main(arguments) == 2
     assert "is not empty; resume the run in it, or choose another folder" in capsys.readouterr().err

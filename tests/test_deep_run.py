@@ -15,7 +15,7 @@ from deep_runs import assert_equal_runs, rows, tiny, words
 
 from greedystep import checkpoint
 from greedystep.cli import main
-from greedystep.deep.run_folder import Run, read_config
+from greedystep.deep.run_folder import DQNRun, read_config
 from greedystep.deep.trainer import DivergedError
 
 
@@ -28,7 +28,7 @@ def train(run, save_every=0.0):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """An uninterrupted run of 1000 steps."""
-    return train(Run.start(tmp_path_factory.mktemp("runs") / "whole", tiny()))
+    return train(DQNRun.start(tmp_path_factory.mktemp("runs") / "whole", tiny()))
 
 
 def files(folder):
@@ -49,42 +49,42 @@ def test_a_run_writes_its_settings_its_rows_and_two_checkpoints(whole):
 
 
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(whole, tmp_path):
-    run = Run.start(tmp_path / "parts", tiny())
+    run = DQNRun.start(tmp_path / "parts", tiny())
     pieces = run.train(save_every=1e9)
     for done in pieces:
-        if done.step == 400:
+        if done.done == 400:
             break
     pieces.close()
     assert files(run.folder)[:2] == [f"checkpoints/step-{step:012d}.ckpt" for step in (0, 400)]
-    assert train(Run.resume(run.folder)) == run.folder
+    assert train(DQNRun.resume(run.folder)) == run.folder
     assert_equal_runs(whole, run.folder)
 
 
 def test_a_longer_run_goes_on_beyond_its_end(whole, tmp_path):
-    folder = train(Run.start(tmp_path / "short", tiny(steps=600)))
-    assert Run.resume(folder).finished
-    assert not Run.resume(folder, 1000).finished
-    train(Run.resume(folder, 1000))
+    folder = train(DQNRun.start(tmp_path / "short", tiny(steps=600)))
+    assert DQNRun.resume(folder).finished
+    assert not DQNRun.resume(folder, 1000).finished
+    train(DQNRun.resume(folder, 1000))
     assert_equal_runs(whole, folder)
     with pytest.raises(ValueError, match="has 1000 already, got 900"):
-        Run.resume(folder, 900)
+        DQNRun.resume(folder, 900)
 
 
 def test_rows_after_the_last_checkpoint_are_written_again(whole, tmp_path):
-    folder = train(Run.start(tmp_path / "killed", tiny(steps=600)))
+    folder = train(DQNRun.start(tmp_path / "killed", tiny(steps=600)))
     with open(folder / "metrics.jsonl", "a") as file:  # as if it had gone on and been killed
         file.write('{"step": 800, "lane": 0, "episode_return": 77.0}\n{"step": 10')
-    train(Run.resume(folder, 1000))
+    train(DQNRun.resume(folder, 1000))
     assert_equal_runs(whole, folder)
 
 
 def test_a_run_that_was_killed_before_it_saved_what_it_learned_goes_on_from_step_0(whole, tmp_path):
-    pieces = Run.start(tmp_path / "run", tiny()).train(save_every=1e9)
+    pieces = DQNRun.start(tmp_path / "run", tiny()).train(save_every=1e9)
     next(pieces)
     shutil.copytree(tmp_path / "run", tmp_path / "killed")  # what a kill would have left
     pieces.close()
     assert files(tmp_path / "killed") == [".lock", "checkpoints/step-000000000000.ckpt", "config.json", "metrics.jsonl"]
-    train(Run.resume(tmp_path / "killed"))
+    train(DQNRun.resume(tmp_path / "killed"))
     assert_equal_runs(whole, tmp_path / "killed")
 
 
@@ -92,24 +92,24 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_says_that_it_begins_a
     (tmp_path / "killed").mkdir()
     shutil.copy(whole / "config.json", tmp_path / "killed")
     with pytest.warns(RuntimeWarning, match=r"killed was stopped before it saved anything; it begins at step 0"):
-        run = Run.resume(tmp_path / "killed")
+        run = DQNRun.resume(tmp_path / "killed")
     train(run)
     assert_equal_runs(whole, tmp_path / "killed")
 
 
 def test_a_damaged_checkpoint_is_passed_over(whole, tmp_path):
-    folder = train(Run.start(tmp_path / "run", tiny()))
+    folder = train(DQNRun.start(tmp_path / "run", tiny()))
     newest = folder / "checkpoints" / "step-000000001000.ckpt"
     newest.write_bytes(newest.read_bytes()[:-1])
     with pytest.warns(RuntimeWarning, match="passed over"):
-        run = Run.resume(folder)
-    assert run.step == 800
+        run = DQNRun.resume(folder)
+    assert run.steps == 800
     train(run)
     assert_equal_runs(whole, folder)
 
 
 def test_a_seed_gives_the_same_rows_alone_and_among_others(whole, tmp_path):
-    folder = train(Run.start(tmp_path / "lanes", tiny(seeds=(1, 3), steps=400)))
+    folder = train(DQNRun.start(tmp_path / "lanes", tiny(seeds=(1, 3), steps=400)))
     assert [(row["step"], row["lane"], row["seed"]) for row in rows(folder)] == [
         *((200, 0, 1), (200, 1, 3), (400, 0, 1), (400, 1, 3)),
     ]
@@ -119,7 +119,7 @@ def test_a_seed_gives_the_same_rows_alone_and_among_others(whole, tmp_path):
 
 def test_a_loss_that_is_not_finite_leaves_the_last_checkpoint(tmp_path):
     wild = {"learning_rate": 1e30, "optimiser": "adam", "max_gradient_norm": None, "loss": "squared"}
-    run = Run.start(tmp_path / "run", tiny(warmup=300, **wild))
+    run = DQNRun.start(tmp_path / "run", tiny(warmup=300, **wild))
     with pytest.raises(DivergedError, match=r"was not finite at step \d+"):
         train(run)
     saved = [f"checkpoints/step-{step:012d}.ckpt" for step in (0, 200)]
@@ -184,9 +184,9 @@ def test_a_signal_saves_and_leaves_a_usable_run(number, status, tmp_path):
     finally:
         process.kill()
     assert process.returncode == status, said
-    run = Run.resume(tmp_path / "run")
-    assert f"Saved after {run.step} steps; go on with: greedystep train --resume" in said
-    assert rows(tmp_path / "run")[-1]["step"] == run.step >= 600
+    run = DQNRun.resume(tmp_path / "run")
+    assert f"Saved after {run.steps} steps; go on with: greedystep train --resume" in said
+    assert rows(tmp_path / "run")[-1]["step"] == run.steps >= 600
 
 
 def kill_and_resume(tmp_path, kills, steps, moment):
@@ -200,8 +200,8 @@ def kill_and_resume(tmp_path, kills, steps, moment):
         finally:
             process.kill()
             process.communicate()
-    train(Run.resume(folder), save_every=60)
-    whole = train(Run.start(tmp_path / "whole", tiny(steps=steps)), save_every=60)
+    train(DQNRun.resume(folder), save_every=60)
+    whole = train(DQNRun.start(tmp_path / "whole", tiny(steps=steps)), save_every=60)
     assert_equal_runs(whole, folder)
 
 

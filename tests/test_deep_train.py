@@ -27,9 +27,9 @@ SMALL = {
 """A ring that wraps many times, and periods that end between rows of metrics."""
 
 
-def trainer(seeds=(0,), limit=23, numbers=None, **settings):
+def trainer(seeds=(0,), limit=23, numbers=None, hooks=None, **settings):
     env = envs.make("classic/mountaincar", limit=limit)
-    return Trainer(DQNConfig(**SMALL | settings), env, seeds, numbers=numbers)
+    return Trainer(DQNConfig(**SMALL | settings), env, seeds, numbers=numbers, **hooks or {})
 
 
 def same(a, b):
@@ -167,6 +167,36 @@ def test_a_loss_that_is_not_finite_stops_with_its_step_and_keeps_the_checkpoint(
     fresh = trainer(learning_rate=1e30, **settings)
     fresh.restore(path)
     assert int(fresh.state.step) == 40
+
+
+def test_a_trainer_with_a_hook_goes_on_and_reports_each_diverged_lane_once():
+    found, lock = [], CountingLock()
+    numbers = {"learning_rate": [1e-3, 1e30]}
+    settings = {"returns": "one-step", "loss": "squared", "optimiser": "rmsprop"}
+    hooks = {"on_diverged": lambda *where: found.append(where), "device_lock": lock}
+    rows = trainer(seeds=[0, 1], numbers=numbers, hooks=hooks, **settings).run(300)
+    ((lane, step),) = found
+    assert lane == 1
+    assert 40 < step < 60
+    assert [row["step"] for row in rows if row["lane"] == 0] == [100, 200, 300]
+    assert np.isfinite(rows[-2]["loss"])
+    assert not np.isfinite(rows[-1]["loss"])
+    assert lock.entered == 3  # once per chunk
+    alone = trainer(seeds=[0], **settings | {"learning_rate": 1e-3}).run(300)
+    assert [row["loss"] for row in rows if row["lane"] == 0] == [row["loss"] for row in alone]
+
+
+class CountingLock:
+    """Counts how often it is entered, and cannot be entered twice."""
+
+    entered, is_held = 0, False
+
+    def __enter__(self):
+        assert not self.is_held
+        self.is_held, self.entered = True, self.entered + 1
+
+    def __exit__(self, *problem):
+        self.is_held = False
 
 
 # -- episodes (gymnax #109, CleanRL #499: final observations, no steps across a reset) ---------------------------------

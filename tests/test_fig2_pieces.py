@@ -8,8 +8,7 @@ import pytest
 
 from greedystep.experiments import fig2
 from greedystep.experiments.fig2 import delayed, offline
-from greedystep.experiments.fig2.pieces import PIECE, Batch, Kept
-from greedystep.experiments.fig2.workers import carry_out
+from greedystep.experiments.fig2.pieces import PIECE, Batch, TrialStore, run_trials
 
 SMALL = {
     "delays": {"trace-back": [4, 5], "choice": [3]},
@@ -41,37 +40,37 @@ def batch(name="squares", work=lambda seed: seed * seed, trials=5, cost=PIECE / 
 
 
 def test_all_trials_are_run_and_stand_in_the_order_of_their_seeds():
-    kept, batches = Kept(), [batch(), batch("cubes", lambda seed: seed**3, trials=40, cost=PIECE / 7)]
-    carry_out(batches, kept, silent)
+    kept, batches = TrialStore(), [batch(), batch("cubes", lambda seed: seed**3, trials=40, cost=PIECE / 7)]
+    run_trials(batches, kept, silent)
     assert [kept.of(one) for one in batches] == [[s**2 for s in range(5)], [s**3 for s in range(40)]]
 
 
 def test_the_longest_trials_begin_first(monkeypatch):
-    monkeypatch.setattr("greedystep.experiments.fig2.workers.cores", lambda: 1)
+    monkeypatch.setattr("greedystep.experiments.fig2.pieces.available_cores", lambda: 1)
     begun = []
     costs = {"short": 1.0, "long": 9.0, "middle": 5.0}
     batches = [
         batch(name, lambda seed, name=name: begun.append(name) or 0, 2, cost=cost) for name, cost in costs.items()
     ]
-    carry_out(batches, Kept(), silent)
+    run_trials(batches, TrialStore(), silent)
     assert begun == ["long"] * 2 + ["middle"] * 2 + ["short"] * 2
 
 
 def test_no_worker_waits_for_another_batch_to_end(monkeypatch):
     """The one trial of the first batch ends only when the second has begun."""
-    monkeypatch.setattr("greedystep.experiments.fig2.workers.cores", lambda: 2)
+    monkeypatch.setattr("greedystep.experiments.fig2.pieces.available_cores", lambda: 2)
     begun = threading.Event()
     first = batch("first", lambda seed: int(begun.wait(20)), trials=1, cost=PIECE)
     second = batch("second", lambda seed: begun.set() or 7, trials=1)
-    kept = Kept()
-    carry_out([first, second], kept, silent)
+    kept = TrialStore()
+    run_trials([first, second], kept, silent)
     assert kept.of(first) == [1]
     assert kept.of(second) == [7]
 
 
 def test_progress_says_how_many_are_left():
     told = []
-    carry_out([batch(trials=3)], Kept(), lambda share, what: told.append((round(share, 3), what)))
+    run_trials([batch(trials=3)], TrialStore(), lambda share, what: told.append((round(share, 3), what)))
     assert told == [
         (0.0, "0 of 3 trials are there already"),
         (0.333, "2 of 3 trials left; the squares"),
@@ -81,7 +80,7 @@ def test_progress_says_how_many_are_left():
 
 
 def test_what_goes_wrong_is_raised_and_nothing_more_is_begun(monkeypatch):
-    monkeypatch.setattr("greedystep.experiments.fig2.workers.cores", lambda: 1)
+    monkeypatch.setattr("greedystep.experiments.fig2.pieces.available_cores", lambda: 1)
     begun = []
 
     def work(seed):
@@ -91,7 +90,7 @@ def test_what_goes_wrong_is_raised_and_nothing_more_is_begun(monkeypatch):
         return 6 // (3 - seed)
 
     with pytest.raises(ZeroDivisionError):
-        carry_out([batch(work=work, trials=1000)], Kept(), silent)
+        run_trials([batch(work=work, trials=1000)], TrialStore(), silent)
     assert len(begun) < 1000
 
 
@@ -99,10 +98,10 @@ def test_what_goes_wrong_is_raised_and_nothing_more_is_begun(monkeypatch):
 
 
 def test_pieces_are_found_again_and_not_run_again(tmp_path):
-    carry_out([batch()], Kept(tmp_path / "parts"), silent)
-    assert len(list((tmp_path / "parts").iterdir())) == 3  # five trials, two a piece
-    kept = Kept(tmp_path / "parts")
-    carry_out([batch(work=lambda seed: pytest.fail("run again"))], kept, silent)
+    run_trials([batch()], TrialStore(tmp_path / "parts"), silent)
+    assert len(list((tmp_path / "parts" / "fig2").iterdir())) == 3  # five trials, two a piece
+    kept = TrialStore(tmp_path / "parts")
+    run_trials([batch(work=lambda seed: pytest.fail("run again"))], kept, silent)
     assert kept.of(batch()) == [0, 1, 4, 9, 16]
     assert kept.problems == []
 
@@ -119,12 +118,14 @@ def test_whole_pieces_survive_an_interruption(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        carry_out([batch(work=work)], Kept(tmp_path), interrupt)
-    done = {seed for file in tmp_path.iterdir() for seed in range(*json.loads(file.read_text())["config"]["seeds"])}
+        run_trials([batch(work=work)], TrialStore(tmp_path), interrupt)
+    done = {
+        seed for file in tmp_path.glob("fig2/*") for seed in range(*json.loads(file.read_text())["config"]["seeds"])
+    }
     assert 3 <= len(done) <= 4
     run.clear()
-    kept = Kept(tmp_path)
-    carry_out([batch(work=work)], kept, silent)
+    kept = TrialStore(tmp_path)
+    run_trials([batch(work=work)], kept, silent)
     assert set(run) == set(range(5)) - done
     assert len(run) == 5 - len(done)
     assert kept.of(batch()) == [0, 1, 2, 3, 4]
@@ -142,23 +143,23 @@ def test_whole_pieces_survive_an_interruption(tmp_path):
     ],
 )
 def test_a_damaged_piece_is_reported_and_run_again(damage, tmp_path):
-    carry_out([batch()], Kept(tmp_path), silent)
-    file = next(tmp_path.glob("squares-0-*.json"))
+    run_trials([batch()], TrialStore(tmp_path), silent)
+    file = next(tmp_path.glob("fig2/squares-0-*.json"))
     file.write_text(damage(file.read_text()))
-    again, kept = [], Kept(tmp_path)
-    carry_out([batch(work=lambda seed: again.append(seed) or seed * seed)], kept, silent)
+    again, kept = [], TrialStore(tmp_path)
+    run_trials([batch(work=lambda seed: again.append(seed) or seed * seed)], kept, silent)
     assert sorted(again) == [0, 1]
     assert kept.of(batch()) == [0, 1, 4, 9, 16]
     assert len(kept.problems) == 1
     assert str(file) in kept.problems[0]
     assert kept.problems[0].endswith("its trials count as missing")
-    assert Kept(tmp_path).of(batch()) == [0, 1, 4, 9, 16]
+    assert TrialStore(tmp_path).of(batch()) == [0, 1, 4, 9, 16]
 
 
 def test_other_settings_are_other_pieces(tmp_path):
-    carry_out([batch(limit=10)], Kept(tmp_path), silent)
-    kept = Kept(tmp_path)
-    carry_out([batch(work=lambda seed: -seed, limit=20)], kept, silent)
+    run_trials([batch(limit=10)], TrialStore(tmp_path), silent)
+    kept = TrialStore(tmp_path)
+    run_trials([batch(work=lambda seed: -seed, limit=20)], kept, silent)
     assert kept.of(batch(limit=20)) == [0, -1, -2, -3, -4]
     assert kept.of(batch(limit=10)) == [0, 1, 4, 9, 16]
     assert kept.problems == []

@@ -11,7 +11,7 @@ import greedystep as gs
 from greedystep import checkpoint, io
 from greedystep.cli import main
 from greedystep.metrics import MetricsFile
-from greedystep.tabular.table_run import Run
+from greedystep.tabular.table_run import TabularRun
 
 # -- metrics and configurations ---------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ def test_the_folder_of_a_table_s_run_is_loaded(table_run):
     agent = gs.load(table_run)
     assert agent.episodes == 20
     assert agent.task.made_with == {"delay": 5}
-    Run.resume(table_run, 30).close()
+    TabularRun.resume(table_run, 30).close()
     (table_run / "agent.npz").unlink()
     with pytest.raises(ValueError, match=r"run has saved no agent yet \(it has no agent\.npz\)"):
         gs.load(table_run)
@@ -271,9 +271,9 @@ def test_no_observations_have_no_actions(small_agent):
     ],
 )
 def test_wrong_types_in_the_configuration_of_a_network_are_named(tmp_path, capsys, change, message):
-    from greedystep.deep.run_folder import RunConfig
+    from greedystep.deep.run_folder import DQNRunConfig
 
-    config = RunConfig.from_preset("classic/cartpole").as_json() | change
+    config = DQNRunConfig.from_preset("classic/cartpole").as_json() | change
     io.write_json(tmp_path / "run" / "config.json", {"kind": "dqn", "config": config, "tensorboard": False})
     before = sorted(tmp_path.rglob("*"))
     for words in (["train", "--resume"], ["eval"], ["watch"]):
@@ -304,10 +304,10 @@ class Stub:
     """As much of a trainer as a stopped training needs; its first lane diverges at once."""
 
     def __init__(self):
-        self.seeds, self.diverged, self.state = [0], {}, SimpleNamespace(step=0)
+        self.seeds, self.state, self.on_diverged = [0], SimpleNamespace(step=0), None
 
     def chunks(self, steps):
-        self.diverged[0] = 7
+        self.on_diverged(0, 7)
         yield [{"step": 10, "lane": 0, "steps_per_second": 1.0, "n_histogram": [1]}]
 
     def save(self, folder, **more):
@@ -318,20 +318,24 @@ class Stub:
 
 
 def test_a_training_that_diverged_can_be_stopped_and_found_again(tmp_path):
-    from greedystep.experiments.deep import training, underway
+    from greedystep.experiments.deep import training
 
     def stop(steps, speed):
         raise training.StoppedError
 
-    trainer = Stub()
+    trainer, so_far, again = Stub(), training.PartialTraining([], {}), training.PartialTraining([], {})
+    trainer.on_diverged = so_far.on_diverged
     with pytest.raises(training.StoppedError):
-        training._run(trainer, 20, stop, underway.Underway(tmp_path / "half-way", trainer))
-    assert underway.Underway(tmp_path / "half-way", trainer).restore()["diverged"] == {"0": 7}
+        training._run(trainer, 20, stop, so_far, tmp_path / "half-way")
+    again.restore(trainer, tmp_path / "half-way")
+    assert again.diverged == {"0": 7}
+    assert again.rows == so_far.rows != []
 
 
 def test_a_half_way_state_that_tells_something_else_begins_again(tmp_path):
-    from greedystep.experiments.deep.underway import Underway
+    from greedystep.experiments.deep.training import PartialTraining
 
     checkpoint.save(tmp_path / "half-way", 10, {"x": np.zeros(1)}, {"so_far": {"rows": 3}})
     with pytest.warns(RuntimeWarning, match=r"so_far\.rows: expected a list, got 3; this training begins again"):
-        assert Underway(tmp_path / "half-way", Stub()).restore() == {}
+        (so_far := PartialTraining([], {})).restore(Stub(), tmp_path / "half-way")
+    assert so_far == ([], {})

@@ -15,13 +15,13 @@ from deep_runs import tiny, words
 import greedystep as gs
 from greedystep import experiments
 from greedystep.cli import main
-from greedystep.deep.run_folder import Run
+from greedystep.deep.run_folder import DQNRun
 from greedystep.runs import lock
 from greedystep.runs.lock import InUseError, lock_file, lock_folder
-from greedystep.tabular.table_run import Run as TableRun
-from greedystep.tabular.table_run import RunConfig as TableConfig
+from greedystep.runs.parts import PartStore
+from greedystep.tabular.table_run import TabularRun, TabularRunConfig
 
-TABLE = TableConfig("toy/choice", {"delay": 5}, episodes=200)
+TABLE = TabularRunConfig("toy/choice", {"delay": 5}, episodes=200)
 HELD = rf"is being written to by process {os.getpid()} on {socket.gethostname()} \(.*, since \d{{4}}-.*\); wait for it"
 
 
@@ -137,7 +137,7 @@ def test_a_file_system_without_locks_is_told_of(tmp_path, monkeypatch):
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "config"), [(Run, tiny()), (TableRun, TABLE)], ids=["network", "table"])
+@pytest.mark.parametrize(("kind", "config"), [(DQNRun, tiny()), (TabularRun, TABLE)], ids=["network", "table"])
 def test_a_run_is_the_only_writer_of_its_folder_until_it_ends(kind, config, tmp_path):
     run = kind.start(tmp_path / "run", config)
     for again in (kind.start, lambda folder, config: kind.resume(folder)):
@@ -148,7 +148,7 @@ def test_a_run_is_the_only_writer_of_its_folder_until_it_ends(kind, config, tmp_
             again(tmp_path / "run", config)
         assert snapshot(tmp_path) == before
         pieces.close()
-        with pytest.raises(ValueError, match=r"has ended or was closed; Run\.resume goes on with it"):
+        with pytest.raises(ValueError, match=r"has ended or was closed; `resume` goes on with it"):
             next(run.train())
         run = kind.resume(tmp_path / "run")
     run.close()
@@ -157,15 +157,15 @@ def test_a_run_is_the_only_writer_of_its_folder_until_it_ends(kind, config, tmp_
 
 
 def test_a_run_that_is_not_trained_leaves_nothing(tmp_path):
-    TableRun.start(tmp_path / "runs" / "run", TABLE).close()
+    TabularRun.start(tmp_path / "runs" / "run", TABLE).close()
     assert not list(tmp_path.iterdir())
 
 
 def test_the_lock_file_of_a_killed_process_is_in_nobodys_way(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".lock").write_text("left by a killed process")
-    Run.start(tmp_path / "run", tiny()).close()
-    TableRun.start(tmp_path / "run", TABLE).close()
+    DQNRun.start(tmp_path / "run", tiny()).close()
+    TabularRun.start(tmp_path / "run", TABLE).close()
 
 
 def test_bad_settings_leave_no_folder_behind(tmp_path, capsys):
@@ -215,16 +215,14 @@ def test_a_second_command_is_refused_and_touches_nothing(tmp_path, capsys):
 
 def test_the_experiments_of_one_command_share_its_folder(tmp_path, monkeypatch):
     """Trainings mark their processes in the folder and take no lock: the command has it."""
-    from greedystep.experiments.deep.workplace import Workplace
 
     class Stand:
         NAME, TITLE, IN_PARTS = "fig5", "stands for it", True
 
         def run(self, scale, progress, parts, only):
-            place = Workplace(parts)
-            with place.training(), Workplace(parts).training(), pytest.raises(InUseError):
-                lock_folder(parts.parent)
-            place.note({"tasks": []})
+            with parts.working(), PartStore(parts.folder).working(), pytest.raises(InUseError):
+                lock_folder(parts.folder.parent)
+            parts.log_session({"tasks": []})
             return {"title": self.TITLE, "settings": {}, "numbers": {}, "claims": []}
 
         def draw(self, result):

@@ -11,13 +11,12 @@ import pytest
 from deep_runs import assert_equal_runs, tiny, words
 
 import greedystep as gs
-from greedystep.deep.run_folder import Run
+from greedystep.deep.run_folder import DQNRun
 from greedystep.metrics import read_metrics
-from greedystep.tabular.table_run import Run as TableRun
-from greedystep.tabular.table_run import RunConfig
+from greedystep.tabular.table_run import TabularRun, TabularRunConfig
 
 STEPS, EPISODES = 2000, 3000
-TABLE = RunConfig("toy/choice", {"delay": 5}, seed=3, episodes=EPISODES)
+TABLE = TabularRunConfig("toy/choice", {"delay": 5}, seed=3, episodes=EPISODES)
 TOLD = ("is being written to by process", "is not empty; resume", "holds another run; resume", "are done; a higher")
 WORKER = """
 import io, json, sys, time
@@ -73,8 +72,8 @@ def finish(run, stop_at=None):
 def stopped_run(kind, folder):
     """A run that has been stopped half-way."""
     if kind == "network":
-        return finish(Run.start(folder, tiny(steps=STEPS)), STEPS // 2)
-    return finish(TableRun.start(folder, TABLE), EPISODES // 2)
+        return finish(DQNRun.start(folder, tiny(steps=STEPS)), STEPS // 2)
+    return finish(TabularRun.start(folder, TABLE), EPISODES // 2)
 
 
 def command(kind, resume, folder):
@@ -110,8 +109,8 @@ def race(workers, tmp_path, pairs):
     """Let pairs of commands loose on folders; how they ended."""
     rng, ends = random.Random(0), Counter()
     whole = {
-        "network": finish(Run.start(tmp_path / "network", tiny(steps=STEPS))),
-        "table": finish(TableRun.start(tmp_path / "table", TABLE)),
+        "network": finish(DQNRun.start(tmp_path / "network", tiny(steps=STEPS))),
+        "table": finish(TabularRun.start(tmp_path / "table", TABLE)),
     }
     for pair in range(pairs):
         kind, resume = ("network", "table")[pair % 2], pair % 3 == 2

@@ -9,14 +9,15 @@ from deep_runs import assert_equal_runs, tiny
 import greedystep as gs
 from greedystep import checkpoint
 from greedystep.cli import main
-from greedystep.deep.run_folder import Run
-from greedystep.experiments.deep.underway import Underway
-from greedystep.tabular.table_run import Run as TableRun
-from greedystep.tabular.table_run import RunConfig
+from greedystep.deep.run_folder import DQNRun
+from greedystep.experiments.deep.training import PartialTraining
+from greedystep.tabular.table_run import TabularRun, TabularRunConfig
 
 STARTED = {
-    "network": lambda folder: Run.start(folder, tiny()).train(0.0),
-    "table": lambda folder: TableRun.start(folder, RunConfig("toy/choice", {"delay": 5}, episodes=200)).train(),
+    "network": lambda folder: DQNRun.start(folder, tiny()).train(0.0),
+    "table": lambda folder: TabularRun.start(
+        folder, TabularRunConfig("toy/choice", {"delay": 5}, episodes=200)
+    ).train(),
 }
 HALF = {"network": 600, "table": 100}
 
@@ -91,7 +92,7 @@ def test_a_restarted_run_equals_a_new_one_and_keeps_what_it_had(kind, runs, tmp_
 def test_a_second_restart_takes_another_name(runs, tmp_path):
     folder = shutil.copytree(runs["table"][0], tmp_path / "run")
     for number in (1, 2):
-        for _ in TableRun.resume(folder, restart=True).train():
+        for _ in TabularRun.resume(folder, restart=True).train():
             pass
         left = [path.name for path in folder.glob("*-before-restart-*")]
         assert len(left) == 2 * number
@@ -134,15 +135,19 @@ def test_a_damaged_half_way_state_is_named_and_the_training_begins_again(tmp_pat
         def restore(self, path):
             restored.append(path)
 
+    def restore(trainer):
+        so_far = PartialTraining([], {})
+        so_far.restore(trainer, tmp_path / "half-way")
+        return so_far
+
     restored = []
-    underway = Underway(tmp_path / "half-way", Stand())
     rows = [{"step": 5, "lane": 0, "n_histogram": [1, 2]}]
-    underway.save(rows, diverged={})
-    assert underway.restore() == {"rows": rows, "diverged": {}}
+    PartialTraining(rows, {}).save(Stand(), tmp_path / "half-way")
+    assert restore(Stand()) == (rows, {})
     (state,) = tmp_path.glob("half-way/*.ckpt")
     cut(state)
     with pytest.warns(RuntimeWarning, match=rf"{state.name} is damaged.*; this training begins again"):
-        assert underway.restore() == {}
+        assert restore(Stand()) == ([], {})
     assert restored == [state]
     assert not list(tmp_path.iterdir())  # a later state must not be taken for an older one than this
 

@@ -13,7 +13,7 @@ from greedystep.experiments import NOTHING, fig3, fig5
 from greedystep.experiments.deep import protocol, session
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.training import Length
-from greedystep.experiments.deep.workplace import Workplace
+from greedystep.runs.parts import PartStore
 
 
 def test_progress_is_of_what_is_still_missing(made_up, tmp_path):
@@ -41,17 +41,17 @@ def test_a_command_notes_what_it_trained_and_how_long_it_took(made_up, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         fig3.run("paper", silent, tmp_path, ["breakout"])
     first = {lane["name"] for path in tmp_path.glob("*.json") for lane in io.read_json(path)["lanes"]}
-    (noted,) = Workplace(tmp_path).sessions()[0]
+    (noted,) = PartStore(tmp_path).sessions()[0]
     assert noted["trainings"] == len(first) > 0
     assert noted["tasks"] == ["Breakout"]
     assert noted["seconds"] > 0
     made_up.fail_at = None
     made_up.trained.clear()
     fig3.run("paper", silent, tmp_path, ["breakout"])
-    trained = [noted["trainings"] for noted in Workplace(tmp_path).sessions()[0]]
+    trained = [noted["trainings"] for noted in PartStore(tmp_path).sessions()[0]]
     assert sorted(trained) == sorted([len(first), len(made_up.trained)])
     result = fig3.run("paper", silent, tmp_path, ["breakout"])  # which trains nothing
-    assert result["numbers"]["sessions"] == Workplace(tmp_path).sessions()[0]
+    assert result["numbers"]["sessions"] == PartStore(tmp_path).sessions()[0]
     assert len(result["numbers"]["sessions"]) == 2
     (table,) = [table for table in fig3.tables(result) if table.id == "fig3-sessions"]
     assert sum(row[3] for row in table.rows) == sum(noted["steps"] for noted in result["numbers"]["sessions"])
@@ -76,7 +76,7 @@ def test_trainings_tell_how_many_processes_shared_the_machine(made_up, tmp_path)
     (marks / f"{os.getppid()}.process").touch()  # somebody who is alive
     fig5.run("quick", silent, tmp_path)
     assert side_by_side() == {2}
-    assert Workplace().processes() == 1
+    assert PartStore().processes() == 1
 
 
 def test_gathering_writes_nothing_beside_the_trainings(made_up, tmp_path):
@@ -92,8 +92,7 @@ def test_a_full_disk_is_told_of_once(made_up, tmp_path, monkeypatch):
         if len(kept) > 3:
             raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("greedystep.experiments.deep.store.write_json", full)
-    monkeypatch.setattr("greedystep.experiments.deep.workplace.write_json", full)
+    monkeypatch.setattr("greedystep.runs.parts.write_json", full)
     with pytest.raises(OSError, match="No space left on device") as problem:
         fig3.run("paper", silent, tmp_path, ["breakout"])
     assert problem.value.filename == str(kept[3])  # of the training that could not be kept, not of the note

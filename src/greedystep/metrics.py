@@ -9,6 +9,7 @@ in columns that measure time.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -20,8 +21,9 @@ import numpy as np
 from greedystep import schema
 from greedystep.checks import INT64, shown
 from greedystep.io import from_json, reading, replacing, saying, to_json
-from greedystep.tensorboard import EventFiles
 
+Row = Mapping[str, Any]
+"""One row of metrics: numbers, text or lists of numbers by name."""
 LONGEST_LINE = 2**24
 """Bytes; far above every row of ours."""
 
@@ -56,7 +58,7 @@ class MetricsFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (closed by `close`)
 
-    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def append(self, rows: Sequence[Row]) -> None:
         """Write rows at once: all of them are in the file afterwards, or (an error) none."""
         lines = "".join(to_json(_checked(row)) + "\n" for row in rows).encode()
         size = os.fstat(self._file.fileno()).st_size
@@ -164,3 +166,61 @@ def _write_all(descriptor: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
+
+
+# -- TensorBoard ------------------------------------------------------------------------------------------------------
+
+
+class EventFiles:
+    """Writes rows as TensorBoard's event files, one folder per lane, through tensorboardX (the extra `tensorboard`).
+
+    TensorBoard draws lanes as runs; a row is one event, with one scalar per number. tensorboardX's usual writer works
+    in a thread of its own, where a full disk would go unnoticed; here its file format is written in the caller's
+    thread. A resumed run begins new files with an event that tells TensorBoard to forget what the old ones say after
+    the checkpoint.
+    """
+
+    def __init__(self, folder: str | os.PathLike, resume_at: int | None = None):
+        try:
+            from tensorboardX.event_file_writer import EventsWriter
+            from tensorboardX.proto import event_pb2, summary_pb2
+        except ImportError:
+            raise ValueError(
+                "tensorboard: event files need the package tensorboardX: pip install 'greedystep[tensorboard]'"
+            ) from None
+        self._make_writer = EventsWriter
+        self._event: Any = event_pb2
+        self._summary: Any = summary_pb2
+        self._folder = Path(folder)
+        self._resume_at = resume_at
+        self._writers: dict[int, EventsWriter] = {}
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Write rows, each with `step` and `lane`; text and lists are no scalars and stay in the JSONL alone."""
+        for row in rows:
+            values = [
+                self._summary.Summary.Value(tag=name, simple_value=float(value))
+                for name, value in row.items()
+                if name not in ("step", "lane") and isinstance(value, int | float | np.number | np.bool_)
+            ]
+            self._write(int(row["lane"]), int(row["step"]), summary=self._summary.Summary(value=values))
+        for writer in self._writers.values():
+            writer.flush()
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+    def _write(self, lane: int, step: int, **what: Any) -> None:
+        if lane not in self._writers:
+            self._writers[lane] = self._open(lane)
+            if self._resume_at is not None:
+                start = self._event.SessionLog(status=self._event.SessionLog.START)
+                self._write(lane, self._resume_at + 1, session_log=start)
+        self._writers[lane].write_event(self._event.Event(wall_time=time.time(), step=step, **what))
+
+    def _open(self, lane: int) -> Any:
+        folder = self._folder / f"lane-{lane}"
+        folder.mkdir(parents=True, exist_ok=True)
+        # A file is named after the second it is opened in; the step keeps a quick resume from overwriting the first.
+        return self._make_writer(str(folder / "events"), f".{self._resume_at or 0}")

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.run_folder import RunConfig
+from greedystep.deep.run_folder import DQNRunConfig
 from greedystep.deep.trainer import Trainer
 from greedystep.replay import Store, bytes_of
 
@@ -29,7 +29,7 @@ class Ours:
     """Some lanes of our agent, warmed up and compiled."""
 
     def __init__(self, game: str, preset: str, lanes: int, **settings: Any) -> None:
-        config = RunConfig.from_preset(game, preset, seeds=tuple(range(lanes)), log_every=FOREVER, **settings)
+        config = DQNRunConfig.from_preset(game, preset, seeds=tuple(range(lanes)), log_every=FOREVER, **settings)
         self.trainer: Trainer = config.trainer()
         self.period = config.agent.target_period
         begin = time.perf_counter()
@@ -51,7 +51,7 @@ class Theirs:
 
     def __init__(self, game: str) -> None:
         torch = import_module("torch")
-        config = RunConfig.from_preset(game, "paper", returns="one-step")
+        config = DQNRunConfig.from_preset(game, "paper", returns="one-step")
         self.period = 100  # any number: its copies of the targets cost next to nothing
         self._model = _model(game, config)
         self._learn(config.agent.warmup + 200)
@@ -75,7 +75,7 @@ def peer_is_installed() -> bool:
     return find_spec("stable_baselines3") is not None
 
 
-def _model(game: str, config: RunConfig) -> Any:
+def _model(game: str, config: DQNRunConfig) -> Any:
     import gymnasium
 
     torch, peer, agent = import_module("torch"), import_module("stable_baselines3"), config.agent
@@ -144,7 +144,7 @@ def fitting_steps(learner: Ours | Theirs, seconds: float) -> int:
 
 def replay_bytes(game: str) -> int:
     """Of one lane's replay at the preset "paper"."""
-    config = RunConfig.from_preset(game)
+    config = DQNRunConfig.from_preset(game)
     seen = config.make_env().observation
     made = jax.eval_shape(Store(config.agent.replay_size, config.agent.num_envs, seen.shape, seen.dtype).init)
     return bytes_of(made)

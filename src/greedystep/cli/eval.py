@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 from greedystep.cli.args import Count, MaybePath, PathArg, Real, answering_bad_input, check_place
 
 if TYPE_CHECKING:
-    from greedystep.deep.evaluation import Evaluation
+    from greedystep.evaluation import Evaluation
     from greedystep.tables import Table
 
 
@@ -61,7 +61,7 @@ class Eval:
         return 0
 
     def _play(self) -> tuple[dict[str, Any], Table]:
-        from greedystep.deep.evaluation import Evaluator, check_arguments
+        from greedystep.deep.greedy_play import Evaluator, check_arguments
         from greedystep.deep.run_folder import read_config, trained
 
         how: Any = {"seed": self.seed, "episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}

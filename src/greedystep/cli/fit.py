@@ -27,7 +27,7 @@ from greedystep.cli.args import (
     warnings_as_notes,
 )
 from greedystep.cli.deep_settings import DeepSettings
-from greedystep.cli.train import NO_HINT, Options, Said, TableMethod, wants_table
+from greedystep.cli.train import NO_HINT, Options, TableMethod, wants_table
 from greedystep.runs.lock import lock_file
 
 if TYPE_CHECKING:
@@ -138,10 +138,10 @@ class Fit:
 
     def _check_settings(self) -> None:
         """The settings of the network are looked at before the data is read, which may take a while."""
-        from greedystep.deep.run_folder import RunConfig
+        from greedystep.deep.run_folder import DQNRunConfig
 
         how = {"options": parse_options(self.options), **deep_settings.given(self.settings)}
-        RunConfig.from_preset(self.env, self.network.preset or "paper", **how)
+        DQNRunConfig.from_preset(self.env, self.network.preset or "paper", **how)
 
     def _place(self, usual: str, locks: ExitStack) -> Path:
         """The file to write, which nobody else writes until `locks` is closed."""
@@ -155,14 +155,14 @@ class Fit:
     # -- both answer with what was done, and the file ------------------------------------------------------------------
 
     def _fit_table(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
-        from greedystep.tabular.table_run import RunConfig
+        from greedystep.tabular.table_run import TabularRunConfig
 
         given = {name: getattr(self.table, name) for name in ("method", "initial")}
         given = {name: value for name, value in given.items() if value is not None}
         sweeps = SWEEPS if self.table.sweeps is None else self.table.sweeps
         with answering_bad_input():
             how = parse_options(self.table.method_options)
-            config = RunConfig(
+            config = TabularRunConfig(
                 self.env, options=parse_options(self.options), seed=self.seed, method_options=how, **given
             )
             agent, out = config.agent(), self._place(f"{config.method}-seed{self.seed}.npz", locks)
@@ -185,10 +185,10 @@ class Fit:
             out = self._place(f"{agent.config.returns}-seed{self.seed}.agent", locks)
         done, loss = 0, float("nan")
 
-        def pieces() -> Iterator[Said]:
+        def pieces() -> Iterator[tuple[float, str]]:
             nonlocal done, loss
             for done, loss in agent.fit_in_pieces(data, batches, seed=self.seed):
-                yield Said(done / batches, f"{done:,} of {batches:,} batches, loss {loss:.4g}")
+                yield done / batches, f"{done:,} of {batches:,} batches, loss {loss:.4g}"
 
         try:
             with progress_line(Console(stderr=True), self.env) as report:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from greedystep import __version__, experiments
+from greedystep import __version__, experiments, signals
 from greedystep.cli.args import (
     NAMES,
     BadInputError,
@@ -24,6 +24,7 @@ from greedystep.cli.report import conclude
 from greedystep.io import write_json
 from greedystep.provenance import config_hash, provenance
 from greedystep.runs.lock import lock_folder
+from greedystep.runs.parts import PartStore
 
 KEPT = Path("results", "paper")
 
@@ -42,7 +43,7 @@ class Reproduce:
     # Folder to write to (default: results/SCALE). It gets NAME.json, figures (PNG, SVG) and tables (Markdown, LaTeX) of
     # each experiment, and one page of them all, report.html. An experiment's JSON is written as soon as it is finished:
     # an interrupted run keeps what it has. Finished trainings of networks and trials of fig2 are kept in its folder
-    # parts and are never run again.
+    # parts and are never run again; once an experiment has all of them, they are packed into parts/NAME.jsonl.gz.
     out: MaybePath = None
 
     # Run only what the folder lacks; results made by the same version with the same settings stay.
@@ -52,7 +53,8 @@ class Reproduce:
     # fig2. What other tasks have in the folder already is drawn, the rest is reported as missing.
     only: Annotated[tuple[str, ...], some("TASK"), arg(help_behavior_hint="(default: all)")] = ()
 
-    # Run nothing: judge and draw what the folder has so far, say after an interruption. For fig2 to settings.
+    # Run nothing: judge and draw what the folder has so far, say after an interruption, and pack what it has in parts.
+    # For fig2 to settings.
     gather: bool = False
 
     # Folder with results of the full size, for scale quick: their learning curves are drawn beside what is trained,
@@ -71,6 +73,7 @@ class Reproduce:
                 check_place(out)
                 locks.enter_context(lock_folder(out))
                 present = _present(out)
+            parts = PartStore(out / "parts")
             try:
                 for name in names:
                     settings = {"experiment": name, "scale": self.scale}
@@ -78,7 +81,7 @@ class Reproduce:
                         note(f"{name}: already in {out}")
                         continue
                     with warnings_as_notes():
-                        self._run_one(name, settings, out, kept.get(name))
+                        self._run_one(name, settings, out, parts, kept.get(name))
             except KeyboardInterrupt:
                 note(f"What is finished is in {out} and is not run again; --gather judges and draws what is there.")
                 raise
@@ -106,7 +109,7 @@ class Reproduce:
                 raise BadInputError(f"only: {task!r} is not a task; there are {', '.join(known)}")
 
     def _kept(self) -> dict[str, dict[str, Any]]:
-        """Results of the full size by name, to be shown beside quick ones."""
+        """Return the results of the full size by name, to be shown beside quick ones."""
         if self.scale == "paper":
             if self.kept is not None:
                 raise BadInputError("kept: results are shown beside those of --scale quick only")
@@ -123,7 +126,9 @@ class Reproduce:
             check_kept(result)
         return {result["name"]: result for result in found.results}
 
-    def _run_one(self, name: str, settings: dict[str, Any], out: Path, kept: dict[str, Any] | None) -> None:
+    def _run_one(
+        self, name: str, settings: dict[str, Any], out: Path, parts: PartStore, kept: dict[str, Any] | None
+    ) -> None:
         from rich.console import Console
 
         from greedystep.experiments.deep.reference_results import beside
@@ -131,7 +136,7 @@ class Reproduce:
 
         experiment = experiments.load(name)
         more = (
-            {"parts": out / "parts", "only": experiments.NOTHING if self.gather else self.only}
+            {"parts": parts, "only": experiments.NOTHING if self.gather else self.only}
             if experiments.is_in_parts(experiment)
             else {}
         )
@@ -143,6 +148,9 @@ class Reproduce:
             note(f"{name}: {sentence}")
         # Asked after the run: only then is it known which device was used.
         write_json(out / f"{name}.json", {"name": name, **result, "provenance": provenance(settings)})
+        if self.gather or not result["numbers"].get("missing"):
+            with signals.deferred():
+                parts.pack(name)
 
 
 def _has_results(folder: Path) -> bool:
@@ -150,7 +158,7 @@ def _has_results(folder: Path) -> bool:
 
 
 def _present(folder: Path) -> dict[str, dict[str, Any]]:
-    """Results that the folder has already; ValueError where one cannot be read, before anything runs."""
+    """Return the results that are in the folder; ValueError where one cannot be read, before anything runs."""
     from greedystep.report import results
 
     if not _has_results(folder):
@@ -162,7 +170,7 @@ def _present(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
-    """Made by the same version with the same settings, and nothing is missing."""
+    """Whether a result was made by this version with the same settings, and nothing is missing in it."""
     made = result["provenance"]
     versions = made.get("versions")
     is_same = made.get("config_hash") == config_hash(settings) and isinstance(versions, dict)

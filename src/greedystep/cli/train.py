@@ -1,16 +1,16 @@
-"""`greedystep train`: let an agent learn in a folder that can be resumed.
+"""`greedystep train`: train an agent in a folder that can be resumed.
 
-The environment decides what learns: numbered states are for tables, everything else wants a network. What the two have
-in common, from starting to Ctrl-C, is here; each kind is a `Job` of its own.
+The environment decides what learns: a table where states are numbered, a network everywhere else. `train_table` and
+`train_network` start or resume the run; its progress, Ctrl-C and failures are handled here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
@@ -18,6 +18,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from greedystep import signals
 from greedystep.cli import deep_settings
 from greedystep.cli.args import (
+    FailedError,
     MaybeCount,
     MaybePath,
     MaybeReal,
@@ -25,17 +26,19 @@ from greedystep.cli.args import (
     check_place,
     choice,
     note,
-    parse_options,
     some,
     warnings_as_notes,
 )
 from greedystep.cli.deep_settings import DeepSettings
 
+if TYPE_CHECKING:
+    from greedystep.runs.folder import RunFolder, RunProgress
+
 METHODS = (
     *("greedy-step", "q-learning", "backward-q-learning", "n-step-q", "n-step-sarsa", "sarsa-lambda", "watkins"),
     *("peng", "harutyunyan", "tree-backup", "retrace", "q-sigma", "monte-carlo", "episodic-backward", "model"),
 )
-"""Those of `greedystep.tabular`, written out so that help needs no compiler."""
+"""The methods of `greedystep.tabular`, written out so that --help needs no compiler."""
 
 
 def _method(words: list[str]) -> str:
@@ -51,42 +54,6 @@ MaybeMethod = Annotated[
     NO_HINT,
 ]
 Options = Annotated[tuple[str, ...], some("NAME=VALUE"), NO_HINT]
-
-
-class Said(NamedTuple):
-    """How far a job is."""
-
-    share: float
-    """0 to 1."""
-    what: str
-
-
-class Job(Protocol):
-    """A run that is started or resumed."""
-
-    folder: Path
-    title: str
-
-    @property
-    def finished(self) -> str | None:
-        """A sentence, if there is nothing left to do."""
-        ...
-
-    def train(self) -> Generator[Said, None, None]:
-        """Goes on to the end; saves when it is closed or interrupted. FailedError if the values have no bound."""
-        ...
-
-    def done(self) -> str:
-        """What has been trained so far: "300 steps"."""
-        ...
-
-    def conclude(self) -> list[str]:
-        """What to say at the end."""
-        ...
-
-    def close(self) -> None:
-        """Let others write to the folder."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -105,8 +72,8 @@ class TableMethod:
 
 
 @dataclass(frozen=True)
-class TableSettings(TableMethod):
-    """Of tables, on toy tasks and in Gymnasium environments with Discrete spaces"""
+class TableOptions(TableMethod):
+    """Options for tables, on toy tasks and in Gymnasium environments with Discrete spaces"""
 
     # Episodes in all; more than before lets a finished run go on (default: 1000).
     episodes: MaybeCount = None
@@ -116,16 +83,16 @@ class TableSettings(TableMethod):
 
 
 @dataclass(frozen=True)
-class NetworkRun:
-    """Of networks"""
+class NetworkOptions:
+    """Options for networks"""
 
-    # Environment steps in all, for each seed; more than before lets a finished run go on (default: 1e6).
+    # Environment steps in all, per seed; more than before lets a finished run go on (default: 1e6).
     steps: MaybeCount = None
 
-    # So many trainings side by side, with the seeds SEED, SEED + 1, ... (default: 1).
+    # Number of trainings side by side, with the seeds SEED, SEED + 1, ... (default: 1).
     seeds: MaybeCount = None
 
-    # Where settings that are not given come from: paper (the default; one environment, one update of 32 a step) or
+    # Where settings that are not given come from: paper (the default; one environment, one update of 32 per step) or
     # fast (many environments, for GPUs).
     preset: Annotated[str | None, choice("paper", "fast"), NO_HINT] = None
 
@@ -165,121 +132,115 @@ class Train:
     # under other names, such as metrics-before-restart-1.jsonl.
     restart: Annotated[bool, NO_HINT] = False
 
-    table: OmitArgPrefixes[TableSettings] = field(default_factory=TableSettings)
+    table: OmitArgPrefixes[TableOptions] = field(default_factory=TableOptions)
 
-    network: OmitArgPrefixes[NetworkRun] = field(default_factory=NetworkRun)
+    network: OmitArgPrefixes[NetworkOptions] = field(default_factory=NetworkOptions)
 
     settings: OmitArgPrefixes[DeepSettings] = field(default_factory=DeepSettings)
 
     def run(self) -> int:
-        with warnings_as_notes(), answering_bad_input():
-            job = self._start() if self.resume is None else self._resume(self.resume)
-        with closing(job):
-            if job.finished:
-                note(job.finished)
-                return 0
-            with warnings_as_notes():
-                try:
-                    self._train(job)
-                except KeyboardInterrupt:
-                    note(f"Saved after {job.done()}; go on with: greedystep train --resume {job.folder}")
-                    raise
-        self._conclude(job)
-        return 0
+        with answering_bad_input():
+            is_table = self._is_for_table()
+        if is_table:
+            from greedystep.cli.train_table import train_table
 
-    # -- which job -----------------------------------------------------------------------------------------------------
+            return train_table(self)
+        from greedystep.cli.train_network import train_network
 
-    def _start(self) -> Job:
-        if not self.env:
-            raise ValueError("env: give an environment, or --resume FOLDER")
-        if self.restart:
-            raise ValueError("restart: only a run that is resumed can begin again; give --resume FOLDER")
-        if wants_table(self.env, self.agent):
-            self._refuse(self._given_of_network(), "table", "--agent network trains a network")
-            from greedystep.cli.train_table import TableJob
+        return train_network(self)
 
-            chosen = {**self._given_of_table(), "seed": self.seed or 0}
-            return TableJob.start(self.env, parse_options(self.options), chosen, self._folder)
-        self._refuse(self._given_of_table(), "network", "that is for tables")
-        from greedystep.cli.train_network import NetworkJob
+    def _is_for_table(self) -> bool:
+        """Whether a table learns, not a network; ValueError names an option that cannot be given here."""
+        if self.resume is None:
+            if not self.env:
+                raise ValueError("env: give an environment, or --resume FOLDER")
+            if self.restart:
+                raise ValueError("restart: only a run that is resumed can begin again; give --resume FOLDER")
+            is_table = wants_table(self.env, self.agent)
+            hint = "--agent network trains a network" if is_table else "that is for tables"
+        else:
+            self._check_resume(self.resume)
+            is_table = _kind(self.resume) != "dqn"
+            hint = "it counts episodes" if is_table else "it counts steps"
+        for name in self.given_of_network() if is_table else self.given_of_table():
+            where, kind = self.env or self.resume, "table" if is_table else "network"
+            raise ValueError(f"{name.strip('_')}: {where} trains a {kind}, which has no such option; {hint}")
+        return is_table
 
-        given = deep_settings.given(self.settings)
-        return NetworkJob.start(
-            self.env, parse_options(self.options), self.seed or 0, self.network, given, self._folder
-        )
-
-    def _resume(self, folder: Path) -> Job:
-        everything = {
-            **{name: getattr(self, name) for name in ("agent", "seed", "options", "out")},
-            **self._given_of_table(),
-            **self._given_of_network(),
-        }
-        for name, value in everything.items():
+    def _check_resume(self, folder: Path) -> None:
+        common = {name: getattr(self, name) for name in ("agent", "seed", "options", "out")}
+        for name, value in {**common, **self.given_of_table(), **self.given_of_network()}.items():
             if value not in (None, (), "") and name not in ("episodes", "steps", "save_every"):
                 raise ValueError(f"{name}: a resumed run keeps its own; only --steps or --episodes can be given anew")
         check_place(folder)
         if not (folder / "config.json").is_file():
             raise ValueError(f"resume: {folder} holds no run (it has no config.json)")
-        if self._kind(folder) == "dqn":
-            self._refuse(self._given_of_table(), "network", "it counts steps")
-            from greedystep.cli.train_network import NetworkJob
 
-            return NetworkJob.resume(folder, self.network, restart=self.restart, env=self.env or None)
-        self._refuse(self._given_of_network(), "table", "it counts episodes")
-        from greedystep.cli.train_table import TableJob
-
-        return TableJob.resume(folder, self.table.episodes, restart=self.restart, env=self.env or None)
-
-    def _kind(self, folder: Path) -> Any:
-        from greedystep.io import read_json
-
-        content = read_json(folder / "config.json")
-        return content.get("kind") if isinstance(content, dict) else None
-
-    def _folder(self, usual: str) -> Path:
+    def folder(self, usual: str) -> Path:
+        """Return the folder of a new run: --out, or one of the usual name in runs/."""
         folder = self.out or Path("runs", usual)
         check_place(folder)
         return folder
 
-    def _given_of_table(self) -> dict[str, Any]:
+    def given_of_table(self) -> dict[str, Any]:
+        """Return the options of tables that were given."""
         return {name: value for name, value in vars(self.table).items() if value not in (None, ())}
 
-    def _given_of_network(self) -> dict[str, Any]:
+    def given_of_network(self) -> dict[str, Any]:
+        """Return the options of networks that were given, settings of the agent included."""
         own = {name: value for name, value in vars(self.network).items() if value not in (None, False)}
         return own | deep_settings.given(self.settings)
 
-    def _refuse(self, given: dict[str, Any], kind: str, hint: str) -> None:
-        for name in given:
-            where = self.env or self.resume
-            raise ValueError(f"{name.strip('_')}: {where} trains a {kind}, which has no such option; {hint}")
 
-    # -- the work ------------------------------------------------------------------------------------------------------
+def train_to_end(
+    run: RunFolder, title: str, describe: Callable[[RunProgress], str], save_every: float | None = None
+) -> RunProgress | None:
+    """Train a run and show its progress; return the last progress, or None with a note if the run was finished.
 
-    def _train(self, job: Job) -> None:
-        from rich.console import Console
+    Args:
+        describe: says how far the run is, for the line of progress.
+    """
+    from rich.console import Console
 
-        from greedystep.runs.progress import progress_line
+    from greedystep.runs.progress import progress_line
 
-        with progress_line(Console(stderr=True), job.title) as report:
-            pieces = job.train()
-            try:
-                for said in signals.interruptible(pieces):
-                    report(*said)
-            finally:
-                pieces.close()  # saves, if it was interrupted
+    last = None
+    with closing(run), warnings_as_notes():
+        if run.finished:
+            note(f"{run.folder}: all {run.done} {run.UNIT} are done; a higher --{run.UNIT} lets it go on.")
+            return None
+        try:
+            with progress_line(Console(stderr=True), title) as report, closing(run.train(save_every)) as chunks:
+                for last in signals.interruptible(chunks):
+                    report(last.done / run.total, describe(last))
+        except run.FAILURES as problem:
+            raise FailedError(f"{run.folder}: {problem}") from problem
+        except KeyboardInterrupt:
+            note(f"Saved after {run.done} {run.UNIT}; go on with: greedystep train --resume {run.folder}")
+            raise
+    return last
 
-    def _conclude(self, job: Job) -> None:
-        from rich.console import Console
 
-        from greedystep.runs.progress import say
+def say_results(run: RunFolder, *lines: str) -> None:
+    """Print what was learned, and the folder it is in."""
+    from rich.console import Console
 
-        for line in job.conclude():
-            say(Console(), line)
-        say(Console(), f"Written: {job.folder}")
+    from greedystep.runs.progress import say
+
+    for line in (*lines, f"Written: {run.folder}"):
+        say(Console(), line)
+
+
+def _kind(folder: Path) -> Any:
+    """Return the kind that a run's config.json names, unchecked."""
+    from greedystep.io import read_json
+
+    content = read_json(folder / "config.json")
+    return content.get("kind") if isinstance(content, dict) else None
 
 
 def wants_table(env: str, agent: str | None) -> bool:
-    """Numbered states are for tables; all our other environments want a network. `agent` is what was asked for."""
+    """Whether a table learns in this environment: by default where states are numbered. `agent`: the user's choice."""
     from greedystep import envs
 
     families = {name.partition("/")[0] for name in envs.names()} - {"toy"}

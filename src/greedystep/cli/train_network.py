@@ -1,91 +1,61 @@
-"""The part of `greedystep train` that is about networks."""
+"""`greedystep train` where networks learn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from pathlib import Path
-from typing import Any
-
 from greedystep.checks import check_real, check_seed, check_whole
-from greedystep.cli.args import FailedError
-from greedystep.cli.train import NetworkRun, Said
-from greedystep.deep.run_folder import SAVE_EVERY, Run, RunConfig
-from greedystep.deep.trainer import DivergedError
+from greedystep.cli import deep_settings
+from greedystep.cli.args import answering_bad_input, parse_options, warnings_as_notes
+from greedystep.cli.train import Train, say_results, train_to_end
+from greedystep.deep.run_folder import DQNRun, DQNRunConfig
+from greedystep.runs.folder import RunProgress
 
 MOST_SEEDS = 1_000_000
 """Trainings side by side; long before, they are refused for the memory that they would need."""
 
 
-class NetworkJob:
-    """A run of deep agents, one a seed."""
+def train_network(command: Train) -> int:
+    """Start or resume a run of deep agents, train it, and print its last returns; returns the exit status."""
+    save_every = command.network.save_every
+    with warnings_as_notes(), answering_bad_input():
+        if save_every is not None:
+            check_real("save_every", save_every, 0)
+        run = _start(command) if command.resume is None else _resume(command)
 
-    def __init__(self, run: Run, save_every: float) -> None:
-        self._run, self.folder, self._save_every = run, run.folder, save_every
-        self.title = run.config.env.partition("/")[2]
+    def describe(now: RunProgress) -> str:
+        far = f"{_short(now.done)}/{_short(run.total)} steps"
+        return f"{far}, return {now.episode_return:.4g}, {_short(now.steps_per_second)}/s"
 
-    @classmethod
-    def start(
-        cls,
-        env: str,
-        options: dict[str, Any],
-        seed: int,
-        how: NetworkRun,
-        settings: dict[str, Any],
-        place: Callable[[str], Path],
-    ) -> NetworkJob:
-        save_every = _save_every(how)
-        count = 1 if how.seeds is None else check_whole("seeds", how.seeds, 1, MOST_SEEDS)
-        check_seed(check_seed(seed) + count - 1, "the last of the seeds")
-        seeds = tuple(range(seed, seed + count))
-        length = {} if how.steps is None else {"steps": how.steps}
-        config = RunConfig.from_preset(env, how.preset or "paper", options=options, seeds=seeds, **length, **settings)
-        run = Run.start(place(_usual_folder(config)), config, tensorboard=how.tensorboard)
-        return cls(run, save_every)
-
-    @classmethod
-    def resume(cls, folder: Path, how: NetworkRun, **more: Any) -> NetworkJob:
-        save_every = _save_every(how)
-        return cls(Run.resume(folder, how.steps, **more), save_every)
-
-    @property
-    def finished(self) -> str | None:
-        if not self._run.finished:
-            return None
-        return f"{self.folder}: all {self._run.step} steps are done; a higher --steps lets it go on."
-
-    def train(self) -> Generator[Said, None, None]:
-        total, pieces = self._run.config.steps, self._run.train(self._save_every)
-        try:
-            for done in pieces:
-                self._last = done
-                far = f"{_short(done.step)}/{_short(total)} steps"
-                what = f"{far}, return {done.episode_return:.4g}, {_short(done.steps_per_second)}/s"
-                yield Said(done.step / total, what)
-        except (DivergedError, MemoryError) as problem:
-            raise FailedError(f"{self.folder}: {problem}") from problem
-        finally:
-            pieces.close()
-
-    def close(self) -> None:
-        self._run.close()
-
-    def done(self) -> str:
-        return f"{self._run.step} steps"
-
-    def conclude(self) -> list[str]:
-        last = self._last
-        each = " of each seed" if len(self._run.config.seeds) > 1 else ""
-        return [
-            f"{last.step} steps{each}, at the end {last.steps_per_second:,.0f} a second.",
+    last = train_to_end(run, run.config.env.partition("/")[2], describe, save_every)
+    if last is not None:
+        per_seed = " per seed" if len(run.config.seeds) > 1 else ""
+        say_results(
+            run,
+            f"{last.done} steps{per_seed}, {last.steps_per_second:,.0f} per second at the end.",
             f"Mean return of the episodes of the last row: {last.episode_return:.6g}",
-        ]
+        )
+    return 0
 
 
-def _save_every(how: NetworkRun) -> float:
-    return SAVE_EVERY if how.save_every is None else check_real("save_every", how.save_every, 0)
+def _start(command: Train) -> DQNRun:
+    how, seed = command.network, command.seed or 0
+    options = parse_options(command.options)
+    count = 1 if how.seeds is None else check_whole("seeds", how.seeds, 1, MOST_SEEDS)
+    check_seed(check_seed(seed) + count - 1, "the last of the seeds")
+    seeds, length = tuple(range(seed, seed + count)), {} if how.steps is None else {"steps": how.steps}
+    settings = deep_settings.given(command.settings)
+    config = DQNRunConfig.from_preset(
+        command.env, how.preset or "paper", options=options, seeds=seeds, **length, **settings
+    )
+    return DQNRun.start(command.folder(_usual_folder(config)), config, tensorboard=how.tensorboard)
 
 
-def _usual_folder(config: RunConfig) -> str:
+def _resume(command: Train) -> DQNRun:
+    assert command.resume is not None
+    steps, env = command.network.steps, command.env or None
+    return DQNRun.resume(command.resume, steps, restart=command.restart, env=env)
+
+
+def _usual_folder(config: DQNRunConfig) -> str:
     first, last = config.seeds[0], config.seeds[-1]
     seeds = f"seed{first}" if first == last else f"seeds{first}-{last}"
     ensemble = f"-ensemble{config.agent.ensemble}" if config.agent.ensemble > 1 else ""
@@ -93,7 +63,7 @@ def _usual_folder(config: RunConfig) -> str:
 
 
 def _short(number: float) -> str:
-    """Three digits: 870, 38.2k, 5M."""
+    """The number with three digits: 870, 38.2k, 5M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"

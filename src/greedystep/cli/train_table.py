@@ -1,60 +1,35 @@
-"""The part of `greedystep train` that is about tables."""
+"""`greedystep train` where a table learns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from pathlib import Path
-from typing import Any
-
-from greedystep.cli.args import FailedError, parse_options
-from greedystep.cli.train import Said
-from greedystep.tabular.table_run import Run, RunConfig
+from greedystep.cli.args import answering_bad_input, parse_options, warnings_as_notes
+from greedystep.cli.train import Train, say_results, train_to_end
+from greedystep.tabular.table_run import TabularRun, TabularRunConfig
 
 
-class TableJob:
-    """A run of a tabular agent."""
+def train_table(command: Train) -> int:
+    """Start or resume a run of a tabular agent, train it, and print its expected return; returns the exit status."""
+    with warnings_as_notes(), answering_bad_input():
+        run = _start(command) if command.resume is None else _resume(command)
+    title = f"{run.config.env}, {run.config.method}"
+    last = train_to_end(
+        run, title, lambda now: f"{now.done:,} of {run.total:,} episodes, return {now.episode_return:.4g}"
+    )
+    if last is not None:
+        value = f"The greedy policy's expected return: {run.agent.evaluate():.6g}"
+        say_results(run, f"{run.agent.episodes} episodes, {run.agent.steps} steps.", value)
+    return 0
 
-    def __init__(self, run: Run) -> None:
-        self._run, self.folder = run, run.folder
-        self.title = f"{run.config.env}, {run.config.method}"
 
-    @classmethod
-    def start(cls, env: str, options: dict[str, Any], given: dict[str, Any], place: Callable[[str], Path]) -> TableJob:
-        given["method_options"] = parse_options(given.pop("method_options", ()))
-        config = RunConfig(env=env, options=options, **given)
-        folder = place(f"{config.env.replace('/', '-')}-{config.method}-seed{config.seed}")
-        return cls(Run.start(folder, config))
+def _start(command: Train) -> TabularRun:
+    options = parse_options(command.options)
+    given = command.given_of_table()
+    given["method_options"] = parse_options(given.get("method_options", ()))
+    config = TabularRunConfig(env=command.env, options=options, seed=command.seed or 0, **given)
+    return TabularRun.start(command.folder(f"{config.env.replace('/', '-')}-{config.method}-seed{config.seed}"), config)
 
-    @classmethod
-    def resume(cls, folder: Path, episodes: int | None, **more: Any) -> TableJob:
-        return cls(Run.resume(folder, episodes, **more))
 
-    @property
-    def finished(self) -> str | None:
-        if not self._run.finished:
-            return None
-        return f"{self.folder}: all {self._run.config.episodes} episodes are done; a higher --episodes lets it go on."
-
-    def train(self) -> Generator[Said, None, None]:
-        total, pieces = self._run.config.episodes, self._run.train()
-        try:
-            for done in pieces:
-                what = f"{done.episodes:,} of {total:,} episodes, return {done.episode_return:.4g}"
-                yield Said(done.episodes / total, what)
-        except FloatingPointError as problem:
-            raise FailedError(f"{self.folder}: {problem}") from problem
-        finally:
-            pieces.close()
-
-    def close(self) -> None:
-        self._run.close()
-
-    def done(self) -> str:
-        return f"{self._run.agent.episodes} episodes"
-
-    def conclude(self) -> list[str]:
-        agent = self._run.agent
-        return [
-            f"{agent.episodes} episodes, {agent.steps} steps.",
-            f"The greedy policy's expected return: {agent.evaluate():.6g}",
-        ]
+def _resume(command: Train) -> TabularRun:
+    assert command.resume is not None
+    episodes, env = command.table.episodes, command.env or None
+    return TabularRun.resume(command.resume, episodes, restart=command.restart, env=env)

@@ -18,12 +18,13 @@ from greedystep import checkpoint, envs, io
 from greedystep.checks import INT32, check_seed, check_whole
 from greedystep.deep import offline
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
-from greedystep.deep.evaluation import MAX_STEPS, Evaluation, Evaluator
+from greedystep.deep.greedy_play import MAX_STEPS, Evaluator
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import env_options, make_config
 from greedystep.deep.trainer import DivergedError, Row, Trainer
 from greedystep.envs.core import Environment
 from greedystep.envs.toy import ToyTask
+from greedystep.evaluation import Evaluation
 from greedystep.replay import Store
 from greedystep.tabular import TabularAgent
 from greedystep.tabular.table_run import KIND as TABLE

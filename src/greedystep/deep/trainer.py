@@ -13,6 +13,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,6 +74,11 @@ class Trainer:
         numbers: settings that differ from lane to lane, one number for each: learning_rate, epsilon_end, lambda_, gate.
             All others are the config's.
         network: makes the networks instead of the default ones; see `networks.MakeNetwork`.
+        on_diverged: called with (lane, step) where the loss of a lane was first not finite, once per lane and trainer;
+            training goes on with the other lanes. After `restore` a lane that had diverged before is reported again,
+            so that callers keep the first step. None: raise DivergedError instead.
+        device_lock: held while a chunk computes, so that trainers in several threads take turns on one device. The
+            program is compiled, and the lock waited for, outside the measured time.
     """
 
     state: State
@@ -87,6 +93,8 @@ class Trainer:
         *,
         numbers: Mapping[str, Sequence[float]] | None = None,
         network: MakeNetwork | None = None,
+        on_diverged: Callable[[int, int], None] | None = None,
+        device_lock: AbstractContextManager[Any] | None = None,
     ):
         keep_compiled_programs()
         self.config, self.env, self.seeds = config, env, [check_seed(seed) for seed in seeds]
@@ -98,6 +106,8 @@ class Trainer:
         self.state, self.seconds = State(np.array(0), self._begin()), 0.0
         self._chunk: Any = jax.jit(self._run_lanes, donate_argnums=1)
         self._is_checked = False
+        self._on_diverged, self._device_lock = on_diverged, device_lock
+        self._diverged_lanes: set[int] = set()
 
     def _begin(self) -> Lane:
         """The state before the first step; MemoryError if it does not fit."""
@@ -138,14 +148,21 @@ class Trainer:
         """Train so many MORE steps (rounded up to whole steps of all environments); one row a lane after each chunk.
 
         Chunks end where the counter of steps is a multiple of `log_every`, however often training was stopped.
-        DivergedError if a loss is not finite; what was saved before stays good.
+        If a loss is not finite, `on_diverged` is called, or DivergedError raised where there is none.
         """
         envs, every = self.config.num_envs, self.config.log_every
         check_whole("steps", steps, 0, most_steps(self.config) - int(self.state.step))
         self.check_memory()
         end = int(self.state.step) + -(-steps // envs) * envs
         while (step := int(self.state.step)) < end:
-            yield self._run_chunk(min(end, (step // every + 1) * every) - step)
+            steps = min(end, (step // every + 1) * every) - step
+            if self._device_lock is None:
+                yield self._run_chunk(steps)
+                continue
+            self.compile()
+            with self._device_lock:
+                rows = self._run_chunk(steps)
+            yield rows
 
     def compile(self) -> None:
         """Compile now what the first chunk would compile otherwise."""
@@ -213,12 +230,17 @@ class Trainer:
         return age + config.target_period if config.is_pooled and config.double else age
 
     def _check(self, tally: Tally) -> None:
+        """Call `on_diverged` for each lane whose loss is not finite for the first time, or raise DivergedError."""
         for lane, step in enumerate(tally.diverged):
-            if step != NEVER:
+            if step == NEVER or lane in self._diverged_lanes:
+                continue
+            if self._on_diverged is None:
                 raise DivergedError(
                     f"the loss of lane {lane} (seed {self.seeds[lane]}) was not finite at step {step}: try a smaller "
                     f"learning_rate; the last checkpoint is from before"
                 )
+            self._diverged_lanes.add(lane)
+            self._on_diverged(lane, int(step))
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

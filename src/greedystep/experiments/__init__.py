@@ -15,9 +15,9 @@ One whose curves are no trainings may have
 
 One that takes long also has
 
-    IN_PARTS  true; then `run` takes two arguments more: `parts`, a folder in which finished trainings or trials are
-              kept and found again (None: nowhere), and `only`, names of tasks to run (none: all; NOTHING: none, what
-              is there is judged)
+    IN_PARTS  true; then `run` takes two arguments more: `parts`, the `PartStore` (or its folder) in which finished
+              trainings or trials are kept and found again (None: nowhere), and `only`, names of tasks to run (none:
+              all; NOTHING: none, what is there is judged)
     TASKS     these names, if they are not those of `deep.tasks`
 
 A result is a dictionary in JSON's types: "title", "settings", "numbers" and "claims", a list of `asdict(Claim)`.

@@ -62,7 +62,7 @@ class WriterLock:
 
     @property
     def held(self) -> bool:
-        """Whether it has not been released yet."""
+        """Whether the lock has not been released yet."""
         return self._descriptor is not None
 
     def release(self) -> None:
@@ -93,18 +93,18 @@ class WriterLock:
 
 
 def lock_folder(folder: str | os.PathLike) -> WriterLock:
-    """Become the only writer of a folder, which is made if need be; InUseError says who is it already."""
+    """Lock a folder, which is made if need be, for this writer; InUseError names the process that holds its lock."""
     return WriterLock(Path(folder).absolute() / FOLDER_LOCK, Path(folder))
 
 
 def lock_file(path: str | os.PathLike) -> WriterLock:
-    """Become the only writer of a file, which need not exist; InUseError says who is it already."""
+    """Lock a file, which need not exist, for this writer; InUseError names the process that holds its lock."""
     target = Path(os.path.realpath(path))
     return WriterLock(target.with_name(f".{target.name}.lock"), Path(path))
 
 
 def _try_to_lock(path: Path, what: Path) -> int | None:
-    """The descriptor of the locked file; None if another process removed the file in the meantime."""
+    """Return the descriptor of the locked file; None if another process removed the file in the meantime."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A link is not followed: the file is emptied, and a folder that somebody sent may hold anything.
@@ -155,7 +155,7 @@ def _this_process() -> dict[str, str | int]:
 
 
 def _holder(path: Path) -> str:
-    """Who holds the lock, in words; it may still be writing its name."""
+    """Describe the process that holds the lock; it may still be writing its name."""
     for _ in range(20):
         with suppress(OSError, ValueError, KeyError, TypeError):
             about = from_json(path.read_text(encoding="utf-8"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,11 +17,13 @@ ReportProgress = Callable[[float, str], None]
 
 LINE_EVERY = 30.0
 """Seconds between two lines of progress in a log."""
+KNOWN_SHARE, KNOWN_SECONDS = 0.02, 20.0
+"""The time left is estimated once this share is done, or so many seconds after the first progress; not before."""
 
 
 @contextmanager
 def progress_line(console: Console, name: str) -> Iterator[ReportProgress]:
-    """A line with the share done and the time left on a terminal; elsewhere a plain line of it every half minute.
+    """Show the share done and the time left: a live line on a terminal, elsewhere a plain line every half minute.
 
     Yields `report(share, what)`, to be called with the share done, 0 to 1, and what is being done.
     """
@@ -42,21 +45,54 @@ def progress_line(console: Console, name: str) -> Iterator[ReportProgress]:
 
 
 def _plain_lines(console: Console, name: str, started: float) -> ReportProgress:
-    """For a log: how far it is, and how long it will take if it goes on like that."""
+    """Print to a log how far the work is, and how long it will take at its speed so far."""
     told = started
+    first: tuple[float, float] | None = None
 
     def report(share: float, what: str) -> None:
-        nonlocal told
+        nonlocal told, first
         now = time.perf_counter()
+        if first is None and share > 0:
+            first = now, share
         if now - told < LINE_EVERY:
             return
         told = now
-        left = f", about {(now - started) * (1 - share) / share / 60:.0f} min left" if share > 0 else ""
+        left = "" if first is None else _time_left(share, share - first[1], now - first[0])
         say(console, f"{name}: {share:.0%}{left}; {what}")
 
     return report
 
 
+def _time_left(share: float, gained: float, seconds: float) -> str:
+    """Say how long the rest will take if `gained` of the share took `seconds`; nothing while that is a guess."""
+    if gained <= 0 or (share < KNOWN_SHARE and seconds < KNOWN_SECONDS):
+        return ""
+    return f", about {seconds * (1 - share) / gained / 60:.0f} min left"
+
+
+class WorkProgress:
+    """Reports the share done of work whose cost is known in some unit; threads may share it.
+
+    Args:
+        total: what all of the work costs.
+    """
+
+    def __init__(self, report: ReportProgress, total: float):
+        self._report, self._total, self._done = report, total, 0.0
+        self._lock = Lock()
+
+    def advance(self, cost: float, what: str) -> None:
+        """Count work that is done."""
+        with self._lock:
+            self._done += cost
+            self._report(min(max(self._done / self._total, 0.0), 1.0) if self._total > 0 else 1.0, what)
+
+    def leave_out(self, cost: float) -> None:
+        """Take work that need not be done out of the total: the share is that of the rest."""
+        with self._lock:
+            self._total -= cost
+
+
 def say(console: Console, text: str | Text = "") -> None:
-    """Print as it is: no wrapping of long lines in a pipe, no markup, no guessed highlighting."""
+    """Print text as it is: no wrapping of long lines in a pipe, no markup, no guessed highlighting."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)

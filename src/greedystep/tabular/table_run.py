@@ -1,30 +1,31 @@
-"""A training run of a tabular agent in a folder: config.json, metrics.jsonl, agent.npz.
-
-The agent is saved before the first row: rows without an agent mean that it was lost. One process at a time writes to
-the folder.
-"""
+"""Training runs of tabular agents in a folder (see `runs.folder`), with the agent in agent.npz."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from greedystep import envs, schema
 from greedystep.checks import check_whole
-from greedystep.io import read_json, write_json
 from greedystep.memory import check_memory
-from greedystep.metrics import MetricsFile, check_metrics
-from greedystep.provenance import provenance
-from greedystep.runs.lock import WriterLock, lock_folder
-from greedystep.runs.restart import METRICS, ask_for_restart, begin_without_state, set_aside
-from greedystep.signals import deferred
+from greedystep.metrics import Row
+from greedystep.runs.folder import (
+    CONFIG,
+    METRICS,
+    RunFolder,
+    RunProgress,
+    ask_for_restart,
+    check_resumable,
+    locked,
+    read_run_config,
+)
+from greedystep.runs.lock import WriterLock
 from greedystep.tabular.methods import parameters_of
 from greedystep.tabular.tabular_agent import TabularAgent
 
@@ -33,18 +34,16 @@ AGENT = "agent.npz"
 ROWS = 100
 """Rows of metrics in a whole run, each over the same number of episodes."""
 BYTES_PER_EPISODE = 80
-"""Of a row that is being collected: a float and an int of Python, and their places in two lists."""
-PIECE = 0.2
+"""Memory per episode of a row that is being collected: a float and an int of Python, and their places in two lists."""
+CHUNK = 0.2
 """Seconds of learning, about, between two looks at the clock and at Ctrl-C."""
-SAVE_EVERY = 2.0
-"""Seconds between saves, at the least."""
 AGENT_OPTIONS = ("discount", "limit")
 """Options of a Gymnasium environment that are the agent's; all others are for `gymnasium.make`."""
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    """Everything that decides the numbers of a run."""
+class TabularRunConfig:
+    """Settings that decide the numbers of a run."""
 
     env: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +55,7 @@ class RunConfig:
     episodes: int = 1000
 
     def env_and_rules(self) -> tuple[Any, dict[str, Any]]:
-        """(the environment, the agent's own options about it)."""
+        """Return the environment and those of its options that are the agent's."""
         if self.env.startswith("toy/"):
             return envs.make(self.env, **self.options), {}
         rules = {name: value for name, value in self.options.items() if name in AGENT_OPTIONS}
@@ -68,53 +67,42 @@ class RunConfig:
         return made(self.env, **made_with), rules
 
     def agent(self) -> TabularAgent:
-        """A new one."""
+        """Make a new agent."""
         parameters_of(self.method, self.method_options)  # before `env` or `seed` could be taken for one of them
         env, rules = self.env_and_rules()
         how: Any = {"seed": self.seed, "epsilon": self.epsilon, "q": self.initial, **rules, **self.method_options}
         return TabularAgent(env, self.method, **how)
 
 
-class Progress(NamedTuple):
-    """What is told between two pieces of learning."""
+class TabularRun(RunFolder):
+    """A run of a tabular agent, whose state is agent.npz."""
 
-    episodes: int
-    """Done so far."""
-    episode_return: float
-    """The mean of the last piece, exploration included."""
+    UNIT, STATE, SAVE_EVERY = "episodes", AGENT, 2.0
+    FAILURES = (FloatingPointError,)
 
-
-class Run:
-    """A folder in which an agent learns; made by `start` or `resume`.
-
-    It is the only writer of its folder until `train` has ended or `close` is called.
-    """
-
-    def __init__(
-        self, folder: Path, config: RunConfig, agent: TabularAgent, lock: WriterLock, *, restart: bool = False
-    ):
-        self.folder, self.config, self.agent = folder, config, agent
-        self._lock, self._restart = lock, restart
+    def __init__(self, folder: Path, config: TabularRunConfig, agent: TabularAgent, lock: WriterLock, **how: bool):
+        self.config, self.agent = config, agent
+        self._returns: list[float] = []
+        self._lengths: list[int] = []
+        super().__init__(folder, lock, **how)
 
     @classmethod
-    def start(cls, folder: Path, config: RunConfig) -> Run:
-        """A new run. Nothing but the lock is written yet: bad settings leave no trace.
+    def start(cls, folder: Path, config: TabularRunConfig) -> TabularRun:
+        """Begin a new run. Nothing but the lock is written yet: bad settings leave no trace.
 
         InUseError, a ValueError, if another process writes to the folder.
         """
         _check_episodes(config)
-        with ExitStack() as on_failure:
-            lock = on_failure.enter_context(lock_folder(folder))
-            for name in ("config.json", METRICS, AGENT):
-                if (folder / name).exists():
-                    raise ValueError(f"out: {folder} holds another run; resume it, or choose another folder")
-            run = cls(folder, config, config.agent(), lock)
-            on_failure.pop_all()
-            return run
+        with locked(folder) as lock:
+            if any((folder / name).exists() for name in (CONFIG, METRICS, AGENT)):
+                raise ValueError(f"out: {folder} holds another run; resume it, or choose another folder")
+            return cls(folder, config, config.agent(), lock, is_saved=False)
 
     @classmethod
-    def resume(cls, folder: Path, episodes: int | None = None, *, restart: bool = False, env: str | None = None) -> Run:
-        """A run that was stopped, or is to go on beyond its end, to `episodes` in all.
+    def resume(
+        cls, folder: Path, episodes: int | None = None, *, restart: bool = False, env: str | None = None
+    ) -> TabularRun:
+        """Go on with a run that was stopped, or beyond its end, to `episodes` in all.
 
         A run whose agent.npz is damaged or missing cannot go on: ValueError says so. InUseError, a ValueError too, if
         another process writes to the folder.
@@ -127,103 +115,68 @@ class Run:
         if episodes is not None:
             config = dataclasses.replace(config, episodes=episodes)
             _check_episodes(config)
-        with ExitStack() as on_failure:
-            lock = on_failure.enter_context(lock_folder(folder))
-            agent = config.agent() if restart else _agent_to_go_on_with(folder, config)
+        with locked(folder) as lock:
+            agent = None if restart else _saved_agent(folder, config)
             if not restart:
-                check_metrics(folder / METRICS)
+                check_resumable(folder, AGENT if agent is None else None)
+            is_saved = agent is not None
+            agent = agent or config.agent()
             if episodes is not None and episodes < agent.episodes:
                 raise ValueError(f"episodes: {folder} has {agent.episodes} already, got {episodes}")
-            run = cls(folder, config, agent, lock, restart=restart)
-            on_failure.pop_all()
-            return run
-
-    def close(self) -> None:
-        """Let others write to the folder, if `train` is not called or has ended."""
-        self._lock.release()
+            return cls(folder, config, agent, lock, is_saved=is_saved, restart=restart)
 
     @property
-    def finished(self) -> bool:
-        return self.agent.episodes >= self.config.episodes
+    def done(self) -> int:
+        return self.agent.episodes
 
-    def train(self) -> Generator[Progress, None, None]:
-        """Learn to the end, in pieces; whenever it stops being asked, everything so far is saved.
+    @property
+    def total(self) -> int:
+        return self.config.episodes
 
-        Rows come at fixed numbers of episodes, so that they do not depend on the speed of the machine.
-        """
-        if not self._lock.held:
-            raise ValueError(f"{self.folder}: this run has ended or was closed; Run.resume goes on with it")
-        with self._lock, ExitStack() as files:
-            with deferred():
-                metrics = files.enter_context(self._begin())
-            yield from self._train(metrics)
+    @property
+    def steps(self) -> int:
+        return self.agent.steps
 
-    def _begin(self) -> MetricsFile:
-        """Write the settings and the agent as it is now."""
-        if self._restart:
-            set_aside(self.folder, AGENT, METRICS)
-        config = dataclasses.asdict(self.config)
-        write_json(self.folder / "config.json", {"kind": KIND, "config": config, "provenance": provenance(config)})
+    def describe(self) -> dict[str, Any]:
+        return {"kind": KIND, "config": dataclasses.asdict(self.config)}
+
+    def save_state(self) -> None:
         self.agent.save(self.folder / AGENT)
-        return MetricsFile(self.folder / METRICS, resume_at=self.agent.steps)
 
-    def _train(self, metrics: MetricsFile) -> Generator[Progress, None, None]:
-        every = _episodes_per_row(self.config.episodes)
-        row, began, saved = _Row(), time.perf_counter(), time.perf_counter()
-        try:
-            for episodes in self._pieces(every):
-                with deferred():
-                    learned = self.agent.learn(episodes)
-                    row.add(learned.returns, learned.lengths)
-                    if self.agent.episodes % every == 0 or self.finished:
-                        metrics.append([self._row(row, time.perf_counter() - began)])
-                        row = _Row()
-                        if time.perf_counter() - saved > SAVE_EVERY:
-                            self._save(metrics)
-                            saved = time.perf_counter()
-                yield Progress(self.agent.episodes, float(learned.returns.mean()))
-        except FloatingPointError:
-            raise  # the table is of no use: what was saved before stays
-        except BaseException:
-            with deferred():
-                if row.returns:
-                    metrics.append([self._row(row, time.perf_counter() - began)])
-                self._save(metrics)
-            raise
-        with deferred():
-            self._save(metrics)
-
-    def _pieces(self, every: int) -> Iterator[int]:
-        """Numbers of episodes, each about PIECE seconds' worth and none beyond the next row."""
-        size = 1
+    def chunks(self) -> Iterator[tuple[Sequence[Row], RunProgress]]:
+        """Learn in chunks of about CHUNK seconds; rows come at fixed numbers of episodes, whatever the speed."""
+        every, size = _episodes_per_row(self.total), 1
+        self._began = time.perf_counter()
         while not self.finished:
-            left = min(every - self.agent.episodes % every, self.config.episodes - self.agent.episodes)
             began = time.perf_counter()
-            yield min(size, left)
+            learned = self.agent.learn(min(size, every - self.done % every, self.total - self.done))
             took = time.perf_counter() - began
-            size = 2 * size if took < PIECE / 2 else max(1, size // 2) if took > 2 * PIECE else size
+            size = 2 * size if took < CHUNK / 2 else max(1, size // 2) if took > 2 * CHUNK else size
+            self._returns += learned.returns.tolist()
+            self._lengths += learned.lengths.tolist()
+            is_row = self.done % every == 0 or self.finished
+            yield self.unfinished_rows() if is_row else (), RunProgress(self.done, float(learned.returns.mean()))
 
-    def _row(self, row: _Row, seconds: float) -> dict[str, Any]:
-        return {
+    def unfinished_rows(self) -> Sequence[Row]:
+        if not self._returns:
+            return ()
+        row = {
             "step": self.agent.steps,
             "lane": 0,
             "seed": self.config.seed,
             "episodes": self.agent.episodes,
-            "episode_return": float(np.mean(row.returns)),
-            "episode_length": float(np.mean(row.lengths)),
-            "wall_seconds": seconds,
+            "episode_return": float(np.mean(self._returns)),
+            "episode_length": float(np.mean(self._lengths)),
+            "wall_seconds": time.perf_counter() - self._began,
         }
-
-    def _save(self, metrics: MetricsFile) -> None:
-        metrics.sync()
-        self.agent.save(self.folder / AGENT)
+        self._returns, self._lengths = [], []
+        return [row]
 
 
-def _agent_to_go_on_with(folder: Path, config: RunConfig) -> TabularAgent:
-    """A new one, with a warning, if the run was stopped before its first save; ValueError if it is lost or damaged."""
+def _saved_agent(folder: Path, config: TabularRunConfig) -> TabularAgent | None:
+    """Return the saved agent, None if the run has none; ValueError if it is damaged."""
     if not (folder / AGENT).exists():
-        begin_without_state(folder, AGENT)
-        return config.agent()
+        return None
     env, _ = config.env_and_rules()
     try:
         return TabularAgent.load(folder / AGENT, env)
@@ -231,20 +184,8 @@ def _agent_to_go_on_with(folder: Path, config: RunConfig) -> TabularAgent:
         raise ask_for_restart(folder, str(problem)) from None
 
 
-class _Row:
-    """What a row of metrics will be made of."""
-
-    def __init__(self) -> None:
-        self.returns: list[float] = []
-        self.lengths: list[int] = []
-
-    def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
-        self.returns += returns.tolist()
-        self.lengths += lengths.tolist()
-
-
-def _check_episodes(config: RunConfig) -> None:
-    """A number of episodes whose rows of metrics fit in memory while they are collected."""
+def _check_episodes(config: TabularRunConfig) -> None:
+    """ValueError or MemoryError unless the episodes of a row of metrics fit in memory while they are collected."""
     every = _episodes_per_row(check_whole("episodes", config.episodes))
     check_memory(f"episodes={config.episodes}", BYTES_PER_EPISODE * every)
 
@@ -254,10 +195,10 @@ def _episodes_per_row(episodes: int) -> int:
 
 
 def load_agent(folder: Path, env: Any = None) -> TabularAgent:
-    """The agent of a run as it was saved last.
+    """Return the agent of a run as it was saved last.
 
     Args:
-        env: as in `Run.resume`, or an environment to be used instead of the run's.
+        env: as in `TabularRun.resume`, or an environment to be used instead of the run's.
     """
     config = read_config(folder, env)
     if not (folder / AGENT).exists():
@@ -278,24 +219,21 @@ CONTENT = {
         "episodes": schema.Whole(1),
     },
 }
-"""Of config.json."""
+"""What config.json holds, besides its provenance."""
 
 
-def read_config(folder: Path, env: Any = None) -> RunConfig:
-    """The run's settings; ValueError says why a folder is no run of a table, or not one in `env`, if that is named."""
-    path = folder / "config.json"
-    if not path.is_file():
-        raise ValueError(f"resume: {folder} holds no run (it has no config.json)")
-    content = read_json(path)
+def read_config(folder: Path, env: Any = None) -> TabularRunConfig:
+    """Return the run's settings; ValueError if the folder holds no run of a table, or not one in `env`, if named."""
+    content = read_run_config(folder)
     try:
         schema.check(content, CONTENT, "it")
-        config = schema.build(RunConfig, content["config"], "config")
+        config = schema.build(TabularRunConfig, content["config"], "config")
     except ValueError as problem:
-        raise ValueError(f"{path} is not the configuration of a tabular run ({problem})") from None
+        raise ValueError(f"{folder / CONFIG} is not the configuration of a tabular run ({problem})") from None
     if isinstance(env, str) and env != config.env:
         raise ValueError(f"env: {folder} is a run in {config.env!r}, got {env!r}")
     if env is None and not config.env.startswith("toy/"):
         from greedystep.tabular.gym_world import check_registered
 
-        check_registered(config.env, path)
+        check_registered(config.env, folder / CONFIG)
     return config

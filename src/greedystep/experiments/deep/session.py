@@ -1,4 +1,4 @@
-"""Which trainings are missing, who runs them, and how far it is."""
+"""Train what the store lacks, in threads, with progress; and log what a command trained."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
@@ -18,24 +17,24 @@ import jax
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.training import Lane, Length, StoppedError, train
-from greedystep.experiments.deep.workplace import Workplace
-from greedystep.runs.progress import ReportProgress
+from greedystep.runs.progress import ReportProgress, WorkProgress
+from greedystep.runs.queue import run_jobs
 
 COMPILING = 2
 """Programs that are compiled ahead while a GPU computes: compiling one takes tens of seconds."""
 
 
 class Session:
-    """Runs trainings that the store lacks, and tells progress. When it ends, in whatever way, it notes what it took.
+    """Trains what the store lacks and reports progress; when it ends, in whatever way, it logs what was trained.
 
     Args:
         total: steps of all lanes of all trainings that will be asked for. Progress is the share done of those that the
-            store lacks, so that the time left can be told from the time it took.
+            store lacks, from which the time left follows.
     """
 
     def __init__(self, store: Store, progress: ReportProgress, total: int):
-        self.store, self._place = store, Workplace(store.folder)
-        self._progress, self._total, self._done = progress, max(total, 1), 0
+        self.store, self._parts = store, store.parts
+        self._progress = WorkProgress(progress, total)
         self._stop, self._lock = Event(), Lock()
         self._is_cpu = jax.default_backend() == "cpu"
         self._began = time.perf_counter()
@@ -51,14 +50,14 @@ class Session:
         work = {"trainings": len(self._trained), "steps": sum(lane["steps"] for lane in self._trained)}
         tasks = sorted({TASKS[lane["task"]].title for lane in self._trained})
         with suppress(OSError) if failure else nullcontext():  # a full disk has been told of
-            self._place.note(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
+            self._parts.log_session(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
 
     @property
     def _workers(self) -> int:
         return (os.cpu_count() or 1) if self._is_cpu else COMPILING + 1
 
     def ensure(self, lanes: Sequence[Lane], length: Length, what: str) -> None:
-        """Train those that are missing, in as few programs as possible."""
+        """Train those of the lanes that the store lacks, in as few programs as possible."""
         missing = [lane for lane in lanes if self.store.get(lane, length.steps) is None]
         self._skip([lane.name for lane in lanes if lane not in missing], length.steps, what)
         programs: dict[str, list[Lane]] = {}
@@ -67,10 +66,10 @@ class Session:
         for group in programs.values():
             half_way = self.store.half_way([lane.name for lane in group], length.steps)
             on_chunk = partial(self._heard, what=what, lanes=len(group))
-            with self._place.training():
-                at_first = self._place.processes()
+            with self._parts.working():
+                at_first = self._parts.processes()
                 found = train(group, length, on_chunk, half_way)
-                processes = max(at_first, self._place.processes())
+                processes = max(at_first, self._parts.processes())
             for lane in found:
                 lane["side_by_side"] = processes * (self._workers if self._is_cpu else 1)
             self.store.keep(found, asdict(group[0].config))
@@ -81,32 +80,20 @@ class Session:
                 shutil.rmtree(half_way, ignore_errors=True)
 
     def all(self, jobs: Iterable[Callable[[], object]]) -> None:
-        """Do jobs in their order: on a CPU as many at a time as there are cores, since the programs of small networks
+        """Run jobs in their order: on a CPU as many at a time as there are cores, since the programs of small networks
         use one; on a GPU, which a program fills, some compile while one computes."""
-        with ThreadPoolExecutor(self._workers) as pool:
-            try:
-                for done in as_completed([pool.submit(job) for job in jobs]):
-                    done.result()
-            except BaseException:
-                self._stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        run_jobs(jobs, self._workers, on_failure=self._stop.set)
 
     def _heard(self, steps: int, speed: float, what: str, lanes: int) -> None:
         if self._stop.is_set():
             raise StoppedError
         plural = "lane" if lanes == 1 else "lanes"
-        self._tell(steps, f"{what}: {lanes} {plural}, {speed:,.0f} steps/s")
+        self._progress.advance(steps, f"{what}: {lanes} {plural}, {speed:,.0f} steps/s")
 
     def _skip(self, names: Iterable[str], steps: int, what: str) -> None:
-        """Trainings that are there are not counted; some are asked for again and again."""
+        """Leave finished trainings out of the progress, once each: some are asked for again and again."""
         with self._lock:
             new = {(name, steps) for name in names} - self._counted
             self._counted |= new
-            self._total = max(self._total - len(new) * steps, 1)
-        self._tell(0, what)
-
-    def _tell(self, steps: int, what: str) -> None:
-        with self._lock:
-            self._done += steps
-            self._progress(min(self._done / self._total, 1.0), what)
+        self._progress.leave_out(len(new) * steps)
+        self._progress.advance(0, what)

@@ -1,41 +1,49 @@
-"""Lanes that share a program, trained side by side, and what is kept of them."""
+"""Train lanes that share a compiled program side by side, and record what experiments keep of each."""
 
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from greedystep import envs, provenance
+from greedystep import checkpoint, envs, provenance, schema
 from greedystep.deep.config import OPTIONS_OF, DQNConfig
 from greedystep.deep.env_spec import recipe_of
-from greedystep.deep.evaluation import Evaluator
+from greedystep.deep.greedy_play import Evaluator
 from greedystep.deep.presets import make_config
-from greedystep.deep.train_metrics import NEVER, Tally
 from greedystep.deep.trainer import Row, Trainer
 from greedystep.experiments.deep.compared_methods import Setting
 from greedystep.experiments.deep.method_runs import PHASE, only_end
 from greedystep.experiments.deep.tasks import TASKS
-from greedystep.experiments.deep.underway import Underway
 
 CURVES = ("episode_return", "episodes", "mean_q", "mean_n", "overestimation")
 """Columns of metrics that are kept."""
 VARYING = ("learning_rate", "lambda_", "gate", "epsilon_end")
 """Settings in which lanes of one program may differ."""
 EVALUATION_SEED = 1_000
+SAVE_EVERY = 60.0
+"""Seconds between two checkpoints of an unfinished training."""
+SO_FAR = {
+    "rows": [{"step": schema.Whole(), "lane": schema.Whole(), "n_histogram": [schema.Whole()]}],
+    "diverged": dict,
+}
+"""What a checkpoint of an unfinished training says of itself besides what its trainer does."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One training: of a task, with a setting, from a seed."""
+    """One training: a task, a setting and a seed."""
 
     task: str
     preset: str
@@ -52,12 +60,12 @@ class Lane:
 
     @cached_property
     def name(self) -> str:
-        """Equal for equal trainings, whatever experiment asks for them, and however long they are."""
+        """The hash of what is trained: equal for equal trainings, whichever experiment needs them and however long."""
         return provenance.config_hash(self._identity | {"seed": self.seed})
 
     @cached_property
     def program(self) -> str:
-        """Equal for lanes that can be trained side by side."""
+        """The hash of the compiled program: equal for lanes that can be trained side by side."""
         config = {name: value for name, value in self._identity["config"].items() if name not in VARYING}
         return provenance.config_hash(self._identity | {"config": config})
 
@@ -69,40 +77,23 @@ class Lane:
 
 @dataclass(frozen=True)
 class Length:
-    """How long to train, and how finely to look."""
+    """The length of a training, and how much of it is recorded."""
 
     steps: int
     points: int = 200
-    """Rows of metrics; at most so many are kept."""
+    """Rows of metrics, at most."""
     episodes: int = 100
     """Episodes of greedy play after training; 0 for none."""
     only_end: bool = False
-    """Of the curve only its end is looked at, and kept in full."""
+    """Keep only the end of the curve in full."""
 
 
 class StoppedError(Exception):
-    """Somebody else failed or was interrupted, and this training shall stop."""
-
-
-class PatientTrainer(Trainer):
-    """A lane that diverges is a result here, and must not end the others. On a GPU it waits for its turn."""
-
-    diverged: dict[int, int]
-    """By lane: the step at which its loss was first not finite."""
-
-    def _check(self, tally: Tally) -> None:
-        for lane, step in enumerate(tally.diverged):
-            if step != NEVER:
-                self.diverged.setdefault(lane, int(step))
-
-    def _run_chunk(self, steps: int) -> list[Row]:
-        self.compile()  # while others compute
-        with nullcontext() if jax.default_backend() == "cpu" else GPU:
-            return super()._run_chunk(steps)
+    """Another training failed or was interrupted, and this one has to stop."""
 
 
 GPU = Lock()
-"""A program fills it. So one chunk runs at a time, and speeds are those of programs that run alone."""
+"""The lock of the GPU, which one program fills: one chunk runs at a time, and speeds are those of running alone."""
 
 
 def train(
@@ -111,56 +102,90 @@ def train(
     on_chunk: Callable[[int, float], None] = lambda steps, speed: None,
     half_way: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Train lanes of one program; one record each.
+    """Train lanes of one program, and return one record each.
 
     Args:
-        on_chunk: told how many steps all lanes together have made since it was last told, and how many a second. If it
-            raises, the training stops, to go on later.
-        half_way: where this training is kept while it is not finished, and found again.
+        on_chunk: called after each chunk with the steps of all lanes together since the last call, and their number per
+            second. If it raises, the training stops, to go on later.
+        half_way: the folder in which this training has its checkpoints while it is not finished.
     """
     first, config = lanes[0], lanes[0].config
     every = -(-length.steps // (length.points * config.num_envs)) * config.num_envs
     own = [name for name in VARYING if name in OPTIONS_OF.get(config.returns, {}) or name not in ("lambda_", "gate")]
-    trainer = PatientTrainer(
+    so_far = PartialTraining([], {})
+    trainer = Trainer(
         dataclasses.replace(config, log_every=every),
         first.env,
         [lane.seed for lane in lanes],
         numbers={name: [getattr(lane.config, name) for lane in lanes] for name in own},
+        on_diverged=so_far.on_diverged,
+        device_lock=nullcontext() if jax.default_backend() == "cpu" else GPU,  # both: compiling is not timed
     )
-    rows = _run(trainer, length.steps, on_chunk, Underway(half_way, trainer))
+    _run(trainer, length.steps, on_chunk, so_far, half_way)
     played = _play(trainer, length.episodes)
     return [
-        _record(lane, [row for row in rows if row["lane"] == i], length)
-        | {"evaluation": played[i], "diverged": trainer.diverged.get(i), "seconds": trainer.seconds}
+        _record(lane, [row for row in so_far.rows if row["lane"] == i], length)
+        | {"evaluation": played[i], "diverged": so_far.diverged.get(str(i)), "seconds": trainer.seconds}
         for i, lane in enumerate(lanes)
     ]
 
 
-def _run(trainer: PatientTrainer, steps: int, on_chunk: Callable[[int, float], None], underway: Underway) -> list[Row]:
-    """To the end, from wherever it stopped."""
-    before = underway.restore()
-    rows: list[Row] = before.get("rows", [])
-    trainer.diverged = {int(lane): step for lane, step in before.get("diverged", {}).items()}
-    done, lanes = 0, len(trainer.seeds)
+def _run(
+    trainer: Trainer, steps: int, on_chunk: Callable[[int, float], None], so_far: PartialTraining, folder: Path | None
+) -> None:
+    """Train to the end, from wherever it stopped; a checkpoint is saved now and then, and where `on_chunk` raises."""
+    so_far.restore(trainer, folder)
+    done, lanes, saved = 0, len(trainer.seeds), time.monotonic()
     for chunk in trainer.chunks(steps - int(trainer.state.step)):
-        rows += chunk
+        so_far.rows.extend(chunk)
         try:
             on_chunk((chunk[0]["step"] - done) * lanes, chunk[0]["steps_per_second"])
         except BaseException:
-            underway.save(rows, diverged=_by_text(trainer.diverged))
+            so_far.save(trainer, folder)
             raise
-        underway.save_now_and_then(rows, diverged=_by_text(trainer.diverged))
+        if time.monotonic() - saved > SAVE_EVERY:
+            so_far.save(trainer, folder)
+            saved = time.monotonic()
         done = chunk[0]["step"]
-    return rows
 
 
-def _by_text(steps: Mapping[int, int]) -> dict[str, int]:
-    """With keys as JSON has them."""
-    return {str(lane): step for lane, step in steps.items()}
+class PartialTraining(NamedTuple):
+    """What an unfinished training has found so far, which its checkpoint keeps beside the trainer's state."""
+
+    rows: list[Row]
+    diverged: dict[str, int]
+    """By the number of a lane, as text: the step at which its loss was first not finite."""
+
+    def on_diverged(self, lane: int, step: int) -> None:
+        """Note a lane that diverged: a result here, which must not end the other lanes."""
+        self.diverged.setdefault(str(lane), step)
+
+    def save(self, trainer: Trainer, folder: Path | None) -> None:
+        """Save a checkpoint in the folder of this training, and of no other."""
+        if folder is not None:
+            trainer.save(folder, so_far=self._asdict())
+            checkpoint.prune(folder, keep=1)
+
+    def restore(self, trainer: Trainer, folder: Path | None) -> None:
+        """Go on from the checkpoint, if there is one; a damaged one is named in a warning and removed."""
+        if folder is None:
+            return
+        try:
+            found = checkpoint.latest(folder)
+            if found is None:
+                return
+            before = schema.check(checkpoint.read_about(found), {"so_far": SO_FAR}, str(found))["so_far"]
+            trainer.restore(found)
+        except ValueError as problem:
+            warnings.warn(f"{problem}; this training begins again", RuntimeWarning, stacklevel=2)
+            shutil.rmtree(folder)
+            return
+        self.rows.extend(before["rows"])
+        self.diverged.update(before["diverged"])
 
 
 def _play(trainer: Trainer, episodes: int) -> list[float | None]:
-    """The mean return of greedy play in each lane."""
+    """Return the mean return of greedy play in each lane."""
     if not episodes:
         return [None] * len(trainer.seeds)
     networks = trainer.state.lanes.knowledge.networks
@@ -191,7 +216,7 @@ def _record(lane: Lane, rows: Sequence[Row], length: Length) -> dict[str, Any]:
 
 
 def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float | int | None]:
-    """Six digits are enough for a curve; what is not finite is not known."""
+    """Return a column with six digits, enough for a curve, and None for what is not finite."""
     values = (row[name] for row in rows)
     return [x if x is None or isinstance(x, int) else float(f"{x:.6g}") if np.isfinite(x) else None for x in values]
 

@@ -5,8 +5,7 @@
                   needs; Greedy-Step with other shares of random actions
     noise         Choice with noise: who still chooses right
     offline       Grid World: what is learned from logged random walks, against the size
-    pieces        trials that are kept, so that an interrupted run goes on where it was
-    workers       one queue of all trials for all cores
+    pieces        one queue of all trials for all cores; trials are kept, so that an interrupted run can go on
     verdicts      the paper's claims, judged by these numbers
     output        tables and figures
     charts        the main figure for the page
@@ -27,8 +26,7 @@ from greedystep.experiments.fig2 import delayed, noise, offline, verdicts
 from greedystep.experiments.fig2.charts import CHARTS, charts
 from greedystep.experiments.fig2.contestants import EPSILON, PUBLISHED, STEP, TRACE
 from greedystep.experiments.fig2.output import draw, tables
-from greedystep.experiments.fig2.pieces import Batch, Kept
-from greedystep.experiments.fig2.workers import carry_out
+from greedystep.experiments.fig2.pieces import Batch, TrialStore, run_trials
 from greedystep.runs.progress import ReportProgress
 
 __all__ = ["CHARTS", "IN_PARTS", "NAME", "TASKS", "TITLE", "charts", "draw", "run", "tables"]
@@ -84,10 +82,10 @@ TASKS = tuple(dict.fromkeys(task for task, _, _ in PARTS.values()))
 
 
 def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
-    settings, kept = SCALES[scale], Kept(parts and parts / NAME)
+    settings, kept = SCALES[scale], TrialStore(parts)
     plans = {part: plan(settings) for part, (_, plan, _) in PARTS.items()}
     chosen = [part for part, (task, _, _) in PARTS.items() if not only or task in only]
-    carry_out([batch for part in chosen for batch in plans[part]], kept, progress)
+    run_trials([batch for part in chosen for batch in plans[part]], kept, progress)
     numbers: dict[str, Any] = {"published": PUBLISHED, "missing": []}
     for part, (task, _, rows) in PARTS.items():
         found = [kept.of(batch) for batch in plans[part]]

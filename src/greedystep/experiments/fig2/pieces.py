@@ -1,22 +1,27 @@
-"""What is run, kept and found again: a batch of trials that differ in their seed alone, cut into pieces.
+"""Batches of trials that differ in their seed alone, cut into pieces that are run in threads and kept.
 
-A piece is one JSON file, written when its trials are done and never again. It is found by everything that decides its
+A piece is one part (see `runs.parts`), written when its trials are done. It is found by everything that decides its
 numbers, so that a run with other settings in the same folder neither uses nor overwrites it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from greedystep.io import jsonable, read_json, write_json
-from greedystep.provenance import config_hash, provenance
+from greedystep.io import jsonable
+from greedystep.provenance import available_cores, config_hash, provenance
+from greedystep.runs.parts import PartStore
+from greedystep.runs.progress import ReportProgress, WorkProgress
+from greedystep.runs.queue import run_jobs
 
+FOLDER = "fig2"
+"""The subfolder of the parts that holds pieces."""
 PIECE = 3e8
-"""Steps a piece, at most, if a trial has no more: half a minute of one core, which an interruption may cost."""
+"""Steps per piece, at most, if a trial has no more: half a minute of one core, which an interruption may cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,19 +29,19 @@ class Batch:
     """Trials of one method on one task."""
 
     name: str
-    """How its files begin."""
+    """How the names of its parts begin."""
     label: str
-    """What is said of it while it runs."""
+    """What progress says while it runs."""
     settings: dict[str, Any]
-    """Everything that decides its numbers but the seed, in JSON's types."""
+    """Settings that decide its numbers, without the seed, in JSON's types."""
     trials: int
-    """With the seeds 0, 1, 2, ..."""
+    """Number of trials, with the seeds 0, 1, 2, ..."""
     cost: float
-    """Of a trial in steps of a table, roughly: long ones come first."""
+    """Cost of a trial in steps of a table, roughly: long ones come first."""
     prepare: Callable[[], Callable[[int], Any]]
-    """Makes the task and returns what runs a trial: seed -> what was found, in JSON's types."""
+    """Makes the task and returns a function that runs a trial: seed -> result in JSON's types."""
     is_whole: Callable[[Any], bool]
-    """Whether this, from a file, can be what a trial found."""
+    """Whether a value that was read from a file can be the result of a trial."""
 
     def pieces(self) -> Iterator[Piece]:
         together = max(1, int(PIECE / self.cost))
@@ -46,7 +51,7 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some seeds of a batch."""
+    """Trials of a batch with consecutive seeds, which are kept together as one part."""
 
     batch: Batch
     seeds: range
@@ -57,57 +62,91 @@ class Piece:
 
     @cached_property
     def file(self) -> str:
-        return f"{self.batch.name}-{self.seeds.start}-{config_hash(self.config)[:8]}.json"
+        """The name of its part."""
+        return f"{FOLDER}/{self.batch.name}-{self.seeds.start}-{config_hash(self.config)[:8]}.json"
 
 
-class Kept:
-    """The pieces in a folder; `problems` says in a sentence each what could not be read.
+class TrialStore:
+    """The pieces among the parts of a folder; `problems` says in one sentence each what cannot be read.
 
     Args:
-        folder: None to keep nothing on the disk.
+        parts: the parts, or their folder; None to keep nothing on the disk.
     """
 
-    def __init__(self, folder: Path | None = None):
-        self.folder, self.problems = folder, []
+    def __init__(self, parts: PartStore | Path | None = None):
+        self._parts = PartStore.at(parts)
+        self.problems = [*self._parts.problems]
         self._found: dict[str, list[Any] | None] = {}
 
     def get(self, piece: Piece) -> list[Any] | None:
-        """What its trials found, in the order of the seeds, or None; a damaged file counts as missing."""
+        """Return what its trials found, in the order of the seeds, or None; a damaged part counts as missing."""
         if piece.file not in self._found:
             self._found[piece.file] = self._read(piece)
+        if self._found[piece.file] is not None:
+            self._parts.use(piece.file)
         return self._found[piece.file]
 
     def keep(self, piece: Piece, found: list[Any]) -> None:
         found = jsonable(found)
-        if self.folder is not None:
-            content = {"config": piece.config, "trials": found, "provenance": self._provenance}
-            write_json(self.folder / piece.file, content)
+        self._parts.write(piece.file, {"config": piece.config, "trials": found, "provenance": self._provenance})
         self._found[piece.file] = found
 
     def of(self, batch: Batch) -> list[Any] | None:
-        """What all trials of a batch found; None while some are missing."""
+        """Return what all trials of a batch found; None while some are missing."""
         parts = [self.get(piece) for piece in batch.pieces()]
         return None if any(part is None for part in parts) else [trial for part in parts for trial in part or ()]
 
     @cached_property
     def _provenance(self) -> dict[str, Any]:
-        """The same for all pieces of a run: asking takes longer than many a piece."""
+        """Where the pieces of this run come from; asked once, since that takes longer than many a piece."""
         made = provenance({})
         return {name: made[name] for name in ("command", "versions", "python", "platform", "cpu", "commit", "date")}
 
     def _read(self, piece: Piece) -> list[Any] | None:
-        if self.folder is None or not (path := self.folder / piece.file).is_file():
-            return None
         try:
-            content = read_json(path)
+            content = self._parts.read(piece.file)
+            if content is None:
+                return None
+            where = self._parts.where(piece.file)
             if not (isinstance(content, dict) and content.get("config") == piece.config):
-                raise ValueError(f"{path} does not say that it holds {piece.batch.label}")
+                raise ValueError(f"{where} does not say that it holds {piece.batch.label}")
             found = content.get("trials")
             if not (
                 isinstance(found, list) and len(found) == len(piece.seeds) and all(map(piece.batch.is_whole, found))
             ):
-                raise ValueError(f"{path} does not hold {len(piece.seeds)} whole trials")
+                raise ValueError(f"{where} does not hold {len(piece.seeds)} whole trials")
         except (ValueError, OSError) as problem:
             self.problems.append(f"{problem}; its trials count as missing")
             return None
         return found
+
+
+def run_trials(batches: Sequence[Batch], kept: TrialStore, progress: ReportProgress) -> None:
+    """Run the trials that are not kept yet, the longest ones first, and keep every piece as soon as it is complete.
+
+    What goes wrong in a trial is raised here, and nothing more is begun then; nor after Ctrl-C.
+    """
+    pieces = sorted((piece for batch in batches for piece in batch.pieces()), key=lambda piece: -piece.batch.cost)
+    missing = [piece for piece in pieces if kept.get(piece) is None]
+    found: dict[Piece, dict[int, Any]] = {piece: {} for piece in missing}
+    total, left = (sum(len(piece.seeds) for piece in some) for some in (pieces, missing))
+    share = WorkProgress(progress, sum(piece.batch.cost * len(piece.seeds) for piece in missing))
+    share.advance(0, f"{total - left:,} of {total:,} trials are there already")
+
+    def jobs() -> Iterator[Callable[[], tuple[Piece, int, Any]]]:
+        for piece in missing:
+            trial = piece.batch.prepare()
+            for seed in piece.seeds:
+                yield lambda piece=piece, trial=trial, seed=seed: (piece, seed, trial(seed))
+
+    def on_done(done: tuple[Piece, int, Any]) -> None:
+        nonlocal left
+        piece, seed, result = done
+        found[piece][seed] = result
+        if len(found[piece]) == len(piece.seeds):
+            by_seed = found.pop(piece)
+            kept.keep(piece, [by_seed[seed] for seed in piece.seeds])
+        left -= 1
+        share.advance(piece.batch.cost, f"{left:,} of {total:,} trials left; {piece.batch.label}")
+
+    run_jobs(jobs(), available_cores(), on_done)

@@ -27,7 +27,6 @@ from greedystep.experiments.deep.protocol import TaskProtocol
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import FIGURE_3, TASKS
 from greedystep.experiments.deep.training import Length
-from greedystep.experiments.deep.workplace import Workplace
 from greedystep.experiments.fig3 import performance_claims, published_baselines, training_time
 from greedystep.runs.progress import ReportProgress
 from greedystep.stats import probability_of_improvement
@@ -66,9 +65,9 @@ def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: S
     store, protocols = Store(parts), SCALES[scale]
     protocol.train_methods(store, progress, protocols, only)
     runs, numbers = protocol.collect(store, protocols, protocol.method_entries)
-    sessions, problems = Workplace(parts).sessions()
+    sessions, problems = store.parts.sessions()
     may_measure = not only or TIMED[scale][0] in only
-    times = training_time.load_or_measure(parts, *TIMED[scale], may_measure=may_measure, problems=problems)
+    times = training_time.load_or_measure(store.parts.folder, *TIMED[scale], may_measure=may_measure, problems=problems)
     numbers |= {"times": times, "sessions": sessions, "problems": [*numbers["problems"], *problems]}
     return protocol.result(TITLE, scale, protocols, numbers, claims(runs, times))
 

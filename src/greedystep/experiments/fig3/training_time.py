@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from greedystep import schema
-from greedystep.deep.run_folder import RunConfig
+from greedystep.deep.run_folder import DQNRunConfig
 from greedystep.experiments.claims import Claim
 from greedystep.experiments.deep.judging import Estimate, Outcome, over_tasks
 from greedystep.experiments.deep.tasks import TASKS
@@ -50,7 +50,7 @@ class TimedAgent:
 
     def __init__(self, env: str, preset: str, lanes: int, **settings: Any):
         never = 64 * 10**7  # steps between two rows of metrics, so that only our own counting ends a chunk
-        config = RunConfig.from_preset(env, preset, seeds=tuple(range(lanes)), log_every=never, **settings)
+        config = DQNRunConfig.from_preset(env, preset, seeds=tuple(range(lanes)), log_every=never, **settings)
         self._trainer, self._period = config.trainer(), config.agent.target_period
         self._trainer.run(config.agent.warmup + self._period)
         self.seconds_for(self._period)

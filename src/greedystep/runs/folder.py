@@ -1,0 +1,224 @@
+"""A folder in which an agent learns: config.json, metrics.jsonl and its saved state.
+
+Rows of metrics are on the disk before the state of their step is saved. So whenever a run is killed, its last saved
+state has all its rows; later rows are dropped when it goes on, and written again. The first state is saved before the
+first row: rows without a state mean that it was lost, which is an error and never a silent start at step 0. One process
+at a time writes to the folder.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from greedystep.io import read_json, saying, write_json
+from greedystep.metrics import MetricsFile, Row, check_metrics
+from greedystep.provenance import provenance
+from greedystep.runs.lock import WriterLock, lock_folder
+from greedystep.signals import deferred
+
+CONFIG, METRICS = "config.json", "metrics.jsonl"
+
+
+class RunProgress(NamedTuple):
+    """How far a run is after a chunk of training."""
+
+    done: int
+    """Environment steps of each lane (networks) or episodes (tables) so far."""
+    episode_return: float
+    """Mean return of the chunk's episodes, exploration included; NaN if none ended."""
+    steps_per_second: float = math.nan
+    """Environment steps per second of all lanes together; NaN where it is not measured."""
+
+
+class RunFolder(ABC):
+    """A training run in a folder, which is made by a subclass's `start` or `resume` and trained by `train`.
+
+    It is the only writer of its folder until `train` has ended or `close` is called. A subclass says what learns there.
+
+    Args:
+        lock: the lock of the folder; see `locked`.
+        is_saved: whether the folder holds the state that the run goes on from.
+        restart: keep what the folder holds under other names, and begin again.
+        tensorboard: write TensorBoard's event files too.
+    """
+
+    UNIT: str
+    """What is counted: "steps" or "episodes"."""
+    STATE: str
+    """Name of the file or folder that holds the saved state."""
+    SAVE_EVERY: float
+    """Seconds between two saves, at the least."""
+    FAILURES: tuple[type[Exception], ...]
+    """Errors which mean that training itself has failed, say because a loss is not finite."""
+
+    def __init__(
+        self, folder: Path, lock: WriterLock, *, is_saved: bool, restart: bool = False, tensorboard: bool = False
+    ):
+        self.folder, self._lock = folder, lock
+        self._restart, self._tensorboard = restart, tensorboard
+        self._saved = self.done if is_saved else None
+
+    # -- what a subclass says ------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def done(self) -> int:
+        """Steps of each lane, or episodes, so far."""
+
+    @property
+    @abstractmethod
+    def total(self) -> int:
+        """Steps of each lane, or episodes, of the whole run."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """Environment steps of each lane so far: the `step` of the last row."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return the content of config.json but its provenance: "kind", "config" and more."""
+
+    @abstractmethod
+    def chunks(self) -> Iterator[tuple[Sequence[Row], RunProgress]]:
+        """Train chunk by chunk to the end; yield the rows that are complete after each, and how far the run is."""
+
+    def unfinished_rows(self) -> Sequence[Row]:
+        """Return the rows of what was trained since the last complete ones, for a run that is interrupted now."""
+        return ()
+
+    @abstractmethod
+    def save_state(self) -> None:
+        """Write the state to the folder."""
+
+    # -- what a user calls ---------------------------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        return self.done >= self.total
+
+    def close(self) -> None:
+        """Release the folder for other writers, if `train` is not called or has ended."""
+        self._lock.release()
+
+    def train(self, save_every: float | None = None) -> Generator[RunProgress, None, None]:
+        """Train to the end; when the generator is closed or interrupted, everything so far is saved.
+
+        After an error (a full disk, a loss that is not finite) nothing is saved: the last saved state stands.
+
+        Args:
+            save_every: seconds between two saves, at the least; the kind's own by default.
+        """
+        if not self._lock.held:
+            raise ValueError(f"{self.folder}: this run has ended or was closed; `resume` goes on with it")
+        every = self.SAVE_EVERY if save_every is None else save_every
+        with self._lock, ExitStack() as files:
+            with deferred():
+                metrics = files.enter_context(self._begin())
+            yield from self._train(metrics, every)
+
+    def _begin(self) -> MetricsFile:
+        """Write the settings and the first state."""
+        is_resumed = (self.folder / CONFIG).exists()
+        if self._restart:
+            set_aside(self.folder, self.STATE, METRICS)
+        about = self.describe()
+        with saying(f"cannot write {self.folder / CONFIG}"):
+            write_json(self.folder / CONFIG, about | {"provenance": provenance(about["config"])})
+        self._save()
+        events = self.folder / "tensorboard" if self._tensorboard else None
+        return MetricsFile(self.folder / METRICS, resume_at=self.steps if is_resumed else None, tensorboard=events)
+
+    def _train(self, metrics: MetricsFile, save_every: float) -> Generator[RunProgress, None, None]:
+        chunks, saved = self.chunks(), time.perf_counter()
+        try:
+            while not self.finished:
+                with deferred():
+                    rows, progress = next(chunks)
+                    metrics.append(rows)
+                    if rows and time.perf_counter() - saved > save_every:
+                        self._save(metrics)
+                        saved = time.perf_counter()
+                yield progress
+        except Exception:
+            raise
+        except BaseException:
+            with deferred():
+                metrics.append(self.unfinished_rows())
+                self._save(metrics)
+            raise
+        with deferred():
+            self._save(metrics)
+
+    def _save(self, metrics: MetricsFile | None = None) -> None:
+        """Save the state if that of this step is not saved yet; rows go first."""
+        if self.done == self._saved:
+            return
+        if metrics is not None:
+            metrics.sync()
+        self.save_state()
+        self._saved = self.done
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[WriterLock]:
+    """Lock a folder, and release it again only if the block fails; InUseError if another process writes there."""
+    lock = lock_folder(folder)
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def read_run_config(folder: Path) -> Any:
+    """Return the content of a run's config.json, unchecked; ValueError if the folder holds no run."""
+    if not (folder / CONFIG).is_file():
+        raise ValueError(f"{folder} holds no run (it has no {CONFIG})")
+    return read_json(folder / CONFIG)
+
+
+# -- a run that cannot go on -------------------------------------------------------------------------------------------
+
+
+def ask_for_restart(folder: Path, problem: str) -> ValueError:
+    """Return the error to raise where a run cannot go on; `problem` names the files."""
+    return ValueError(
+        f"resume: {folder} cannot go on: {problem}; --restart (in Python: restart=True) begins again at step 0 and "
+        f"keeps what the run has written under other names"
+    )
+
+
+def check_resumable(folder: Path, missing_state: str | None) -> None:
+    """ValueError if a run's rows of metrics are damaged, or have no saved state any more.
+
+    Args:
+        missing_state: what the folder lacks, if it has no state: without rows either, the run begins at step 0, and a
+            warning says so.
+    """
+    if missing_state is not None:
+        metrics = folder / METRICS
+        if metrics.exists() and metrics.stat().st_size:
+            raise ask_for_restart(folder, f"it has {METRICS} but no {missing_state}")
+        sentence = f"{folder} was stopped before it saved anything; it begins at step 0"
+        warnings.warn(sentence, RuntimeWarning, stacklevel=3)
+    check_metrics(folder / METRICS)
+
+
+def set_aside(folder: Path, *names: str) -> None:
+    """Rename these files or folders, if they exist: `x.y` becomes `x-before-restart-1.y`."""
+    there = [folder / name for name in names if (folder / name).exists()]
+    for number in count(1):
+        moves = {path: path.with_stem(f"{path.stem}-before-restart-{number}") for path in there}
+        if not any(target.exists() for target in moves.values()):
+            break
+    for path, target in moves.items():
+        path.rename(target)

@@ -1,0 +1,71 @@
+"""Evaluation: whole episodes, each once, beside a plain loop over steps."""
+
+import jax
+import numpy as np
+import pytest
+from deep_runs import tiny
+
+from greedystep.deep.device_loop import epsilon_greedy
+from greedystep.deep.greedy_play import Evaluator, play
+
+
+@pytest.fixture(scope="module")
+def trainer():
+    trainer = tiny(seeds=(3, 4)).trainer()
+    trainer.run(400)
+    return trainer
+
+
+def step_by_step(learner, env, networks, key, epsilon, episodes, limit):
+    """The same episodes, one step of one environment after another."""
+    of_starts, of_steps = jax.random.split(key)
+    states = [env.reset(k) for k in jax.random.split(of_starts, episodes)]
+    returns, lengths, over = np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, bool)
+    for t in range(limit):
+        of_choice, of_envs = jax.random.split(jax.random.fold_in(of_steps, t))
+        seen = np.stack([env.observe(state) for state in states])
+        actions, _ = epsilon_greedy(of_choice, learner.values(networks, seen), epsilon)
+        for i, k in enumerate(jax.random.split(of_envs, episodes)):
+            if not over[i]:
+                states[i], told = env.step(k, states[i], actions[i])
+                returns[i], lengths[i] = returns[i] + told.reward, lengths[i] + 1
+                over[i] = told.terminated | told.truncated
+    return returns, lengths, ~over
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
+def test_episodes_are_those_of_a_plain_loop(trainer, epsilon):
+    networks = jax.tree.map(lambda x: x[1], trainer.state.lanes.knowledge.networks)
+    how = (trainer.learner, trainer.env, networks, jax.random.key(7), epsilon, 4, 15)
+    for found, expected in zip(play(*how), step_by_step(*how), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    lanes = Evaluator(trainer.learner, trainer.env)(
+        trainer.state.lanes.knowledge.networks, 7, episodes=4, epsilon=epsilon, limit=15
+    )
+    assert lanes.returns.shape == (2, 4)
+    np.testing.assert_array_equal(lanes.returns[1], play(*how).returns)
+
+
+def test_the_limit_stops_what_would_go_on_for_ever(trainer):
+    evaluate = Evaluator(trainer.learner, trainer.env)
+    networks = trainer.state.lanes.knowledge.networks
+    short, long = (evaluate(networks, episodes=6, epsilon=1.0, limit=limit) for limit in (5, 10_000))
+    assert short.unfinished.all()
+    assert (short.lengths == 5).all()
+    assert not long.unfinished.any()
+    assert long.mean == pytest.approx(long.lengths.mean())  # a point a step
+    assert 15 < long.mean < 35  # what random actions get
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"episodes": 0}, "^episodes: expected a whole number from 1 to 2147483647, got 0$"),
+        ({"limit": 0}, "^limit: expected"),
+        ({"epsilon": float("nan")}, r"^epsilon: expected a number in \[0, 1\], got nan$"),
+        ({"seed": -1}, "^seed: expected a whole number from 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(trainer, arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Evaluator(trainer.learner, trainer.env)(trainer.state.lanes.knowledge.networks, **arguments)
