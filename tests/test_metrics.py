@@ -80,7 +80,7 @@ def test_lists_of_different_lengths_are_named(tmp_path):
 def test_rows_without_step_or_lane_are_refused_and_nothing_is_written(tmp_path, row):
     with (
         MetricsFile(tmp_path / "m.jsonl") as metrics,
-        pytest.raises(ValueError, match=r"a row of metrics.* (has no|expected a whole number)"),
+        pytest.raises(ValueError, match=r"a row of metrics.* (has no|expected an integer)"),
     ):
         metrics.append([*rows_of(1), row])
     assert (tmp_path / "m.jsonl").read_bytes() == b""

@@ -28,8 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import schema
-from greedystep.checks import INT64
-from greedystep.io import LARGEST_JSON, from_json, reading, replacing, saying, to_json
+from greedystep.checks import INT64_MAX
+from greedystep.io import LARGEST_JSON, atomic_write, from_json, open_regular_file, os_error_context, to_json
 
 VERSION = 1
 MAGIC = b"gs-state"
@@ -39,7 +39,7 @@ FILE_NAME = re.compile(r"step-(\d{12,19})\.ckpt")
 CHUNK = 2**22
 """Bytes that are verified at once."""
 
-_SIZE = schema.Whole(0, INT64)
+_SIZE = schema.Int(0, INT64_MAX)
 HEADER = {
     "step": _SIZE,
     "about": dict,
@@ -48,10 +48,10 @@ HEADER = {
             "name": str,
             "dtype": str,
             "shape": [_SIZE],
-            "key": schema.Maybe(str),
+            "key": schema.Nullable(str),
             "weak": bool,
             "bytes": _SIZE,
-            "crc32": schema.Whole(0, 2**32 - 1),
+            "crc32": schema.Int(0, 2**32 - 1),
         }
     ],
 }
@@ -77,7 +77,7 @@ def save(folder: str | os.PathLike, step: int, state: Any, about: Mapping[str, A
     preamble = PREAMBLE.pack(MAGIC, VERSION, len(header), zlib.crc32(header))
     path = Path(folder) / f"step-{step:012d}.ckpt"
     _remove_leftovers(path.parent)
-    with saying(f"cannot save {path}; the checkpoints before it are whole"), replacing(path) as file:
+    with os_error_context(f"cannot save {path}; the checkpoints before it are whole"), atomic_write(path) as file:
         file.write(preamble + CHECKSUM.pack(zlib.crc32(preamble)))
         file.write(header)
         for buffer in buffers:
@@ -118,7 +118,7 @@ def prune(folder: str | os.PathLike, keep: int = 2) -> None:
             path.unlink(missing_ok=True)
             continue
         try:
-            with reading(path) as file:
+            with open_regular_file(path) as file:
                 _read_header(file, path)
             complete += 1
         except (DamagedCheckpointError, OSError):
@@ -142,7 +142,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 def read_about(path: str | os.PathLike) -> dict[str, Any]:
     """What was given to `save` as `about`: a state's config can be read before its template is made."""
-    with reading(path) as file:
+    with open_regular_file(path) as file:
         return _read_header(file, path)["about"]
 
 
@@ -156,7 +156,7 @@ def restore(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = [(_name(keys), _array(keys, leaf, jax.ShapeDtypeStruct)) for keys, leaf in paths]
-    with reading(path) as file:
+    with open_regular_file(path) as file:
         header = _read_header(file, path)
         for stored, template in zip_longest(header["leaves"], wanted):
             _check_fit(path, stored, template)
@@ -203,7 +203,7 @@ def _read_header(file: BinaryIO, path: str | os.PathLike) -> dict[str, Any]:
 
 def _verify(path: Path) -> None:
     """Compare the checksums of all leaves, a part at a time: a replay may be larger than what memory is left."""
-    with reading(path) as file:
+    with open_regular_file(path) as file:
         for stored in _read_header(file, path)["leaves"]:
             checksum, left = 0, stored["bytes"]
             while left and (part := file.read(min(left, CHUNK))):

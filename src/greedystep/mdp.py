@@ -305,17 +305,17 @@ class MDP:
     @classmethod
     def load(cls, path: str | os.PathLike) -> MDP:
         """Read what `save` wrote; FileNotFoundError or ValueError say in one sentence what is wrong with a file."""
-        arrays = io.load_arrays(path, FILE_FORMAT, "model")
+        arrays = io.load_npz(path, FILE_FORMAT, "model")
         try:
-            rewards, discount = io.take_array(arrays, "rewards", "iuf", 2), io.take_array(arrays, "discount", "iuf", 0)
+            rewards, discount = io.get_array(arrays, "rewards", "iuf", 2), io.get_array(arrays, "discount", "iuf", 0)
             S, A = rewards.shape
             if "dense" in arrays:
-                transitions = io.take_array(arrays, "dense", "iuf", 2).reshape(S, A, S)
+                transitions = io.get_array(arrays, "dense", "iuf", 2).reshape(S, A, S)
             else:
-                data, *where = (io.take_array(arrays, *one, 1) for one in CSR_ARRAYS)
+                data, *where = (io.get_array(arrays, *one, 1) for one in CSR_ARRAYS)
                 transitions = sp.csr_array((data, *where), shape=(S * A, S))
                 transitions.check_format(full_check=True)
-            termination = io.take_array(arrays, "termination", "iuf", 2) if "termination" in arrays else None
+            termination = io.get_array(arrays, "termination", "iuf", 2) if "termination" in arrays else None
             return cls(transitions, rewards, float(discount), termination=termination)
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

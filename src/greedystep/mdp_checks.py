@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from greedystep.checks import check_real, check_real_array
+from greedystep.checks import check_float, check_float_array
 
 ROW_SUM_TOLERANCE = 1e-6
 """Rows may miss one by this much (float32 tables do); certificates use the sums as they are."""
@@ -61,7 +61,7 @@ def expected_rewards(rewards: Any, matrix: Any, shape: tuple[int, int]) -> np.nd
         by_successor = sp.csr_array(rewards, dtype=np.float64)
         _check_finite(by_successor.data, "rewards")
     else:
-        rewards = check_real_array("rewards", rewards)
+        rewards = check_float_array("rewards", rewards)
         if rewards.shape == (S, A, S):
             by_successor = rewards.reshape(S * A, S)
             _check_finite(by_successor, "rewards")
@@ -92,13 +92,13 @@ def as_mask(mask: Any, name: str, shape: tuple[int, ...], default: bool = False)
 
 
 def checked_discount(discount: Any) -> float:
-    return check_real("discount", discount, 0, 1, above=True)
+    return check_float("discount", discount, 0, 1, above=True)
 
 
 def checked_termination(termination: Any, shape: tuple[int, int]) -> np.ndarray | None:
     if termination is None:
         return None
-    ends = check_real_array("termination", termination)
+    ends = check_float_array("termination", termination)
     if ends.shape != shape:
         raise ValueError(f"termination: expected [S, A] = {list(shape)}, got shape {list(ends.shape)}")
     wrong = ~((ends >= 0) & (ends <= 1 + ROW_SUM_TOLERANCE))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from greedystep import models
-from greedystep.checks import check_real, parse_whole
+from greedystep.checks import check_float, parse_int
 from greedystep.mdp import MDP
 from greedystep.memory import check_memory
 
@@ -65,7 +65,7 @@ def model(name: str, discount: float | None = None, slip: float | None = None) -
         if not re.fullmatch(r"\d+(x\d+)*", size) or size.count("x") != example.count("x"):
             raise ValueError(f"model: expected sizes as in {example}, got {name!r}")
         try:
-            sizes = [parse_whole(number) for number in size.split("x")]
+            sizes = [parse_int(number) for number in size.split("x")]
         except ValueError as problem:
             raise ValueError(f"model: {problem}") from None
         return build(name, sizes, gamma, slip)
@@ -90,7 +90,7 @@ def policies(name: str, mdp: MDP) -> list[np.ndarray] | None:
     if name == "each-action":
         return [np.where(has, action, some_action) for action, has in enumerate(mdp.available.T)]
     if found := re.fullmatch(r"random-([1-9]\d*)", name):
-        count = parse_whole(found[1])
+        count = parse_int(found[1])
         check_memory(f"policies: {name}", 3 * 8 * count * mdp.available.size)
         preference = np.random.default_rng(0).random((count, *mdp.available.shape))
         return list(np.where(mdp.available, preference, -1.0).argmax(axis=2))
@@ -151,7 +151,7 @@ def _gymnasium(name: str, env_id: str, options: dict[str, Any], discount: float,
     if slip is not None:
         if not env_id.startswith("FrozenLake"):
             _refuse_slip(name, slip)
-        slip = check_real("slip", slip, 0, 1)
+        slip = check_float("slip", slip, 0, 1)
         options = {**options, "is_slippery": slip > 0, "success_rate": 1 - slip}
     try:
         env = gymnasium.make(env_id, **options).unwrapped

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from greedystep.checks import check_real, check_seed, check_whole
+from greedystep.checks import check_float, check_int, check_seed
 from greedystep.mdp import MDP
 from greedystep.memory import check_memory
 
@@ -21,7 +21,7 @@ MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 
 def chain(length: int, discount: float = 0.99) -> MDP:
     """A row of `length` states: action 0 steps back, action 1 forward; leaving the last state pays 1 and ends."""
-    length = check_whole("length", length)
+    length = check_int("length", length)
     _check_size(f"length={length}", pairs=2 * length, entries=2 * length)
     here = np.arange(length)
     successor = np.stack([np.maximum(here - 1, 0), np.minimum(here + 1, length - 1)], axis=1)
@@ -66,10 +66,10 @@ def grid(
             FrozenLake's ice).
         step_reward: paid by every step; `goal_reward` and `hole_reward` are added on arrival there.
     """
-    height, width = check_whole("height", height), check_whole("width", width)
-    slip = check_real("slip", slip, 0, 1)
+    height, width = check_int("height", height), check_int("width", width)
+    slip = check_float("slip", slip, 0, 1)
     for name, value in (("step_reward", step_reward), ("goal_reward", goal_reward), ("hole_reward", hole_reward)):
-        check_real(name, value)
+        check_float(name, value)
     _check_size(f"{height} x {width}", pairs=4 * height * width, entries=4 * height * width * (1 if slip == 0 else 3))
     goal_row, goal_column = goal if goal is not None else (height - 1, width - 1)
     _check(0 <= goal_row < height and 0 <= goal_column < width, f"goal: {goal} lies outside {height} x {width}")
@@ -102,9 +102,11 @@ def maze(height: int, width: int, wall_share: float = 0.3, *, seed: int = 0, **o
 
     Cells cut off from the goal keep walking for ever, which is what a discount below 1 is for.
     """
-    height, width = check_whole("height", height), check_whole("width", width)
+    height, width = check_int("height", height), check_int("width", width)
     _check_size(f"{height} x {width}", pairs=4 * height * width, entries=4 * height * width)
-    walls = np.random.default_rng(check_seed(seed)).random((height, width)) < check_real("wall_share", wall_share, 0, 1)
+    walls = np.random.default_rng(check_seed(seed)).random((height, width)) < check_float(
+        "wall_share", wall_share, 0, 1
+    )
     row, column = options.get("goal") or (height - 1, width - 1)
     if 0 <= row < height and 0 <= column < width:  # `grid` says what is wrong with another goal
         walls[row, column] = False
@@ -113,8 +115,8 @@ def maze(height: int, width: int, wall_share: float = 0.3, *, seed: int = 0, **o
 
 def garnet(states: int, actions: int, branching: int, *, discount: float = 0.99, seed: int = 0) -> MDP:
     """A Garnet: each (s, a) leads to `branching` random states with random probabilities, rewards are Normal(0, 1)."""
-    states, actions = check_whole("states", states), check_whole("actions", actions)
-    branching = check_whole("branching", branching, 1, states)
+    states, actions = check_int("states", states), check_int("actions", actions)
+    branching = check_int("branching", branching, 1, states)
     size = f"states={states}, actions={actions}, branching={branching}"
     _check_size(size, pairs=states * actions, entries=states * actions * branching)
     random = np.random.default_rng(check_seed(seed))

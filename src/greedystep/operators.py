@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from greedystep.checks import check_real_array, check_whole
+from greedystep.checks import check_float_array, check_int
 from greedystep.mdp import MDP, ROW_SUM_TOLERANCE, Policy
 
 LAMBDA_TOLERANCE = 1e-15
@@ -311,7 +311,7 @@ def _probabilities(mdp: MDP, policy: np.ndarray) -> np.ndarray:
 
 def _table(mdp: MDP, q: np.ndarray, name: str = "q") -> np.ndarray:
     """q as float64 [S, A], -inf exactly where the action is not available."""
-    array = check_real_array(name, q)
+    array = check_float_array(name, q)
     if array.shape != mdp.rewards.shape:
         raise ValueError(f"{name}: expected [S, A] = {list(mdp.rewards.shape)}, got shape {list(array.shape)}")
     available = mdp.available
@@ -323,7 +323,7 @@ def _table(mdp: MDP, q: np.ndarray, name: str = "q") -> np.ndarray:
 
 
 def _checked_horizon(horizon: int) -> int:
-    return check_whole("horizon", horizon)
+    return check_int("horizon", horizon)
 
 
 def _is_distribution(weights: np.ndarray) -> bool:

@@ -122,17 +122,17 @@ def save(path: str | os.PathLike, trajectories: Iterable[Trajectory]) -> None:
     ]
     lengths = np.array([len(one) for one in found], np.int64)
     arrays: dict[str, Any] = {name: np.concatenate(parts) for name, parts in columns.items()}
-    with io.replacing(path) as file:
+    with io.atomic_write(path) as file:
         np.savez_compressed(file, format=FILE_FORMAT, lengths=lengths, **arrays)
 
 
 def load(path: str | os.PathLike) -> list[Trajectory]:
     """Read what `save` wrote; FileNotFoundError or ValueError say in one sentence what is wrong with a file."""
-    arrays = io.load_arrays(path, FILE_FORMAT, "trajectory")
+    arrays = io.load_npz(path, FILE_FORMAT, "trajectory")
     try:
-        lengths, columns = io.take_array(arrays, "lengths", "iu", 1).tolist(), dict(arrays)
+        lengths, columns = io.get_array(arrays, "lengths", "iu", 1).tolist(), dict(arrays)
         for name, kinds in COLUMNS.items():
-            columns[name] = io.take_array(arrays, name, kinds, 1)
+            columns[name] = io.get_array(arrays, name, kinds, 1)
         for name in ("observations", "actions"):
             if name not in columns or columns[name].ndim == 0 or columns[name].dtype.kind not in "biuf":
                 raise ValueError(f"it has no {name} that are numbers")

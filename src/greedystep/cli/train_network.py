@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from greedystep.checks import check_real, check_seed, check_whole
+from greedystep.checks import check_float, check_int, check_seed
 from greedystep.cli.args import FailedError
 from greedystep.cli.train import NetworkRun, Said
 from greedystep.deep.run_folder import SAVE_EVERY, Run, RunConfig
@@ -34,7 +34,7 @@ class NetworkJob:
         place: Callable[[str], Path],
     ) -> NetworkJob:
         save_every = _save_every(how)
-        count = 1 if how.seeds is None else check_whole("seeds", how.seeds, 1, MOST_SEEDS)
+        count = 1 if how.seeds is None else check_int("seeds", how.seeds, 1, MOST_SEEDS)
         check_seed(check_seed(seed) + count - 1, "the last of the seeds")
         seeds = tuple(range(seed, seed + count))
         length = {} if how.steps is None else {"steps": how.steps}
@@ -82,7 +82,7 @@ class NetworkJob:
 
 
 def _save_every(how: NetworkRun) -> float:
-    return SAVE_EVERY if how.save_every is None else check_real("save_every", how.save_every, 0)
+    return SAVE_EVERY if how.save_every is None else check_float("save_every", how.save_every, 0)
 
 
 def _usual_folder(config: RunConfig) -> str:

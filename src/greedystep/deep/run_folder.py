@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from greedystep import checkpoint, envs, schema
-from greedystep.checks import LARGEST_SEED, check_whole
+from greedystep.checks import LARGEST_SEED, check_int
 from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.trainer import Row, Trainer, config_from_json, most_steps
-from greedystep.io import jsonable, read_json, reading, saying, write_json
+from greedystep.io import jsonable, open_regular_file, os_error_context, read_json, write_json
 from greedystep.metrics import MetricsFile, check_metrics
 from greedystep.provenance import provenance
 from greedystep.runs.lock import FOLDER_LOCK, WriterLock, lock_folder
@@ -52,7 +52,7 @@ class RunConfig:
     """Environment steps of each lane, in all."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", check_whole("steps", self.steps, 1, most_steps(self.agent)))
+        object.__setattr__(self, "steps", check_int("steps", self.steps, 1, most_steps(self.agent)))
 
     @classmethod
     def from_preset(
@@ -194,7 +194,7 @@ class Run:
             set_aside(self.folder, CHECKPOINTS, METRICS)
         config = self.config.as_json()
         about = {"kind": KIND, "config": config, "tensorboard": self._tensorboard, "provenance": provenance(config)}
-        with saying(f"cannot write {self.folder / 'config.json'}"):
+        with os_error_context(f"cannot write {self.folder / 'config.json'}"):
             write_json(self.folder / "config.json", about)
         self._save()
         events = self.folder / "tensorboard" if self._tensorboard else None
@@ -246,7 +246,7 @@ def _checkpoint_to_go_on_from(folder: Path) -> Path | None:
 def trained(path: Path) -> Trainer:
     """The trainer of a run as its last checkpoint left it, or of a saved agent's file; to be asked and not to go on."""
     if path.is_file():
-        with reading(path) as file:
+        with open_regular_file(path) as file:
             if file.read(2) == b"PK":
                 raise ValueError(
                     f"{path} is an archive of arrays, as tables are kept in; expected an agent with networks"
@@ -272,8 +272,8 @@ CONTENT = {
         "agent": dict,
         "options": dict,
         "preset": str,
-        "seeds": [schema.Whole(0, LARGEST_SEED)],
-        "steps": schema.Whole(1),
+        "seeds": [schema.Int(0, LARGEST_SEED)],
+        "steps": schema.Int(1),
     },
     "tensorboard": bool,
 }

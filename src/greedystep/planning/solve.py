@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from greedystep.checks import check_real, check_whole
+from greedystep.checks import check_float, check_int
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import methods
 from greedystep.planning.auto import solve_fast
@@ -387,12 +387,12 @@ def _check_arguments(mdp, method, policies, horizon, tolerance, max_iterations, 
     if horizon is not None:
         if method not in ("greedy-step", "multi-step", "modified-policy-iteration"):
             raise ValueError(f"horizon: {method!r} has no horizon")
-        check_whole("horizon", horizon)
-    check_real("tolerance", tolerance, 0, above=True)
+        check_int("horizon", horizon)
+    check_float("tolerance", tolerance, 0, above=True)
     if max_iterations is not None:
-        check_whole("max_iterations", max_iterations)
+        check_int("max_iterations", max_iterations)
     if time_limit is not None:
-        check_real("time_limit", time_limit, 0, above=True)
+        check_float("time_limit", time_limit, 0, above=True)
 
 
 def _initial_values(mdp: MDP, rows: Rows | None, initial: Any, deadline: Deadline) -> np.ndarray | None:

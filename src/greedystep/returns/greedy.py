@@ -13,7 +13,7 @@ All functions take arrays of one stretch of stored steps, time first; see `greed
 import math
 from typing import NamedTuple
 
-from greedystep.checks import check_whole
+from greedystep.checks import check_int
 from greedystep.returns._stretch import Array, check_range, stretch
 
 
@@ -53,7 +53,7 @@ def greedy_step(
         The returns and the chosen n. Under `jax.jit`, steps that are not used cost nothing.
     """
     if horizon is not None:
-        horizon = check_whole("horizon", horizon)
+        horizon = check_int("horizon", horizon)
     s, _ = stretch(rewards, discounts, values, cuts)
     if horizon is None or horizon >= len(s.rewards):
         return Greedy(*s.kernels.greedy(s.rewards, s.discounts, s.values, s.cuts))

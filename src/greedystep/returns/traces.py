@@ -21,7 +21,7 @@ other than rewards, discounts and values may also be single numbers.
 
 import numpy as np
 
-from greedystep.checks import check_whole
+from greedystep.checks import check_int
 from greedystep.returns._stretch import Array, Stretch, check_range, is_jax, stretch
 
 
@@ -225,7 +225,7 @@ def importance_sampled(
         target_prob, behaviour_prob: `[T, ...]`, π and μ of the action a[t+1].
         n: the number of rewards to take; None for all up to the end of the stretch.
     """
-    n = None if n is None else check_whole("n", n)
+    n = None if n is None else check_int("n", n)
     s, (target, behaviour) = stretch(
         rewards, discounts, values, cuts, target_prob=target_prob, behaviour_prob=behaviour_prob
     )
@@ -241,7 +241,7 @@ def n_step(rewards: Array, discounts: Array, values: Array, n: int, *, cuts: Arr
     Args:
         n: the number of rewards to take, at least 1.
     """
-    n = check_whole("n", n)
+    n = check_int("n", n)
     s, _ = stretch(rewards, discounts, values, cuts)
     return _as_they_come(s, s.discounts, n)
 

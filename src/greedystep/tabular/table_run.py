@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from greedystep import envs, schema
-from greedystep.checks import check_whole
+from greedystep.checks import check_int
 from greedystep.io import read_json, write_json
 from greedystep.memory import check_memory
 from greedystep.metrics import MetricsFile, check_metrics
@@ -245,7 +245,7 @@ class _Row:
 
 def _check_episodes(config: RunConfig) -> None:
     """A number of episodes whose rows of metrics fit in memory while they are collected."""
-    every = _episodes_per_row(check_whole("episodes", config.episodes))
+    every = _episodes_per_row(check_int("episodes", config.episodes))
     check_memory(f"episodes={config.episodes}", BYTES_PER_EPISODE * every)
 
 
@@ -272,10 +272,10 @@ CONTENT = {
         "options": dict,
         "method": str,
         "method_options": dict,
-        "epsilon": schema.Real(0, 1),
-        "initial": schema.Maybe(schema.Real()),
-        "seed": schema.Whole(),
-        "episodes": schema.Whole(1),
+        "epsilon": schema.Float(0, 1),
+        "initial": schema.Nullable(schema.Float()),
+        "seed": schema.Int(),
+        "episodes": schema.Int(1),
     },
 }
 """Of config.json."""

@@ -19,7 +19,7 @@ EVERY = 60.0
 """Seconds between two checkpoints."""
 
 
-_ROW = {"step": schema.Whole(), "lane": schema.Whole(), "n_histogram": [schema.Whole()]}
+_ROW = {"step": schema.Int(), "lane": schema.Int(), "n_histogram": [schema.Int()]}
 SO_FAR = {"so_far": {"rows": [_ROW], "diverged": dict}}
 """What a checkpoint says of itself besides what its trainer does."""
 

@@ -14,7 +14,7 @@ from greedystep.io import read_json, write_json
 from greedystep.provenance import provenance
 
 NOTE = {
-    "session": {"tasks": [str], "trainings": schema.Whole(), "steps": schema.Whole(), "seconds": schema.Real(0)},
+    "session": {"tasks": [str], "trainings": schema.Int(), "steps": schema.Int(), "seconds": schema.Float(0)},
     "provenance": {"command": str, "device": str},
 }
 """What a command trained, in a file."""
