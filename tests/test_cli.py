@@ -323,15 +323,15 @@ def test_the_methods_are_those_of_solve():
 
 
 def test_ctrl_c_during_a_solve_still_gives_an_answer_and_its_bound(elsewhere, capsys, monkeypatch):
-    from greedystep.planning import methods
+    from greedystep.planning import dynamic_programming
 
-    uninterrupted = methods.value_iteration
+    uninterrupted = dynamic_programming.value_iteration
 
     def interrupted(*arguments):
         yield from islice(uninterrupted(*arguments), 10)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(methods, "value_iteration", interrupted)
+    monkeypatch.setattr(dynamic_programming, "value_iteration", interrupted)
     assert main(["plan", "chain-30", "--method", "value-iteration", "--out", "stopped.json"]) == 130
     assert "interrupted: v is only known to be within" in capsys.readouterr().out
     stopped = json.loads((elsewhere / "stopped.json").read_text())
