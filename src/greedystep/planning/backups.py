@@ -1,13 +1,14 @@
 """Bellman backups of a model and sweeps of one of its policies, for sparse and for dense models.
 
 `SparseModel` and `DenseModel` have the same interface: `backup`, `actions_of` (the actions of chosen rows),
-`policy_sweeps` and `best_rewards` (B0, a start); `rows_per_state` relates the cost of a policy's backup to a full one.
+`policy_sweep` and `best_rewards` (B0, a start); `rows_per_state` relates the cost of a policy's backup to a full one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,10 @@ from greedystep.planning.policy_evaluation import PolicyEvaluator
 
 PRUNE_FROM = 16
 """Average entries per row from which action elimination pays."""
+
+
+PolicySweep = Callable[[np.ndarray], tuple[np.ndarray, float]]
+"""v [S] -> (r^π + γ T^π v, the span of its difference from v)."""
 
 
 class BellmanBackup(NamedTuple):
@@ -55,24 +60,17 @@ class Iteration(NamedTuple):
     """A Bellman backup, where the iteration made one."""
     sweeps: float
     """Work so far, in backups of the whole model."""
-    change: float | None = None
+    change: float = np.nan
     """The largest change of a value in this iteration, where there is no backup to tell."""
     own_residual: float | None = None
     """The residual of the solver's own equation, where that is not Bellman's."""
 
     @property
     def residual(self) -> float:
-        """The largest change of a value by a backup or a sweep; nan where it is not known."""
+        """The largest change of a value by a backup or a sweep, or the solver's own residual."""
         if self.own_residual is not None:
             return self.own_residual
-        if self.backup is not None:
-            return max(abs(self.backup.low), abs(self.backup.high))
-        return np.nan if self.change is None else self.change
-
-    @property
-    def has_residual(self) -> bool:
-        """Whether the residual is known."""
-        return self.own_residual is not None or self.backup is not None or self.change is not None
+        return self.change if self.backup is None else max(abs(self.backup.low), abs(self.backup.high))
 
 
 class ActionValueBounds:
@@ -131,26 +129,20 @@ class SparseModel:
         low, high = pruned_bellman(self.table, self.discount, v, out, choice, bounds.upper, bounds.rise)
         return BellmanBackup(v, out, choice, low, high)
 
-    def policy_sweeps(self, choice: np.ndarray) -> PolicySweeps:
-        """Return sweeps of the Markov chain of the chosen rows."""
-        return PolicySweeps(self._evaluator.chain(choice, self.discount))
+    def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
+        """Return a Jacobi sweep of the chosen rows; the array it returns is overwritten by the next sweep but one."""
+        chain = self._evaluator.chain(choice, self.discount)
+        buffers = cycle((np.empty(choice.size), np.empty(choice.size)))
+
+        def sweep(v: np.ndarray) -> tuple[np.ndarray, float]:
+            out = next(buffers)
+            low, high = chain_backup(chain, v, out)
+            return out, high - low
+
+        return sweep
 
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
         return choice.astype(np.int64) - self.table.first[:-1]
-
-
-class PolicySweeps:
-    """Jacobi sweeps of one policy of a sparse model, alternating between two buffers."""
-
-    def __init__(self, chain: TransitionTable):
-        self._chain = chain
-        self._out, self._spare = np.empty(chain.reward.size), np.empty(chain.reward.size)
-
-    def sweep(self, v: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return (r + T v, span of r + T v - v); the array is overwritten by the next sweep but one."""
-        self._out, self._spare = self._spare, self._out
-        low, high = chain_backup(self._chain, v, self._out)
-        return self._out, high - low
 
 
 class DenseModel:
@@ -194,17 +186,12 @@ class DenseModel:
             return None
         return v if np.abs(v).max() <= 1e12 * np.abs(reward).max() else None
 
-    def policy_sweeps(self, choice: np.ndarray) -> DensePolicySweeps:
-        return DensePolicySweeps(self._matrix, self.discount, self._reward, choice)
+    def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
+        """Return a Jacobi sweep of the chosen rows."""
 
+        def sweep(v: np.ndarray) -> tuple[np.ndarray, float]:
+            out = np.empty_like(v)
+            low, high = dense_chain_backup(self._matrix, self.discount, self._reward, choice, v, out)
+            return out, high - low
 
-class DensePolicySweeps:
-    """Jacobi sweeps of one policy of a dense model."""
-
-    def __init__(self, matrix: np.ndarray, discount: float, reward: np.ndarray, choice: np.ndarray):
-        self._parts = matrix, discount, reward, choice
-
-    def sweep(self, v: np.ndarray) -> tuple[np.ndarray, float]:
-        out = np.empty_like(v)
-        low, high = dense_chain_backup(*self._parts, v, out)
-        return out, high - low
+        return sweep

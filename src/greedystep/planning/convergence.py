@@ -122,7 +122,7 @@ class ConvergenceMonitor:
     def _reason_to_stop(self, last: Iteration, residual: float) -> str | None:
         if self.error_bound <= self._tolerance and last.own_residual is None:
             return ""
-        if not math.isfinite(residual) and last.has_residual:
+        if not math.isfinite(residual):
             return OVERFLOW
         count = len(self.trace)
         if last.backup is not None and np.isfinite(self.error_bound):

@@ -135,10 +135,10 @@ def span_policy_iteration(
         choice = backup.choice
         forcing = float(np.clip(min(shrunk**2, 0.3 * changed), SMALLEST_FORCING, most_forcing))
         target = max(span * forcing, enough)
-        policy = model.policy_sweeps(choice)
+        sweep = model.policy_sweep(choice)
         after, count = span, 0
         while mixes and after > target:
-            v, after = policy.sweep(v)
+            v, after = sweep(v)
             count += 1
             if count % check_every == 0:
                 deadline.check()
