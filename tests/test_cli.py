@@ -97,20 +97,20 @@ def test_version(capsys):
 
 @pytest.mark.parametrize(("text", "number"), [("5e6", 5_000_000), ("1_000", 1000), ("12", 12), ("-3", -3)])
 def test_counts(text, number):
-    assert args.parse_whole(text) == number
+    assert args.parse_int(text) == number
 
 
 @pytest.mark.parametrize("text", ["5.5", "nan", "inf", "five", "", "5k"])
 def test_what_is_no_count(text):
-    with pytest.raises(ValueError, match="expected a whole number such as 1000 or 5e6"):
-        args.parse_whole(text)
+    with pytest.raises(ValueError, match="expected an integer such as 1000 or 5e6"):
+        args.parse_int(text)
 
 
 BAD = {
     "plan": "Missing from greedystep plan: MODEL",
     "plan nope": "model: 'nope' is not known",
     "plan grid-20": "expected sizes as in grid-20x30",
-    "plan grid-0x5": "height: expected a whole number from 1 to 9223372036854775807, got 0",
+    "plan grid-0x5": "height: expected an integer >= 1, got 0",
     "plan missing.npz": "no such model file: missing.npz",
     "plan broken.npz": "broken.npz is no model file of greedystep",
     "plan foreign.npz": "foreign.npz",
@@ -127,7 +127,7 @@ BAD = {
     "plan grid-3x3 --tolerance nan": "tolerance",
     "plan grid-3x3 --method fast": "invalid choice 'fast'",
     "plan grid-3x3 --method greedy-step --horizon 0": "horizon",
-    "plan grid-3x3 --method greedy-step --horizon 2.5": "--horizon: expected a whole number",
+    "plan grid-3x3 --method greedy-step --horizon 2.5": "--horizon: expected an integer",
     "plan grid-3x3 --method value-iteration --horizon 3": "horizon",
     "plan grid-3x3 --method value-iteration --policies uniform": "policies",
     "plan grid-3x3 --method greedy-step --policies some": "policies: 'some' is not known",
@@ -158,7 +158,7 @@ BAD = {
     "report broken.npz --out here": "broken.npz is not a readable JSON file",
     "bench": "names: give at least one of envs, planning, returns",
     "bench speed": "invalid choice 'speed'",
-    "bench returns --repeats 0": "repeats: expected a whole number from 1 to 9223372036854775807, got 0",
+    "bench returns --repeats 0": "repeats: expected an integer >= 1, got 0",
 }
 
 
@@ -323,15 +323,15 @@ def test_the_methods_are_those_of_solve():
 
 
 def test_ctrl_c_during_a_solve_still_gives_an_answer_and_its_bound(elsewhere, capsys, monkeypatch):
-    from greedystep.planning import methods
+    from greedystep.planning import dynamic_programming
 
-    uninterrupted = methods.value_iteration
+    uninterrupted = dynamic_programming.value_iteration
 
     def interrupted(*arguments):
         yield from islice(uninterrupted(*arguments), 10)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(methods, "value_iteration", interrupted)
+    monkeypatch.setattr(dynamic_programming, "value_iteration", interrupted)
     assert main(["plan", "chain-30", "--method", "value-iteration", "--out", "stopped.json"]) == 130
     assert "interrupted: v is only known to be within" in capsys.readouterr().out
     stopped = json.loads((elsewhere / "stopped.json").read_text())

@@ -51,9 +51,9 @@ def test_all_lanes_are_tabulated_with_intervals(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--episodes", "0"], "episodes: expected a whole number from 1 to 2147483647, got 0"),
+        (["--episodes", "0"], "episodes: expected an integer from 1 to 2147483647, got 0"),
         (["--epsilon", "1.5"], "epsilon: expected a number in [0, 1], got 1.5"),
-        (["--limit", "0"], "limit: expected a whole number from 1 to 2147483647, got 0"),
+        (["--limit", "0"], "limit: expected an integer from 1 to 2147483647, got 0"),
         (["--out", "a.txt"], "out: expected a file that ends in .json, got 'a.txt'"),
     ],
 )
@@ -100,7 +100,7 @@ def test_an_agent_is_watched(run, tmp_path, monkeypatch, capsys):
         assert image.size[0] > 90 + 50  # cart-pole's own width and the panel's
     for more, sentence in {
         ("--options", "limit=3"): "options: a run keeps its own",
-        ("--lane", "2"): "lane: expected a whole number from 0 to 1, got 2",
+        ("--lane", "2"): "lane: expected an integer from 0 to 1, got 2",
         ("--epsilon", "2"): "epsilon: expected a number in [0, 1]",
     }.items():
         assert main(["watch", str(run), *more]) == 2

@@ -99,7 +99,7 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
         (["CARS", "--env", "classic/mountaincar", "--sweeps", "5"], "sweeps: classic/mountaincar is for a network"),
         (
             ["CARS", "--env", "classic/mountaincar", "--batches", "0"],
-            "batches: expected a whole number from 1 to 2147483647, got 0",
+            "batches: expected an integer from 1 to 2147483647, got 0",
         ),
         (["CARS", "--env", "classic/mountaincar", "--returns", "retrace"], "retrace needs behaviour_prob"),
         (

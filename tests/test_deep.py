@@ -288,13 +288,13 @@ def test_a_period_begins_with_copies_of_all_networks_and_a_pool_valued_by_the_ri
         ({"returns": "greedystep"}, "did you mean 'greedy-step'"),
         ({"returns": "sarsa", "double": True}, "^double: returns='sarsa' has no maximum"),
         ({"num_envs": 7}, "^target_period: expected a multiple of num_envs=7"),
-        ({"ensemble": 0}, "^ensemble: expected a whole number from 1 to 2147483647, got 0$"),
+        ({"ensemble": 0}, "^ensemble: expected an integer from 1 to 2147483647, got 0$"),
         ({"discount": 1.5}, r"^discount: expected a number in \[0, 1\], got 1.5$"),
         ({"learning_rate": 0.0}, "^learning_rate: expected a number in .1.17549e-38, 3.40282e.38., got 0.0$"),
         ({"target_rate": 0.0}, r"^target_rate: expected a number in \(0, 1\], got 0.0$"),
         ({"replay_size": 2}, "^replay_size: expected at least 3 rows"),
         ({"hidden": [64]}, "^hidden: expected a tuple"),
-        ({"batch_size": 32.5}, "^batch_size: expected a whole number"),
+        ({"batch_size": 32.5}, "^batch_size: expected an integer"),
     ],
 )
 def test_contradictory_settings_are_refused_in_one_sentence(settings, message):

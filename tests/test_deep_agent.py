@@ -95,22 +95,22 @@ def test_a_lane_of_a_run_is_loaded_alone(tmp_path):
     one.learn(50)
     weights = both.state.lanes.knowledge.networks.layers[0].weight
     np.testing.assert_array_equal(one.networks.layers[0].weight, weights[1])
-    with pytest.raises(ValueError, match=r"^lane: expected a whole number from 0 to 1, got 2$"):
+    with pytest.raises(ValueError, match=r"^lane: expected an integer from 0 to 1, got 2$"):
         gs.load(tmp_path, lane=2)
 
 
 def test_numbers_beyond_their_ends_are_refused(car, tmp_path):
     car.save(tmp_path / "agent")
-    with pytest.raises(ValueError, match=r"^lane: expected a whole number from 0 to 0, got 5$"):
+    with pytest.raises(ValueError, match=r"^lane: expected an integer from 0 to 0, got 5$"):
         gs.load(tmp_path / "agent", lane=5)
     for steps in (-1, 2.5, 5.0, 2**31, True):
-        with pytest.raises(ValueError, match=r"^steps: expected a whole number from 0 to \d+, got "):
+        with pytest.raises(ValueError, match=r"^steps: expected an integer from 0 to \d+, got "):
             car.learn(steps)
     data = [logged([0, 1, 2], 1.0)]
     for updates in (-1, 2.5, 2**31):
-        with pytest.raises(ValueError, match=r"^updates: expected a whole number from 0 to 2147483647, got "):
+        with pytest.raises(ValueError, match=r"^updates: expected an integer from 0 to 2147483647, got "):
             car.fit(data, updates=updates)
-    with pytest.raises(ValueError, match=r"^seed: expected a whole number from 0 to 4294967295, got 4294967296$"):
+    with pytest.raises(ValueError, match=r"^seed: expected an integer from 0 to 4294967295, got 4294967296$"):
         car.fit(data, updates=1, seed=2**32)
 
 

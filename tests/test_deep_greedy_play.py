@@ -60,10 +60,10 @@ def test_the_limit_stops_what_would_go_on_for_ever(trainer):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"episodes": 0}, "^episodes: expected a whole number from 1 to 2147483647, got 0$"),
+        ({"episodes": 0}, "^episodes: expected an integer from 1 to 2147483647, got 0$"),
         ({"limit": 0}, "^limit: expected"),
         ({"epsilon": float("nan")}, r"^epsilon: expected a number in \[0, 1\], got nan$"),
-        ({"seed": -1}, "^seed: expected a whole number from 0"),
+        ({"seed": -1}, "^seed: expected an integer >= 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(trainer, arguments, sentence):

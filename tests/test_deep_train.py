@@ -149,7 +149,7 @@ def test_numbers_that_make_no_sense_are_refused(numbers, message):
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 0.5, True])
 def test_seeds_are_whole_numbers(seed):
-    with pytest.raises(ValueError, match=r"^seed: expected a whole number"):
+    with pytest.raises(ValueError, match=r"^seed: expected an integer"):
         trainer(seeds=[seed])
 
 
@@ -259,7 +259,7 @@ def test_steps_beyond_int32_are_counted():
     rows = one.run(30)
     assert rows[-1]["step"] == end - 30
     assert rows[-1]["loss"] is not None
-    with pytest.raises(ValueError, match=r"^steps: expected a whole number from 0 to 30, got 32$"):
+    with pytest.raises(ValueError, match=r"^steps: expected an integer from 0 to 30, got 32$"):
         one.run(32)
     one.numbers = one.numbers._replace(learning_rate=jnp.full(1, 1e30))
     with pytest.raises(DivergedError, match=r"was not finite at step 42949672\d\d: "):

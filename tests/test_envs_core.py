@@ -111,7 +111,7 @@ def test_actions_that_do_not_exist_are_named(action):
 
 @pytest.mark.parametrize("limit", [0, -1, 2.5, True])
 def test_limits_are_whole_numbers(limit):
-    with pytest.raises(ValueError, match="limit: expected a whole number"):
+    with pytest.raises(ValueError, match="limit: expected an integer"):
         TimeLimit(Counter(), limit)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from greedystep import models
 from greedystep.bench import problems
 from greedystep.mdp import MDP
-from greedystep.planning import backups, elimination, evaluation, flowing, layout
+from greedystep.planning import backups, elimination, layout, policy_evaluation, policy_iteration
 from greedystep.planning.deadline import Deadline
 
 MODELS = {
@@ -41,11 +41,11 @@ def exact_value(mdp, policy):
 
 def evaluated(mdp, policy, monkeypatch, **constants):
     for name, value in constants.items():
-        monkeypatch.setattr(evaluation, name, value)
-    rows = layout.as_rows(mdp)
+        monkeypatch.setattr(policy_evaluation, name, value)
+    rows = layout.as_table(mdp)
     choice = (rows.first[:-1] + policy).astype(np.uint32)
     v = np.zeros(mdp.num_states)
-    evaluation.Evaluator(rows).evaluate(choice, v, 1e-12, 500, mdp.discount)
+    policy_evaluation.PolicyEvaluator(rows).evaluate(choice, v, 1e-12, 500, mdp.discount)
     return v
 
 
@@ -63,28 +63,28 @@ def test_elimination_and_bicgstab_find_the_value_of_a_policy(name, seed, monkeyp
 @pytest.mark.parametrize("name", MODELS)
 def test_sparse_elimination_finds_the_value_of_a_policy(name, seed):
     mdp = MODELS[name]
-    policy, rows = policy_of(mdp, seed), layout.as_rows(mdp)
-    chain = evaluation.Evaluator(rows).chain((rows.first[:-1] + policy).astype(np.uint32), mdp.discount)
+    policy, rows = policy_of(mdp, seed), layout.as_table(mdp)
+    chain = policy_evaluation.PolicyEvaluator(rows).chain((rows.first[:-1] + policy).astype(np.uint32), mdp.discount)
     v = np.empty(mdp.num_states)
-    assert elimination.eliminate_sparse(chain, v, Deadline())
+    assert elimination.solve_sparse(chain, v, Deadline())
     np.testing.assert_allclose(v, exact_value(mdp, policy), rtol=1e-11, atol=1e-11)
 
 
 def test_sparse_elimination_refuses_what_has_no_value_or_no_room(monkeypatch):
     ring = models.garnet(4, 1, 1, discount=0.9)
-    rows = layout.as_rows(ring)._replace(successor=np.array([1, 2, 3, 0], np.uint32))
+    rows = layout.as_table(ring)._replace(successor=np.array([1, 2, 3, 0], np.uint32))
     v = np.zeros(4)
-    assert not elimination.eliminate_sparse(
-        evaluation.Evaluator(rows).chain(rows.first[:-1].copy(), 1.0), v, Deadline()
+    assert not elimination.solve_sparse(
+        policy_evaluation.PolicyEvaluator(rows).chain(rows.first[:-1].copy(), 1.0), v, Deadline()
     )
     assert (v == 0).all()
-    monkeypatch.setattr(elimination, "PIECE", 100)
+    monkeypatch.setattr(elimination, "CHUNK", 100)
     monkeypatch.setattr(elimination, "FREE_FILL", 1000)
     monkeypatch.setattr(elimination, "FILL", 3)
-    rows = layout.as_rows(models.garnet(200, 1, 5, discount=0.9))
+    rows = layout.as_table(models.garnet(200, 1, 5, discount=0.9))
     v = np.zeros(200)
-    assert not elimination.eliminate_sparse(
-        evaluation.Evaluator(rows).chain(rows.first[:-1].copy(), 0.9), v, Deadline()
+    assert not elimination.solve_sparse(
+        policy_evaluation.PolicyEvaluator(rows).chain(rows.first[:-1].copy(), 0.9), v, Deadline()
     )
     assert (v == 0).all()
 
@@ -92,10 +92,10 @@ def test_sparse_elimination_refuses_what_has_no_value_or_no_room(monkeypatch):
 @pytest.mark.parametrize("states", [1, 2, 17, 100, 700])
 def test_a_dissection_orders_every_state_once_and_keeps_a_path_thin(states, monkeypatch):
     path = models.renumbered(models.chain(states))
-    rows = layout.as_rows(path)
-    chain = evaluation.Evaluator(rows).chain(rows.first[:-1] + np.uint32(1), 1.0)
+    rows = layout.as_table(path)
+    chain = policy_evaluation.PolicyEvaluator(rows).chain(rows.first[:-1] + np.uint32(1), 1.0)
     for piece in (10**6, 10):
-        monkeypatch.setattr(elimination, "PIECE", piece)
+        monkeypatch.setattr(elimination, "CHUNK", piece)
         np.testing.assert_array_equal(np.sort(elimination.dissection_order(chain, Deadline())), np.arange(states))
 
 
@@ -123,9 +123,11 @@ HARD = {
 @pytest.mark.parametrize("name", HARD)
 def test_an_exact_evaluation_leaves_only_what_rounding_makes(name, seed):
     mdp = HARD[name]
-    policy, rows = policy_of(mdp, seed), layout.as_rows(mdp)
+    policy, rows = policy_of(mdp, seed), layout.as_table(mdp)
     v = np.zeros(mdp.num_states)
-    evaluation.Evaluator(rows).evaluate_exactly((rows.first[:-1] + policy).astype(np.uint32), v, mdp.discount)
+    policy_evaluation.PolicyEvaluator(rows).evaluate_exactly(
+        (rows.first[:-1] + policy).astype(np.uint32), v, mdp.discount
+    )
     chain, reward = mdp.under(policy)
     residual = np.abs(reward + mdp.discount * (chain @ v) - v).max()
     assert residual <= 50 * 2.0**-53 * (np.abs(reward).max() + np.abs(v).max())  # LAPACK leaves as much
@@ -136,47 +138,49 @@ def test_an_exact_evaluation_leaves_only_what_rounding_makes(name, seed):
 def test_deterministic_chains_are_walked_to_their_end_or_round_their_loop(states, seed):
     mdp = models.garnet(states, 2, 1, discount=0.9, seed=seed)
     policy = policy_of(mdp, seed)
-    rows = layout.as_rows(mdp)
-    chain = evaluation.Evaluator(rows).chain((rows.first[:-1] + policy).astype(np.uint32), 0.9)
+    rows = layout.as_table(mdp)
+    chain = policy_evaluation.PolicyEvaluator(rows).chain((rows.first[:-1] + policy).astype(np.uint32), 0.9)
     v = np.empty(states)
-    assert evaluation.evaluate_deterministic(chain, v)
+    assert policy_evaluation.solve_deterministic(chain, v)
     np.testing.assert_allclose(v, exact_value(mdp, policy), atol=1e-9)
 
 
 def test_a_loop_that_loses_nothing_has_no_value():
     ring = models.garnet(4, 1, 1, discount=0.9)
-    rows = layout.as_rows(ring)._replace(successor=np.array([1, 2, 3, 0], np.uint32))
-    chain = evaluation.Evaluator(rows).chain(rows.first[:-1].copy(), 1.0)
-    assert not evaluation.evaluate_deterministic(chain, np.zeros(4))
+    rows = layout.as_table(ring)._replace(successor=np.array([1, 2, 3, 0], np.uint32))
+    chain = policy_evaluation.PolicyEvaluator(rows).chain(rows.first[:-1].copy(), 1.0)
+    assert not policy_evaluation.solve_deterministic(chain, np.zeros(4))
     v = np.zeros(4)
-    assert not evaluation.eliminate(chain, v, *evaluation.reach(chain), Deadline())
+    assert not policy_evaluation.solve_banded(chain, v, *policy_evaluation.bandwidth(chain), Deadline())
     assert (v == 0).all()
 
 
 def test_bicgstab_never_hands_back_something_worse():
     mdp = MODELS["slippery"]
-    rows = layout.as_rows(mdp)
+    rows = layout.as_table(mdp)
     policy = policy_of(mdp, 0)
     truth = exact_value(mdp, policy)
     for rounds in range(6):
         v = truth + 1e-9
-        evaluation.Evaluator(rows).evaluate((rows.first[:-1] + policy).astype(np.uint32), v, 0.0, rounds, mdp.discount)
+        policy_evaluation.PolicyEvaluator(rows).evaluate(
+            (rows.first[:-1] + policy).astype(np.uint32), v, 0.0, rounds, mdp.discount
+        )
         assert np.abs(v - truth).max() < 1e-8
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("dense", [False, True])
-def test_a_careful_backup_leaves_out_only_rows_that_cannot_be_the_best(name, dense, monkeypatch):
+def test_a_pruned_backup_leaves_out_only_rows_that_cannot_be_the_best(name, dense, monkeypatch):
     mdp = MODELS[name]
     if dense:
         full = mdp.transitions.toarray() if not isinstance(mdp.transitions, np.ndarray) else mdp.transitions
-        model = backups.Dense.__new__(backups.Dense)
+        model = backups.DenseModel.__new__(backups.DenseModel)
         twin = mdp.with_rewards(mdp.rewards)
         twin.transitions = full
         model.__init__(twin)
     else:
-        monkeypatch.setattr(backups, "CAREFUL_FROM", 0)
-        model = backups.Sparse(mdp, layout.as_rows(mdp))
+        monkeypatch.setattr(backups, "PRUNE_FROM", 0)
+        model = backups.SparseModel(mdp, layout.as_table(mdp))
     random = np.random.default_rng(0)
     v = random.normal(size=mdp.num_states)
     for size in (10, 1, 1, 0.1, 1e-3, 0, 5, 1e-9):
@@ -190,11 +194,11 @@ def test_a_careful_backup_leaves_out_only_rows_that_cannot_be_the_best(name, den
         v = backup.out + size * random.normal(size=v.size) + random.normal()
 
 
-def test_a_careful_backup_does_leave_rows_out(monkeypatch):
-    monkeypatch.setattr(backups, "CAREFUL_FROM", 0)
+def test_a_pruned_backup_does_leave_rows_out(monkeypatch):
+    monkeypatch.setattr(backups, "PRUNE_FROM", 0)
     mdp = MODELS["garnet"]
-    rows = layout.as_rows(mdp)
-    model = backups.Sparse(mdp, rows)
+    rows = layout.as_table(mdp)
+    model = backups.SparseModel(mdp, rows)
     v = model.backup(np.zeros(mdp.num_states)).out
     best = model.backup(v)
     others = np.setdiff1d(np.arange(rows.reward.size), best.choice)
@@ -212,17 +216,17 @@ def test_a_careful_backup_does_leave_rows_out(monkeypatch):
     ],
 )
 def test_the_first_guess_is_exact_where_ways_are_straight(mdp):
-    rows = layout.as_rows(mdp)
+    rows = layout.as_table(mdp)
     v = np.empty(mdp.num_states)
-    flowing.first_guess(rows, mdp.discount, *layout.flow_order(rows, Deadline()), v, 0, v.size)
+    policy_iteration.first_guess(rows, mdp.discount, *layout.reward_distance_order(rows, Deadline()), v, 0, v.size)
     np.testing.assert_allclose(mdp.backup(v).max(axis=1), v, atol=1e-9)
 
 
 def test_patience_ends_and_comes_back():
-    patience = flowing._Patience()
+    patience = policy_iteration._Patience()
     lasts = [patience.lasts(1.0) for _ in range(100)]
-    assert lasts[: flowing.PATIENCE] == [True] * flowing.PATIENCE
+    assert lasts[: policy_iteration.PATIENCE] == [True] * policy_iteration.PATIENCE
     assert not all(lasts)
-    assert any(lasts[2 * flowing.PATIENCE + 1 :])
-    progress = flowing._Patience()
+    assert any(lasts[2 * policy_iteration.PATIENCE + 1 :])
+    progress = policy_iteration._Patience()
     assert all(progress.lasts(2.0**-i) for i in range(100))

@@ -210,7 +210,7 @@ def test_an_archive_that_does_not_fit_into_memory_is_not_unpacked(tmp_path, monk
     assert (tmp_path / "bomb.npz").stat().st_size < 20_000
     monkeypatch.setattr(memory, "free_memory", lambda: 1_000_000)
     with pytest.raises(ValueError, match=r"needs about 16 MB of memory, this machine has 1 MB free"):
-        io.read_arrays(tmp_path / "bomb.npz")
+        io.read_npz(tmp_path / "bomb.npz")
 
 
 def test_arrays_come_back_as_they_were(tmp_path):
@@ -224,7 +224,7 @@ def test_arrays_come_back_as_they_were(tmp_path):
     }
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "a.npz", **arrays)
-        for name, array in io.read_arrays(tmp_path / "a.npz").items():
+        for name, array in io.read_npz(tmp_path / "a.npz").items():
             assert array.dtype == arrays[name].dtype
             np.testing.assert_array_equal(array, arrays[name])
 
@@ -240,9 +240,9 @@ def test_two_arrays_of_one_name_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "value", "message"),
     [
-        ("episodes", "many", r"about\.episodes: expected a whole number"),
-        ("episodes", -1, r"about\.episodes: expected a whole number"),
-        ("steps", 10**30, r"about\.steps: expected a whole number"),
+        ("episodes", "many", r"about\.episodes: expected an integer"),
+        ("episodes", -1, r"about\.episodes: expected an integer"),
+        ("steps", 10**30, r"about\.steps: expected an integer"),
         ("epsilon", "NaN", r"about\.epsilon: expected a number in \[0, 1\], got nan"),
         ("options", [], r"about\.options: expected an object, got \[\]"),
         ("options", {"form": []}, "form: expected one of"),
@@ -257,7 +257,7 @@ def test_two_arrays_of_one_name_are_refused(tmp_path):
 )
 def test_wrong_entries_of_a_table_are_named(tmp_path, entry, value, message):
     gs.TabularAgent("toy/choice").save(tmp_path / "a.npz")
-    arrays = io.read_arrays(tmp_path / "a.npz")
+    arrays = io.read_npz(tmp_path / "a.npz")
     about = json.loads(str(arrays["about"])) | {entry: value}
     np.savez(tmp_path / "a.npz", **arrays | {"about": np.array(json.dumps(about))})
     with pytest.raises(ValueError, match=rf"a\.npz (is damaged|cannot be loaded): .*{message}"):
@@ -268,7 +268,7 @@ def test_a_model_whose_lists_are_circles_is_refused(tmp_path):
     agent = gs.TabularAgent("toy/choice", form="expected")
     agent.learn(3)
     agent.save(tmp_path / "a.npz")
-    arrays = io.read_arrays(tmp_path / "a.npz")
+    arrays = io.read_npz(tmp_path / "a.npz")
     for name, wrong in (("next", np.arange(len(arrays["memory_next"]))), ("count", 0 * arrays["memory_count"])):
         np.savez(tmp_path / "a.npz", **arrays | {f"memory_{name}": wrong})
         with pytest.raises(ValueError, match=r"stored model (are not in order|do not add up)"):
@@ -318,15 +318,20 @@ def test_a_file_larger_than_any_json_of_ours_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_schema_names_the_first_value_that_is_wrong():
-    kind = {"a": schema.Whole(1, 5), "b": [schema.Maybe(schema.Real(0))], "c": {"d": schema.OneOf("x", "y")}, "e": bool}
+    kind = {
+        "a": schema.Int(1, 5),
+        "b": [schema.Nullable(schema.Float(0))],
+        "c": {"d": schema.OneOf("x", "y")},
+        "e": bool,
+    }
     good = {"a": 3, "b": [None, 2.5], "c": {"d": "x"}, "e": True, "more": object}
     assert schema.check(good, kind, "it") is good
     for change, message in (
-        ({"a": True}, "it.a: expected a whole number from 1 to 5, got True"),
-        ({"a": 2.0}, "it.a: expected a whole number from 1 to 5, got 2.0"),
+        ({"a": True}, "it.a: expected an integer from 1 to 5, got True"),
+        ({"a": 2.0}, "it.a: expected an integer from 1 to 5, got 2.0"),
         ({"b": 3}, "it.b: expected a list, got 3"),
-        ({"b": [1, float("nan")]}, "it.b[1]: expected a finite number of at least 0, got nan"),
-        ({"b": [10**400]}, "it.b[0]: expected a finite number of at least 0, got 1000"),
+        ({"b": [1, float("nan")]}, "it.b[1]: expected a finite number >= 0, got nan"),
+        ({"b": [10**400]}, "it.b[0]: expected a finite number >= 0, got 1000"),
         ({"c": {}}, "it.c has no 'd'"),
         ({"c": {"d": "z"}}, "it.c.d: expected one of x, y, got 'z'"),
         ({"e": 1}, "it.e: expected true or false, got 1"),

@@ -78,8 +78,8 @@ def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path):
     script = f"""
 import time
 from datetime import datetime
-from greedystep.io import replacing
-with replacing({str(path)!r}) as file:
+from greedystep.io import atomic_write
+with atomic_write({str(path)!r}) as file:
     file.write(b"half of the ")
     file.flush()
     print("writing", flush=True)

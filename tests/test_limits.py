@@ -13,8 +13,8 @@ import pytest
 from greedystep import models
 from greedystep.cli import main
 from greedystep.mdp import MDP
-from greedystep.planning import METHODS, deadline, elimination, evaluation, layout, solve, undiscounted
-from greedystep.planning.deadline import Deadline, TimeIsUpError
+from greedystep.planning import METHODS, deadline, elimination, layout, policy_evaluation, solve, undiscounted
+from greedystep.planning.deadline import Deadline, TimeLimitError
 
 HORIZON = ("greedy-step", "modified-policy-iteration", "multi-step")
 MODELS = {
@@ -82,7 +82,7 @@ def test_the_command_line_stops_by_the_clock(capsys):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("stop", [TimeIsUpError("stopped by the clock"), KeyboardInterrupt()])
+@pytest.mark.parametrize("stop", [TimeLimitError("stopped by the clock"), KeyboardInterrupt()])
 def test_whenever_a_solve_is_stopped_it_keeps_a_proof(name, method, stop, monkeypatch):
     """Stop at the first check, the second, the fourth ...: in the set-up, inside sweeps, evaluations and operators."""
     mdp = MODELS[name]
@@ -108,8 +108,8 @@ def test_whenever_a_solve_is_stopped_it_keeps_a_proof(name, method, stop, monkey
 
 
 def small_pieces(monkeypatch):
-    for module in (deadline, layout, evaluation):
-        monkeypatch.setattr(module, "PIECE", 20)
+    for module in (deadline, layout, policy_evaluation):
+        monkeypatch.setattr(module, "CHUNK", 20)
     monkeypatch.setattr(elimination, "AT_ONCE", 10)
     monkeypatch.setattr(elimination, "BLOCK", 7)
     monkeypatch.setattr(elimination, "WORK", 40)
@@ -131,8 +131,8 @@ def test_work_in_pieces_is_the_same_work(name, method, monkeypatch):
 
 @pytest.mark.parametrize("name", ["garnet", "slippery", "maze", "undiscounted"])
 def test_an_order_in_pieces_is_the_same_order(name, monkeypatch):
-    rows = layout.as_rows(MODELS[name])
-    final = layout.final_states(rows)
+    rows = layout.as_table(MODELS[name])
+    final = layout.absorbing_states(rows)
     sources = np.arange(final.size) % 7 == 3
     whole = layout.backward_order(rows, final, sources, Deadline())
     small_pieces(monkeypatch)
@@ -143,20 +143,20 @@ def test_an_order_in_pieces_is_the_same_order(name, monkeypatch):
 @pytest.mark.parametrize("rounds", [0, 1, 4, 9])
 def test_bicgstab_that_is_stopped_hands_back_its_best(rounds, monkeypatch):
     mdp = MODELS["garnet"]
-    rows = layout.as_rows(mdp)
-    chain = evaluation.Evaluator(rows).chain(rows.first[:-1].copy(), mdp.discount)
+    rows = layout.as_table(mdp)
+    chain = policy_evaluation.PolicyEvaluator(rows).chain(rows.first[:-1].copy(), mdp.discount)
     whole, stopped = np.zeros(mdp.num_states), np.zeros(mdp.num_states)
-    assert evaluation.bicgstab(chain, whole, 0.0, rounds, Deadline())[0] == rounds
+    assert policy_evaluation.bicgstab(chain, whole, 0.0, rounds, Deadline())[0] == rounds
     small_pieces(monkeypatch)
     limit, calls = Deadline(), itertools.count()
 
     def check():
         if next(calls) == rounds:
-            raise TimeIsUpError
+            raise TimeLimitError
 
     monkeypatch.setattr(limit, "check", check)
-    with pytest.raises(TimeIsUpError):
-        evaluation.bicgstab(chain, stopped, 0.0, 1000, limit)
+    with pytest.raises(TimeLimitError):
+        policy_evaluation.bicgstab(chain, stopped, 0.0, 1000, limit)
     np.testing.assert_array_equal(stopped, whole)
 
 
@@ -167,7 +167,7 @@ def test_elimination_in_blocks(states, monkeypatch):
     matrix, rows = random.dirichlet(np.ones(states), 2 * states), random.permutation(2 * states)[:states]
     reward = random.normal(size=states)
     truth = np.linalg.solve(np.eye(states) - 0.999 * matrix[rows], reward)
-    v = elimination.eliminate_dense(matrix, rows, 0.999, reward, Deadline())
+    v = elimination.solve_dense(matrix, rows, 0.999, reward, Deadline())
     np.testing.assert_allclose(v, truth, rtol=1e-10)
 
 
@@ -177,7 +177,7 @@ def test_elimination_in_blocks(states, monkeypatch):
 @pytest.fixture
 def held(monkeypatch):
     """Signals wait from the first check on, however early it is."""
-    monkeypatch.setattr(deadline, "HOLD_FROM", 0.0)
+    monkeypatch.setattr(deadline, "HOLD_AFTER", 0.0)
 
 
 @pytest.mark.usefixtures("held")
@@ -274,7 +274,7 @@ def test_limits_hold_in_other_threads_too():
 
 @pytest.mark.parametrize("count", [2.5, 2.0, np.float64(3), True, np.inf])
 def test_iterations_are_counted_in_whole_numbers(count):
-    with pytest.raises(ValueError, match=r"max_iterations: expected a whole number from 1 to .*, got "):
+    with pytest.raises(ValueError, match=r"max_iterations: expected an integer >= 1, got "):
         solve(MODELS["garnet"], max_iterations=count)
 
 

@@ -37,7 +37,7 @@ def test_the_sentence_has_both_numbers(four_gigabytes):
     ("size", "text"), {870: "870 bytes", 4.24e9: "4.2 GB", 41e9: "41 GB", 9.96e9: "10 GB", 8e24: "8e+06 EB"}.items()
 )
 def test_sizes_are_short(size, text):
-    assert memory.in_units(size) == text
+    assert memory.format_bytes(size) == text
 
 
 def write(folder, files):

@@ -95,6 +95,6 @@ def test_only_old_folders_go(tmp_path):
         os.utime(folder, (long_ago + number,) * 2)
     now = time.time()
     os.utime(folders[0], (now, now))
-    numba_cache._clear_out(tmp_path, "greedystep-x")
+    numba_cache._delete_old(tmp_path, "greedystep-x")
     assert not any(folder.exists() for folder in folders[1:4])
     assert all(folder.exists() for folder in [folders[0], *folders[4:]])

@@ -133,10 +133,10 @@ def test_all_numbers_that_make_no_sense_are_answered_by_one_sentence(command, op
         "bench returns --out=": "--out: expected a path, got ''",
         "train classic/cartpole --save-every nan": "--save-every: expected a finite number, got 'nan'",
         "train classic/cartpole --optimiser-epsilon inf": "--optimiser-epsilon: expected a finite number, got 'inf'",
-        "train classic/cartpole --seed 4294967295 --seeds 2": "seeds: expected a whole number from 0 to 4294967295",
-        "train classic/cartpole --seeds 1e18": "seeds: expected a whole number from 1 to 1000000",
-        "train classic/cartpole --steps 3e9": "steps: expected a whole number from 1 to 2147483647, got 3000000000",
-        "plan chain-99999999999999999999": "model: expected a whole number between -2^63 and 2^63, got",
+        "train classic/cartpole --seed 4294967295 --seeds 2": "seeds: expected an integer from 0 to 4294967295",
+        "train classic/cartpole --seeds 1e18": "seeds: expected an integer from 1 to 1000000",
+        "train classic/cartpole --steps 3e9": "steps: expected an integer from 1 to 2147483647, got 3000000000",
+        "plan chain-99999999999999999999": "model: expected an integer between -2^63 and 2^63, got",
     }.items(),
 )
 def test_what_else_is_refused(line, sentence, place, capsys):
@@ -151,14 +151,14 @@ def test_what_else_is_refused(line, sentence, place, capsys):
 
 @pytest.mark.parametrize("text", ["9007199254740993", "9_007_199_254_740_993", "9007199254740993e0"])
 def test_whole_numbers_never_pass_through_float(text):
-    assert checks.parse_whole(text) == 2**53 + 1
+    assert checks.parse_int(text) == 2**53 + 1
     assert checks.parse_value(text) == 2**53 + 1
 
 
 def test_a_huge_exponent_is_not_written_out():
     for text in ("1e400", "1e999999999", "-1e999999999", "9" * 10_000):
-        with pytest.raises(ValueError, match=r"^expected a whole number between -2\^63 and 2\^63, got .{,80}$"):
-            checks.parse_whole(text)
+        with pytest.raises(ValueError, match=r"^expected an integer between -2\^63 and 2\^63, got .{,80}$"):
+            checks.parse_int(text)
         assert checks.parse_value(text) == text  # for the check of the option to name
 
 
@@ -177,24 +177,24 @@ def test_values_of_options(text, value):
 
 @pytest.mark.parametrize("value", [True, 5.0, 2.5, "5", None, math.nan, np.float64(5), np.array([5])])
 def test_what_is_no_whole_number(value):
-    with pytest.raises(ValueError, match=r"^steps: expected a whole number from 1 to 10, got .{,80}$"):
-        checks.check_whole("steps", value, 1, 10)
+    with pytest.raises(ValueError, match=r"^steps: expected an integer from 1 to 10, got .{,80}$"):
+        checks.check_int("steps", value, 1, 10)
 
 
 def test_a_number_that_python_does_not_write_out_is_refused():
-    with pytest.raises(ValueError, match="steps: expected a whole number from 1 to 10, got a number of thousands of "):
-        checks.check_whole("steps", 10**5000, 1, 10)
+    with pytest.raises(ValueError, match="steps: expected an integer from 1 to 10, got a number of thousands of "):
+        checks.check_int("steps", 10**5000, 1, 10)
 
 
 @pytest.mark.parametrize("value", [5, np.int32(5), np.uint8(5), np.int64(5)])
 def test_numpy_integers_are_whole_numbers(value):
-    assert type(checks.check_whole("steps", value)) is int
+    assert type(checks.check_int("steps", value)) is int
 
 
 @pytest.mark.parametrize("value", [True, "0.5", None, math.nan, math.inf, 0.5j, [0.5], 10**400, -0.1, 1.1])
 def test_what_is_no_share(value):
     with pytest.raises(ValueError, match=r"^epsilon: expected a number in \[0, 1\], got .{,80}$"):
-        checks.check_real("epsilon", value, 0, 1)
+        checks.check_float("epsilon", value, 0, 1)
 
 
 # -- settings and options of the library ------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def test_logs_of_gymnasium_are_fitted():
         (3, {}, "env: expected a name, a ToyTask or a Gymnasium environment, got int"),
         ("toy/choice", {"limit": 5}, "limit: toy/choice has its own, got 5"),
         ("toy/choice", {"discount": 0.5}, "discount: toy/choice has its own, got 0.5"),
-        ("FrozenLake-v1", {"limit": 0}, "limit: expected a whole number from 1 to 9223372036854775807, got 0"),
+        ("FrozenLake-v1", {"limit": 0}, "limit: expected an integer >= 1, got 0"),
         ("FrozenLake-v1", {"discount": 0.0}, r"discount: expected a number in \(0, 1\], got 0.0"),
     ],
 )

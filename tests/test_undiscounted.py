@@ -19,9 +19,9 @@ from fuzz_models import (
 from greedystep import models
 from greedystep.mdp import MDP
 from greedystep.planning import METHODS, solve
+from greedystep.planning.certificate import longest_episode
 from greedystep.planning.deadline import Deadline
-from greedystep.planning.undiscounted import Undiscounted
-from greedystep.planning.walk import longest_walk
+from greedystep.planning.undiscounted import UndiscountedModel
 
 LARGEST = Fraction(np.finfo(float).max)
 TEXTBOOK = [method for method in METHODS if method != "auto"]
@@ -184,7 +184,7 @@ def test_a_random_walk_of_a_million_steps():
     solution = solve(mdp, tolerance=1e-2)
     truth = -(here + 1.0) * (states - here)
     assert np.abs(solution.v - truth).max() <= solution.error_bound <= 1e-2
-    assert 1e6 < longest_walk(mdp, Undiscounted(mdp, Deadline()), Deadline()).jumps < 3e6
+    assert 1e6 < longest_episode(mdp, UndiscountedModel(mdp, Deadline()), Deadline()).jumps < 3e6
 
 
 @pytest.mark.long
@@ -204,7 +204,7 @@ def test_a_circle_that_is_seldom_left_among_many_states():
     mdp = MDP(sp.csr_array(entries, shape=(states, states)), np.zeros((states, 1)), 1.0, termination=ends)
     solution = solve(mdp)
     assert np.isfinite(solution.error_bound)
-    walk = longest_walk(mdp, Undiscounted(mdp, Deadline()), Deadline())
+    walk = longest_episode(mdp, UndiscountedModel(mdp, Deadline()), Deadline())
     assert states / leave * (1 - 1e-9) <= walk.jumps < 1e4 * states / leave
 
 
@@ -218,7 +218,7 @@ def test_a_walk_too_long_for_float64_is_called_so():
     solution = solve(MDP(p, -np.ones((4, 1)), 1.0, termination=ends))
     assert solution.error_bound == np.inf
     assert np.isfinite(solution.v).all()
-    assert "every policy ends, but the longest walk takes more steps than float64 can count" in solution.message
+    assert "every policy ends, but the longest episode has more steps than float64 can count" in solution.message
 
 
 # -- numbers that overflow --------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""The whole state of training in one file: complete or not there, checked byte for byte, and never code.
+"""Checkpoints: the whole training state in one file, written atomically, checksummed, and without pickle.
 
 A state is any pytree of JAX and NumPy arrays, typed random keys included. Its file is named after the step and holds
 
     preamble   magic (8 bytes), version (u32), length of the header (u64), CRC-32 of the header (u32), CRC-32 of these
-    header     JSON: the step, `about` (config and counters, as the caller likes), and for every leaf its name, dtype,
-               shape, bytes and CRC-32
+    header     JSON: the step, `about` (config and counters of the caller), and for every leaf its name, dtype, shape,
+               bytes and CRC-32
     leaves     their bytes as they lie in memory (C order), one after another
 
 with all numbers little-endian. The preamble stays the same in all versions, so that a file of another version can be
@@ -28,8 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import schema
-from greedystep.checks import INT64
-from greedystep.io import LARGEST_JSON, from_json, reading, replacing, saying, to_json
+from greedystep.checks import INT64_MAX
+from greedystep.io import LARGEST_JSON, atomic_write, from_json, open_regular_file, os_error_context, to_json
 
 VERSION = 1
 MAGIC = b"gs-state"
@@ -39,7 +39,7 @@ FILE_NAME = re.compile(r"step-(\d{12,19})\.ckpt")
 CHUNK = 2**22
 """Bytes that are verified at once."""
 
-_SIZE = schema.Whole(0, INT64)
+_SIZE = schema.Int(0, INT64_MAX)
 HEADER = {
     "step": _SIZE,
     "about": dict,
@@ -48,24 +48,24 @@ HEADER = {
             "name": str,
             "dtype": str,
             "shape": [_SIZE],
-            "key": schema.Maybe(str),
+            "key": schema.Nullable(str),
             "weak": bool,
             "bytes": _SIZE,
-            "crc32": schema.Whole(0, 2**32 - 1),
+            "crc32": schema.Int(0, 2**32 - 1),
         }
     ],
 }
 
 
 class DamagedCheckpointError(ValueError):
-    """The file is cut short, changed, or not a checkpoint at all."""
+    """A checkpoint file is cut short or changed, or is no checkpoint."""
 
 
 # -- a folder of checkpoints ------------------------------------------------------------------------------------------
 
 
 def save(folder: str | os.PathLike, step: int, state: Any, about: Mapping[str, Any]) -> Path:
-    """Write the state after `step` steps and return the file's path, once it is safely on the disk.
+    """Write the state after `step` steps and return the file's path, once it is on the disk.
 
     Nothing of `state` is needed afterwards: it may be donated to the next chunk. Whatever goes wrong (a full disk, a
     kill), earlier checkpoints stay whole. Older files stay until `prune`.
@@ -77,7 +77,7 @@ def save(folder: str | os.PathLike, step: int, state: Any, about: Mapping[str, A
     preamble = PREAMBLE.pack(MAGIC, VERSION, len(header), zlib.crc32(header))
     path = Path(folder) / f"step-{step:012d}.ckpt"
     _remove_leftovers(path.parent)
-    with saying(f"cannot save {path}; the checkpoints before it are whole"), replacing(path) as file:
+    with os_error_context(f"cannot save {path}; the checkpoints before it are whole"), atomic_write(path) as file:
         file.write(preamble + CHECKSUM.pack(zlib.crc32(preamble)))
         file.write(header)
         for buffer in buffers:
@@ -86,7 +86,7 @@ def save(folder: str | os.PathLike, step: int, state: Any, about: Mapping[str, A
 
 
 def latest(folder: str | os.PathLike) -> Path | None:
-    """The newest checkpoint whose every byte is right; a warning names each damaged one that is passed over.
+    """Return the newest checkpoint with correct checksums; a warning names each damaged one that is passed over.
 
     None if the folder has no checkpoint; DamagedCheckpointError if all that it has are damaged.
     """
@@ -106,7 +106,7 @@ def latest(folder: str | os.PathLike) -> Path | None:
 
 
 def prune(folder: str | os.PathLike, keep: int = 2) -> None:
-    """Delete all checkpoints older than the newest `keep` complete ones (their lengths are looked at, not all bytes).
+    """Delete all checkpoints older than the newest `keep` complete ones (by their headers and lengths).
 
     Call it after `save` has returned: the new one is then on the disk before an old one goes.
     """
@@ -118,7 +118,7 @@ def prune(folder: str | os.PathLike, keep: int = 2) -> None:
             path.unlink(missing_ok=True)
             continue
         try:
-            with reading(path) as file:
+            with open_regular_file(path) as file:
                 _read_header(file, path)
             complete += 1
         except (DamagedCheckpointError, OSError):
@@ -132,7 +132,7 @@ def _newest_first(folder: str | os.PathLike) -> list[Path]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """A killed `save` leaves a part of a file; a run that is killed often must not fill the disk with them."""
+    """Delete the partial files of killed saves, so that a run that is killed often does not fill the disk."""
     for part in folder.glob(".step-*.ckpt.*.part"):
         part.unlink(missing_ok=True)
 
@@ -141,13 +141,13 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def read_about(path: str | os.PathLike) -> dict[str, Any]:
-    """What was given to `save` as `about`: a state's config can be read before its template is made."""
-    with reading(path) as file:
+    """Return the `about` of a checkpoint, without its state: the config, from which a template can be made."""
+    with open_regular_file(path) as file:
         return _read_header(file, path)["about"]
 
 
 def restore(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
-    """Read a state back, with its `about`.
+    """Read a state and its `about`.
 
     Args:
         path: a file that `save` made.
@@ -156,7 +156,7 @@ def restore(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = [(_name(keys), _array(keys, leaf, jax.ShapeDtypeStruct)) for keys, leaf in paths]
-    with reading(path) as file:
+    with open_regular_file(path) as file:
         header = _read_header(file, path)
         for stored, template in zip_longest(header["leaves"], wanted):
             _check_fit(path, stored, template)
@@ -176,7 +176,7 @@ def _check_fit(path: str | os.PathLike, stored: dict[str, Any] | None, template:
 
 
 def _read_header(file: BinaryIO, path: str | os.PathLike) -> dict[str, Any]:
-    """The header, after a look at everything but the leaves' bytes; the file is left at the first leaf."""
+    """Read and check the header and the file's length; the file is left at the first leaf."""
     actual = os.fstat(file.fileno()).st_size
     preamble, checksum = file.read(PREAMBLE.size), file.read(CHECKSUM.size)
     if not preamble.startswith(MAGIC):
@@ -202,8 +202,8 @@ def _read_header(file: BinaryIO, path: str | os.PathLike) -> dict[str, Any]:
 
 
 def _verify(path: Path) -> None:
-    """Compare the checksums of all leaves, a part at a time: a replay may be larger than what memory is left."""
-    with reading(path) as file:
+    """Check the checksums of all leaves, a chunk at a time: a replay buffer may be larger than free memory."""
+    with open_regular_file(path) as file:
         for stored in _read_header(file, path)["leaves"]:
             checksum, left = 0, stored["bytes"]
             while left and (part := file.read(min(left, CHUNK))):
@@ -220,12 +220,12 @@ def _check_sum(path: str | os.PathLike, stored: dict[str, Any], checksum: int) -
 
 
 def _name(keys: tuple[Any, ...]) -> str:
-    """How a reader would write it: state.params['w'][0]."""
+    """Return the name of a leaf as code would write it: state.params['w'][0]."""
     return "state" + jax.tree_util.keystr(keys)
 
 
 def _array(keys: tuple[Any, ...], leaf: Any, *or_kinds: type) -> Any:
-    """The leaf, if it is an array of numbers (or of `or_kinds`)."""
+    """Return the leaf if it is an array of numbers, or one of `or_kinds`; else ValueError."""
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, *or_kinds)) or getattr(leaf.dtype, "hasobject", False):
         raise ValueError(f"{_name(keys)} must be an array of numbers, got {type(leaf).__name__}: {leaf!r}")
     return leaf
@@ -236,12 +236,12 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
-    """The memory of a C-ordered array; through NumPy's bytes, because a buffer cannot name dtypes like bfloat16."""
+    """Return the memory of a C-ordered array as uint8, because a buffer cannot name dtypes like bfloat16."""
     return array.reshape(-1).view(np.uint8).data
 
 
 def _to_bytes(state: Any) -> tuple[list[dict[str, Any]], list[memoryview]]:
-    """What the header says of each leaf, and its bytes; arrays that lie in the host's memory are not copied."""
+    """Return the header entry and the bytes of each leaf; arrays in host memory are not copied."""
     paths, _ = jax.tree_util.tree_flatten_with_path(state)
     checked = [_array(keys, leaf) for keys, leaf in paths]
     arrays = jax.device_get([jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in checked])
@@ -262,7 +262,7 @@ def _to_bytes(state: Any) -> tuple[list[dict[str, Any]], list[memoryview]]:
 
 
 def _raw_key(like: Any) -> tuple[Any, str]:
-    """Shape and dtype of a random key's own numbers, and the name of its algorithm; `like` may be a shape alone."""
+    """Return shape and dtype of the numbers of a random key, and its algorithm; `like` may be a ShapeDtypeStruct."""
     names: list[str] = []
 
     def raw(key: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ import matplotlib
 from cycler import cycler
 from matplotlib.figure import Figure
 
-from greedystep.io import replacing
+from greedystep.io import atomic_write
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, told apart with every kind of colour vision; the strongest on white first."""
@@ -67,7 +67,7 @@ def save(figure: Figure, stem: str | os.PathLike) -> list[Path]:
         with style():
             figure.savefig(picture, format=suffix[1:], metadata=about)
         path = Path(f"{os.fspath(stem)}{suffix}")
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             file.write(picture.getvalue())
         written.append(path)
     return written

@@ -1,4 +1,4 @@
-"""Files: atomic writes, strict JSON, and .npz archives that are read without trusting them.
+"""Files: atomic writes, strict JSON, and a reader of .npz files that may be damaged or hostile.
 
 JSON has no infinity and no NaN. They are written as the strings "Infinity", "-Infinity" and "NaN", so that every file
 is strict JSON for other tools, and `read_json` turns these three strings back into floats.
@@ -26,22 +26,21 @@ import numpy as np
 from greedystep.memory import check_memory
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""How the numbers that JSON lacks are written."""
+"""The strings that stand for the numbers JSON lacks."""
 LARGEST_JSON = 2**30
-"""Bytes; far above every JSON of ours. A larger file is something else, and is not read into memory to find out."""
+"""Bytes above which a file is not read: far above every JSON file that greedystep writes."""
 DEEPEST_JSON = 100
-"""Levels of lists and objects within one another; far above every JSON of ours."""
+"""Nesting levels above which JSON is refused: far above every JSON file that greedystep writes."""
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A binary file that takes the place of `path` once it is complete and on the disk.
+def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """Open a binary file that replaces `path` once it is complete and on the disk; missing parent folders are made.
 
     Whatever goes wrong before that (an exception, a full disk, a kill), an older file at `path` stays as it was.
-    Folders on the way are made.
     """
     target = Path(os.path.realpath(path))  # through a link, not over it
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -59,13 +58,10 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def reading(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A file, opened to be read as bytes; a folder, and a pipe or a device, which may have no end, is an OSError.
-
-    So is what the system itself refuses: a file that is not there, or a link to itself.
-    """
+def open_regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """Open a file to read bytes; OSError if it is missing, a folder, or a pipe or device, which may never end."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    mode = os.fstat(descriptor).st_mode  # asked of what is open: the path may lead elsewhere by now
+    mode = os.fstat(descriptor).st_mode  # of the open file: the path may lead elsewhere by now
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         kind = "folder" if stat.S_ISDIR(mode) else "pipe or device"
@@ -75,8 +71,8 @@ def reading(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def saying(sentence: str) -> Iterator[None]:
-    """Let an OSError (a full disk, a folder that may not be written) say what it stopped, and then its reason."""
+def os_error_context(sentence: str) -> Iterator[None]:
+    """Prefix an OSError raised within (a full disk, a read-only folder) with a sentence about what failed."""
     try:
         yield
     except OSError as problem:
@@ -85,21 +81,21 @@ def saying(sentence: str) -> Iterator[None]:
 
 def write_text(path: str | os.PathLike, text: str) -> None:
     """Write a UTF-8 file, completely or not at all."""
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode())
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
     """Write strict JSON, completely or not at all; NumPy scalars and arrays become numbers and lists.
 
-    To be read by people too: a line for each entry, but one for a whole list of numbers.
+    One line per entry, but a list of numbers stays on one line.
     """
     write_text(path, _in_lines(jsonable(value)) + "\n")
 
 
 def read_json(path: str | os.PathLike) -> Any:
-    """Read what `write_json` wrote; ValueError says in one sentence what is wrong with a file."""
-    with reading(path) as file:
+    """Read a JSON file written by `write_json`; ValueError says in one sentence what is wrong with a file."""
+    with open_regular_file(path) as file:
         text = file.read(LARGEST_JSON + 1)
     try:
         if len(text) > LARGEST_JSON:
@@ -110,15 +106,12 @@ def read_json(path: str | os.PathLike) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """Strict JSON on one line."""
+    """Return strict JSON on one line."""
     return _in_one_line(jsonable(value))
 
 
 def from_json(text: str) -> Any:
-    """The value that `to_json` wrote; ValueError says why a text is none.
-
-    Where JSON leaves it to the reader, this one is strict: no entry occurs twice in an object, every number is finite.
-    """
+    """Parse strict JSON: no key occurs twice in an object and every number is finite; else ValueError."""
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)
         return _with_floats(value)
@@ -157,7 +150,7 @@ def _in_lines(value: Any, margin: str = "\n") -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """The same value in JSON's own types; TypeError names a type that has no place there."""
+    """Convert a value to JSON's own types; TypeError names a type that cannot be converted."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -181,7 +174,7 @@ def _key(key: Any) -> str:
 
 
 def _with_floats(value: Any, levels: int = DEEPEST_JSON) -> Any:
-    """With the three strings as floats; ValueError for what no file of ours can hold."""
+    """Turn the strings of NOT_FINITE into floats; ValueError if it is nested too deeply or has broken Unicode."""
     if isinstance(value, str):
         if not value.isascii():
             value.encode()  # half a character (\ud800) could be read, but never written or printed
@@ -197,7 +190,7 @@ def _with_floats(value: Any, levels: int = DEEPEST_JSON) -> Any:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself last through a power cut, where the system can (Windows cannot open a folder)."""
+    """Make the rename survive a power cut, where the system can (Windows cannot open a folder)."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -206,41 +199,37 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-# -- arrays ----------------------------------------------------------------------------------------------------------
+# -- .npz files -------------------------------------------------------------------------------------------------------
 
 UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, KeyError, EOFError, OSError, RuntimeError)
 UNREADABLE += (OverflowError, MemoryError)
-"""What zipfile raises for damaged files."""
+"""The errors that zipfile raises for damaged files."""
 
 HEADER = re.compile(
     rb"\{'descr': '([<>|=])(b1|[iu][1248]|f[248]|c8|c16|[SU][1-9]\d{0,8})', 'fortran_order': (True|False), "
     rb"'shape': \(((?:\d{1,18}, ?)*(?:\d{1,18})?)\), \} *\n"
 )
-"""Of version 1.0 of NumPy's format, which all but very long headers have."""
+"""The header of an array in version 1.0 of NumPy's format; a version with longer headers is never needed here."""
 MOST_AXES = 32
 CHUNK = 2**22
+"""Bytes that are read at once."""
 LONGEST_REASON = 200
-KINDS = {
-    "b": "true or false",
-    "i": "whole numbers",
-    "iu": "whole numbers",
-    "f": "numbers",
-    "iuf": "numbers",
-    "U": "text",
-}
+"""Characters of an error that are quoted: zipfile quotes names, however long a file says they are."""
+KINDS = {"b": "booleans", "i": "integers", "iu": "integers", "f": "numbers", "iuf": "numbers", "U": "text"}
 """Letters of NumPy's dtype kinds -> what such an array holds."""
 
 
-def load_arrays(path: str | os.PathLike, file_format: str, noun: str) -> dict[str, np.ndarray]:
-    """All arrays of a file that greedystep saved.
+def load_npz(path: str | os.PathLike, file_format: str, noun: str) -> dict[str, np.ndarray]:
+    """Read all arrays of a .npz file that greedystep saved.
 
     Args:
-        file_format: what the file's entry "format" has to be.
-        noun: what such a file holds, for the sentence if it is none.
+        path: the file.
+        file_format: the required text of the file's entry "format".
+        noun: what such a file holds, for error messages.
     """
     try:
-        arrays = read_arrays(path)
-        if str(take_array(arrays, "format", "U", 0)) != file_format:
+        arrays = read_npz(path)
+        if str(get_array(arrays, "format", "U", 0)) != file_format:
             raise ValueError(f"its format is not {file_format!r}")
     except FileNotFoundError:
         raise FileNotFoundError(f"no such {noun} file: {path}") from None
@@ -249,11 +238,14 @@ def load_arrays(path: str | os.PathLike, file_format: str, noun: str) -> dict[st
     return arrays
 
 
-def take_array(arrays: Mapping[str, np.ndarray], name: str, kinds: str, axes: int) -> np.ndarray:
-    """The array of that name; ValueError if it is missing, or has other kinds of entries or another number of axes.
+def get_array(arrays: Mapping[str, np.ndarray], name: str, kinds: str, axes: int) -> np.ndarray:
+    """Return the array of that name; ValueError if it is missing, or its dtype kind or number of axes is wrong.
 
     Args:
-        kinds: one of KINDS.
+        arrays: the contents of a .npz file.
+        name: the array's name.
+        kinds: the allowed dtype kinds, a key of KINDS.
+        axes: the required number of axes.
     """
     if name not in arrays:
         raise ValueError(f"it has no {name!r}")
@@ -263,9 +255,9 @@ def take_array(arrays: Mapping[str, np.ndarray], name: str, kinds: str, axes: in
     return array
 
 
-def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """All arrays of a .npz file; ValueError says in a few words why it is none that can be read."""
-    with reading(path) as file:
+def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Read all arrays of a .npz file, never Python objects; ValueError says why a file cannot be read."""
+    with open_regular_file(path) as file:
         start = file.read(6)
         if start == np.lib.format.MAGIC_PREFIX:
             raise ValueError("it holds a single array")
@@ -285,13 +277,11 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
                 return arrays
         except UNREADABLE as problem:
             reason = str(problem) or type(problem).__name__
-            raise ValueError(
-                reason[:LONGEST_REASON]
-            ) from None  # zipfile quotes names, however long a file says they are
+            raise ValueError(reason[:LONGEST_REASON]) from None
 
 
 def _array(stream: IO[bytes], size: int, name: str) -> np.ndarray:
-    """An array of `size` bytes, header included."""
+    """Read one array of `size` bytes, header included."""
     start = stream.read(10)
     if len(start) < 10 or not start.startswith(np.lib.format.MAGIC_PREFIX + b"\x01\x00"):
         raise ValueError(f"{name!r} is not an array of NumPy's format 1.0")
@@ -314,7 +304,7 @@ def _array(stream: IO[bytes], size: int, name: str) -> np.ndarray:
 
 
 def _fill(stream: IO[bytes], buffer: memoryview, name: str) -> None:
-    """Read as much as the buffer holds; with the last byte zipfile compares the checksum."""
+    """Fill the buffer from the stream; zipfile compares the checksum when the last byte is read."""
     while buffer:
         count = stream.readinto(buffer[:CHUNK])  # type: ignore[attr-defined]
         if not count:

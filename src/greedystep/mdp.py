@@ -1,4 +1,4 @@
-"""Finite Markov decision processes: the container, Gymnasium tables and files.
+"""Finite Markov decision processes: the class, Gymnasium tables and files.
 
 A model is three things, with S states and A actions:
 
@@ -14,11 +14,12 @@ of the environment. A *terminal state* is one in which every action ends at once
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from greedystep import io
 from greedystep.mdp_checks import (
@@ -33,12 +34,17 @@ from greedystep.mdp_checks import (
 )
 from greedystep.memory import check_memory
 
-Policy = Any
-"""A policy is int [S] (the action of each state) or float [S, A] (action probabilities, rows sum to one)."""
+if TYPE_CHECKING:
+    import gymnasium
+
+Policy = ArrayLike
+"""A policy: int [S] (the action of each state) or float [S, A] (action probabilities, rows sum to one)."""
+Matrix = ArrayLike | sp.sparray | sp.spmatrix
+"""An array, or a SciPy sparse matrix."""
 
 FILE_FORMAT = "greedystep-mdp-1"
 CSR_ARRAYS = (("data", "iuf"), ("indices", "iu"), ("indptr", "iu"))
-"""Names of a sparse model's arrays in a file, and the kinds of numbers in them."""
+"""Names and dtype kinds of a sparse model's arrays in a file."""
 
 
 class MDP:
@@ -63,17 +69,17 @@ class MDP:
     discount: float
     termination: np.ndarray | None
     row_sums: tuple[float, float]
-    """Smallest and largest sum of an available row: what a certificate needs to know of the transitions."""
+    """Smallest and largest sum of an available row of transitions, which error bounds need."""
 
     def __init__(
         self,
-        transitions: Any,
-        rewards: Any,
+        transitions: Matrix,
+        rewards: Matrix,
         discount: float,
         *,
-        terminal: Any = None,
-        available: Any = None,
-        termination: Any = None,
+        terminal: ArrayLike | None = None,
+        available: ArrayLike | None = None,
+        termination: ArrayLike | None = None,
     ):
         matrix, num_states, num_actions = as_matrix(transitions)
         shape = (num_states, num_actions)
@@ -82,7 +88,7 @@ class MDP:
         self.discount = checked_discount(discount)
         # Not `> -inf`: a nan in the transitions makes the averaged reward nan, and must reach the check of the rows.
         missing = reward == -np.inf
-        if terminal is None and available is None and not missing.any():  # nothing to leave out: most models, and quick
+        if terminal is None and available is None and not missing.any():  # most models: nothing to leave out
             has_action = np.True_
             self.rewards, self.termination, self.transitions = reward.copy(), ends, matrix
         else:
@@ -109,12 +115,12 @@ class MDP:
 
     @property
     def num_states(self) -> int:
-        """S."""
+        """The number of states, S."""
         return self.rewards.shape[0]
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """The number of actions, A."""
         return self.rewards.shape[1]
 
     @property
@@ -148,11 +154,11 @@ class MDP:
         return f"MDP({self.num_states} states, {self.num_actions} actions, {kind}, discount {self.discount:g})"
 
     def backup(self, values: np.ndarray) -> np.ndarray:
-        """r(s, a) + γ Σ_s' p(s' | s, a) v(s'), [S] -> [S, A]; -inf where the action is not available."""
+        """Return r(s, a) + γ Σ_s' p(s' | s, a) v(s'), [S] -> [S, A]; -inf where the action is not available."""
         return self.rewards + self.discount * (self.transitions @ values).reshape(self.rewards.shape)
 
-    def with_rewards(self, rewards: Any) -> MDP:
-        """The same transitions, not copied, under other rewards. Terminal states stay so, whatever they are paid."""
+    def with_rewards(self, rewards: Matrix) -> MDP:
+        """Return the MDP with other rewards, transitions shared; terminal states stay terminal and pay nothing."""
         mdp = MDP.__new__(MDP)
         mdp.transitions, mdp.discount = self.transitions, self.discount
         mdp.termination, mdp.row_sums = self.termination, self.row_sums
@@ -165,7 +171,7 @@ class MDP:
     # -- policies -----------------------------------------------------------------------------------------------------
 
     def check_policy(self, policy: Policy, name: str = "policy") -> np.ndarray:
-        """The policy as an array, int [S] or float64 [S, A]; ValueError says what is wrong with it."""
+        """Return the policy as an array, int [S] or float64 [S, A]; ValueError says what is wrong with it."""
         array = np.asarray(policy)
         if array.shape == (self.num_states,) and np.issubdtype(array.dtype, np.integer):
             outside = (array < 0) | (array >= self.num_actions)
@@ -195,8 +201,8 @@ class MDP:
             f"got {array.dtype} {list(array.shape)}"
         )
 
-    def check_policies(self, policies: Any) -> list[np.ndarray]:
-        """A non-empty list of checked policies."""
+    def check_policies(self, policies: Iterable[Policy]) -> list[np.ndarray]:
+        """Return a non-empty list of checked policies; ValueError says what is wrong with one."""
         if isinstance(policies, np.ndarray) and policies.ndim < 2:
             raise ValueError("policies: expected a list of policies, got one array; write [policy]")
         checked = [self.check_policy(policy, f"policies[{i}]") for i, policy in enumerate(policies)]
@@ -205,7 +211,7 @@ class MDP:
         return checked
 
     def under(self, policy: Policy) -> tuple[sp.csr_array | np.ndarray, np.ndarray]:
-        """The Markov chain of a policy: (T^π [S, S], r^π [S])."""
+        """Return the Markov chain of a policy: (T^π [S, S], r^π [S])."""
         policy = self.check_policy(policy)
         S, A = self.rewards.shape
         if policy.ndim == 1:
@@ -221,8 +227,8 @@ class MDP:
     # -- other sources ------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_gymnasium(cls, env: Any, discount: float = 0.99, **options: Any) -> MDP:
-        """The model of a Gymnasium environment that carries its table `P[s][a] = [(p, s', reward, terminated), ...]`.
+    def from_gymnasium(cls, env: str | gymnasium.Env, discount: float = 0.99, **options: Any) -> MDP:
+        """Return the MDP of a Gymnasium environment with a table `P[s][a] = [(p, s', reward, terminated), ...]`.
 
         Args:
             env: an environment id such as "FrozenLake-v1", or an environment object (custom ones too).
@@ -231,26 +237,30 @@ class MDP:
         """
         import gymnasium
 
-        made = isinstance(env, str)
-        if made:
+        if isinstance(env, str):
             try:
-                env = gymnasium.make(env, **options)
+                made = gymnasium.make(env, **options)
             except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
                 raise ValueError(f"env: gymnasium cannot make {env!r}: {problem}") from None
-        elif options:
+            try:
+                return cls.from_gymnasium(made, discount)
+            finally:
+                made.close()
+        if options:
             raise ValueError(f"options: {sorted(options)} only apply when env is an id, not an environment object")
-        try:
-            table = getattr(getattr(env, "unwrapped", env), "P", None)
-            if table is None:
-                raise ValueError(f"env: {env} has no transition table `P`, so its model is not known")
-            return cls.from_table(table, discount)
-        finally:
-            if made:
-                env.close()
+        table = getattr(getattr(env, "unwrapped", env), "P", None)
+        if table is None:
+            raise ValueError(f"env: {env} has no transition table `P`, so its model is not known")
+        return cls.from_table(table, discount)
 
     @classmethod
     def from_table(cls, table: Any, discount: float) -> MDP:
-        """From a table `P[s][a] = [(probability, next state, reward, terminated), ...]`, as Gymnasium has it."""
+        """Make an MDP from a table `P[s][a] = [(probability, next state, reward, terminated), ...]`, as in Gymnasium.
+
+        Args:
+            table: a list or a dict of states, each a list or a dict of actions.
+            discount: γ.
+        """
         S = len(table)
         missing = [s for s in range(S) if s not in table] if hasattr(table, "keys") else []
         if missing:
@@ -282,7 +292,7 @@ class MDP:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write one .npz file (no pickle); an older file is replaced only once the new one is complete."""
+        """Write one .npz file, atomically and without pickle."""
         arrays: dict[str, Any] = {"format": FILE_FORMAT, "rewards": self.rewards, "discount": self.discount}
         if isinstance(self.transitions, np.ndarray):
             arrays["dense"] = self.transitions
@@ -290,32 +300,23 @@ class MDP:
             arrays |= {k: getattr(self.transitions, k) for k in ("data", "indices", "indptr")}
         if self.termination is not None:
             arrays["termination"] = self.termination
-        path = Path(path)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            with open(part, "wb") as file:
-                np.savez(file, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        with io.atomic_write(path) as file:
+            np.savez(file, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> MDP:
-        """Read what `save` wrote; FileNotFoundError or ValueError say in one sentence what is wrong with a file."""
-        arrays = io.load_arrays(path, FILE_FORMAT, "model")
+        """Read an MDP written by `save`; FileNotFoundError or ValueError say in one sentence what is wrong."""
+        arrays = io.load_npz(path, FILE_FORMAT, "model")
         try:
-            rewards, discount = io.take_array(arrays, "rewards", "iuf", 2), io.take_array(arrays, "discount", "iuf", 0)
+            rewards, discount = io.get_array(arrays, "rewards", "iuf", 2), io.get_array(arrays, "discount", "iuf", 0)
             S, A = rewards.shape
             if "dense" in arrays:
-                transitions = io.take_array(arrays, "dense", "iuf", 2).reshape(S, A, S)
+                transitions = io.get_array(arrays, "dense", "iuf", 2).reshape(S, A, S)
             else:
-                data, *where = (io.take_array(arrays, *one, 1) for one in CSR_ARRAYS)
+                data, *where = (io.get_array(arrays, *one, 1) for one in CSR_ARRAYS)
                 transitions = sp.csr_array((data, *where), shape=(S * A, S))
                 transitions.check_format(full_check=True)
-            termination = io.take_array(arrays, "termination", "iuf", 2) if "termination" in arrays else None
+            termination = io.get_array(arrays, "termination", "iuf", 2) if "termination" in arrays else None
             return cls(transitions, rewards, float(discount), termination=termination)
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None
@@ -323,7 +324,7 @@ class MDP:
     # -- within -------------------------------------------------------------------------------------------------------
 
     def _end_in_silent_loops(self) -> None:
-        """With discount 1: a state that pays nothing and that no action leaves, however seldom, is an end."""
+        """Mark states that pay nothing and that no action leaves as terminal, for discount 1."""
         S, A = self.rewards.shape
         matrix = sp.coo_array(self.transitions)
         leads_away = (matrix.coords[0] // A != matrix.coords[1]) & (matrix.data > 0)
@@ -338,6 +339,7 @@ class MDP:
             self.row_sums = (0.0, self.row_sums[1])
 
     def _check_terminal_reachable(self) -> None:
+        """Raise ValueError if a state cannot reach the end of an episode, for discount 1."""
         S, A = self.rewards.shape
         ends = np.zeros(S, bool) if self.termination is None else (self.termination > 0).any(axis=1)
         matrix = sp.csr_array(self.transitions)

@@ -1,6 +1,6 @@
-"""What an MDP is made from: checked, and brought into the one form in which it is kept.
+"""Checks of the arguments of an MDP, and their conversion to the form in which it stores them.
 
-Every complaint is a ValueError of one sentence that names the argument, the entry and what was expected.
+Every error is a ValueError of one sentence that names the argument, the entry and what was expected.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from greedystep.checks import check_real, check_real_array
+from greedystep.checks import check_float, check_float_array
 
 ROW_SUM_TOLERANCE = 1e-6
-"""Rows may miss one by this much (float32 tables do); certificates use the sums as they are."""
+"""How far the sum of a row may be from 1 (float32 tables are not exact); error bounds use the sums as they are."""
 
 DENSE_FROM = 0.25
-"""Dense input with at least this share of non-zeros stays dense: a CSR entry costs 12 bytes, a dense one 8."""
+"""Share of non-zeros from which dense input stays dense: a CSR entry takes 12 bytes, a dense one 8."""
 SAMPLED_ROWS = 1000
-"""Rows that are looked at to tell."""
+"""Rows of which the non-zeros are counted: on a large array even counting takes a while."""
 
 
 def as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
-    """(matrix [S*A, S], S, A); CSR with int32 indices unless the model is dense. Existing CSR arrays are not copied."""
+    """Return (matrix [S*A, S], S, A): CSR with int32 indices, or an array if dense; CSR input is not copied."""
     if sp.issparse(transitions):
         rows, S = transitions.shape
         if transitions.dtype.kind not in "fiub":
@@ -43,14 +43,14 @@ def as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
         raise ValueError(f"transitions: expected numbers, got {dense.dtype}")
     S, A, _ = dense.shape
     matrix = np.ascontiguousarray(dense, dtype=np.float64).reshape(S * A, S)
-    sample = matrix[:: -(-len(matrix) // SAMPLED_ROWS)]  # of a large array, even counting takes a while
+    sample = matrix[:: -(-len(matrix) // SAMPLED_ROWS)]
     if np.count_nonzero(sample) < DENSE_FROM * sample.size:
         return sp.csr_array(matrix), S, A
     return matrix, S, A
 
 
 def expected_rewards(rewards: Any, matrix: Any, shape: tuple[int, int]) -> np.ndarray:
-    """Rewards as float64 [S, A]."""
+    """Return rewards as float64 [S, A], averaged over s' where they are given per successor."""
     S, A = shape
     by_successor = None
     if sp.issparse(rewards):
@@ -61,7 +61,7 @@ def expected_rewards(rewards: Any, matrix: Any, shape: tuple[int, int]) -> np.nd
         by_successor = sp.csr_array(rewards, dtype=np.float64)
         _check_finite(by_successor.data, "rewards")
     else:
-        rewards = check_real_array("rewards", rewards)
+        rewards = check_float_array("rewards", rewards)
         if rewards.shape == (S, A, S):
             by_successor = rewards.reshape(S * A, S)
             _check_finite(by_successor, "rewards")
@@ -83,6 +83,7 @@ def _check_finite(array: np.ndarray, name: str) -> None:
 
 
 def as_mask(mask: Any, name: str, shape: tuple[int, ...], default: bool = False) -> np.ndarray:
+    """Return a boolean mask of this shape, filled with `default` if it is None."""
     if mask is None:
         return np.full(shape, default)
     array = np.asarray(mask)
@@ -92,13 +93,15 @@ def as_mask(mask: Any, name: str, shape: tuple[int, ...], default: bool = False)
 
 
 def checked_discount(discount: Any) -> float:
-    return check_real("discount", discount, 0, 1, above=True)
+    """Return the discount as a float in (0, 1]."""
+    return check_float("discount", discount, 0, 1, above=True)
 
 
 def checked_termination(termination: Any, shape: tuple[int, int]) -> np.ndarray | None:
+    """Return the termination probabilities as float64 [S, A], or None."""
     if termination is None:
         return None
-    ends = check_real_array("termination", termination)
+    ends = check_float_array("termination", termination)
     if ends.shape != shape:
         raise ValueError(f"termination: expected [S, A] = {list(shape)}, got shape {list(ends.shape)}")
     wrong = ~((ends >= 0) & (ends <= 1 + ROW_SUM_TOLERANCE))
@@ -109,7 +112,7 @@ def checked_termination(termination: Any, shape: tuple[int, int]) -> np.ndarray 
 
 
 def without_rows(matrix: Any, empty: np.ndarray) -> Any:
-    """The matrix with some rows set to zero; indices are shared with the given one."""
+    """Return the matrix with some rows set to zero; indices are shared with the given one."""
     if not empty.any():
         return matrix
     if isinstance(matrix, np.ndarray):
@@ -120,7 +123,7 @@ def without_rows(matrix: Any, empty: np.ndarray) -> Any:
 
 
 def check_rows(matrix: Any, ends: np.ndarray | None, has_action: Any, shape: tuple[int, int]) -> tuple[float, float]:
-    """Every available row is a distribution over the next state and the end; (smallest, largest) sum of a row."""
+    """Check that available rows and their termination sum to 1; returns (smallest, largest) sum of a row."""
     A = shape[1]
     entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
     if entries.size and not entries.min() >= 0:  # a nan fails this too
@@ -148,7 +151,7 @@ def check_rows(matrix: Any, ends: np.ndarray | None, has_action: Any, shape: tup
 
 
 def _range(array: np.ndarray, where: Any) -> tuple[float, float]:
-    """Smallest and largest entry of those that count."""
+    """Return the smallest and largest entry of those selected."""
     if where is np.True_:
         return float(array.min()), float(array.max())
     return float(array.min(where=where, initial=np.inf)), float(array.max(where=where, initial=-np.inf))

@@ -1,4 +1,4 @@
-"""Memory: how much there is, and refusing what would not fit before anything is allocated."""
+"""Free memory of this machine, and checks that refuse what would not fit before it is allocated."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def check_memory(what: str, needed: int, free: int | None = None) -> None:
-    """MemoryError with both numbers if `needed` bytes are more than are free.
+    """Raise MemoryError with both numbers if `needed` bytes are more than are free.
 
     Args:
-        what: the argument, or the thing, that asks for the memory; the message begins with it.
-        free: by default what this machine has (`free_memory`).
+        what: the argument or object that needs the memory; the message begins with it.
+        needed: bytes.
+        free: bytes; by default what this machine has (`free_memory`).
     """
     free = free_memory() if free is None else free
     if needed > free:
-        raise MemoryError(f"{what}: needs about {in_units(needed)} of memory, this machine has {in_units(free)} free")
+        raise MemoryError(
+            f"{what}: needs about {format_bytes(needed)} of memory, this machine has {format_bytes(free)} free"
+        )
 
 
 def free_memory() -> int:
-    """Bytes that this process can still allocate: what the machine has, or what its control group leaves of that."""
+    """Return the bytes that this process can still allocate, within the limits of its control groups."""
     return min([_machine(), *_control_groups()])
 
 
-def in_units(size: float) -> str:
-    """Two or three digits: 870 bytes, 4.2 GB, 41 GB."""
+def format_bytes(size: float) -> str:
+    """Format a number of bytes with two or three digits: 870 bytes, 4.2 GB, 41 GB."""
     for unit in UNITS:
         if size < 1000 or unit == UNITS[-1]:
             return f"{size:.0f} {unit}" if 9.95 <= size < 1e6 else f"{size:.2g} {unit}"
@@ -47,7 +50,7 @@ def _machine() -> int:
 
 
 def _control_groups() -> Iterator[int]:
-    """What each limit on this process leaves (cgroup v2, or v1), files in the page cache counted as free."""
+    """Yield the bytes left under each limit on this process (cgroup v2 or v1), with page cache counted as free."""
     try:
         lines = (PROCESSES / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -69,7 +72,7 @@ def _control_groups() -> Iterator[int]:
 
 
 def _number(file: Path) -> int | None:
-    """None where the file is missing or says "max"."""
+    """Return the number in a file; None if the file is missing or says "max"."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):

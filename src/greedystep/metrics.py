@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from greedystep import schema
-from greedystep.checks import INT64, shown
-from greedystep.io import from_json, reading, replacing, saying, to_json
+from greedystep.checks import INT64_MAX, short_repr
+from greedystep.io import atomic_write, from_json, open_regular_file, os_error_context, to_json
 
 Row = Mapping[str, Any]
 """One row of metrics: numbers, text or lists of numbers by name."""
@@ -54,7 +54,7 @@ class MetricsFile:
             if resume_at is None:
                 raise ValueError(f"{self.path} holds the metrics of another run: resume it, or choose another folder")
             self._drop_after(resume_at)
-        with saying(f"cannot write to {self.path}"):
+        with os_error_context(f"cannot write to {self.path}"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (closed by `close`)
 
@@ -62,7 +62,7 @@ class MetricsFile:
         """Write rows at once: all of them are in the file afterwards, or (an error) none."""
         lines = "".join(to_json(_checked(row)) + "\n" for row in rows).encode()
         size = os.fstat(self._file.fileno()).st_size
-        with saying(f"cannot add rows to {self.path}; the rows before are whole"):
+        with os_error_context(f"cannot add rows to {self.path}; the rows before are whole"):
             try:
                 _write_all(self._file.fileno(), lines)
                 if self._events is not None:
@@ -73,7 +73,7 @@ class MetricsFile:
 
     def sync(self) -> None:
         """Return when all rows are on the disk."""
-        with saying(f"cannot add rows to {self.path}"):
+        with os_error_context(f"cannot add rows to {self.path}"):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -90,7 +90,10 @@ class MetricsFile:
     def _drop_after(self, step: int) -> None:
         kept = sum(len(line) for row, line in _whole_lines(self.path) if row["step"] <= step)
         if kept != self.path.stat().st_size:
-            with saying(f"cannot take the rows after step {step} out of {self.path}"), replacing(self.path) as file:
+            with (
+                os_error_context(f"cannot take the rows after step {step} out of {self.path}"),
+                atomic_write(self.path) as file,
+            ):
                 file.writelines(line for row, line in _whole_lines(self.path) if row["step"] <= step)
 
 
@@ -134,7 +137,7 @@ def _kind(value: Any) -> str:
 
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Each row and its line; ValueError names the first line that is no row."""
-    with reading(path) as file:
+    with open_regular_file(path) as file:
         for number in count(1):
             line = file.readline(LONGEST_LINE)
             if len(line) < LONGEST_LINE and not line.endswith(b"\n"):
@@ -148,17 +151,17 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 def _checked(row: Any) -> Any:
     """The row, if it has a step and a lane and otherwise nothing but numbers, text and lists of numbers."""
-    schema.check(row, {"step": schema.Whole(), "lane": schema.Whole()}, "a row of metrics")
+    schema.check(row, {"step": schema.Int(), "lane": schema.Int()}, "a row of metrics")
     for name, value in row.items():
         numbers = value if isinstance(value, list | tuple | np.ndarray) else [value]
         if not (value is None or isinstance(value, str) or all(map(_is_number, numbers))):
-            raise ValueError(f"{name}: expected a number, text, or a list of numbers, got {shown(value)}")
+            raise ValueError(f"{name}: expected a number, text, or a list of numbers, got {short_repr(value)}")
     return row
 
 
 def _is_number(value: Any) -> bool:
     """One that NumPy can hold, true and false included."""
-    return isinstance(value, float | np.number | np.bool_) or (isinstance(value, int) and abs(value) <= INT64)
+    return isinstance(value, float | np.number | np.bool_) or (isinstance(value, int) and abs(value) <= INT64_MAX)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -6,22 +6,23 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
-from greedystep.checks import check_real, check_seed, check_whole
+from greedystep.checks import check_float, check_int, check_seed
 from greedystep.mdp import MDP
 from greedystep.memory import check_memory
 
 BYTES_PER_ENTRY, BYTES_PER_PAIR = 50, 60
-"""Memory while a model is being made, for each transition and for each pair (s, a): measured with tracemalloc."""
+"""Bytes of memory to make a model, per transition and per pair (s, a): measured with tracemalloc."""
 
 UP, RIGHT, DOWN, LEFT = range(4)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
-"""Row and column change of the four grid actions, clockwise, so that a slip is a neighbour in this list."""
+"""Row and column change of the four grid actions, clockwise: a slip goes to a neighbour in this list."""
 
 
 def chain(length: int, discount: float = 0.99) -> MDP:
-    """A row of `length` states: action 0 steps back, action 1 forward; leaving the last state pays 1 and ends."""
-    length = check_whole("length", length)
+    """Make a chain of `length` states: action 0 steps back, 1 forward; leaving the last state pays 1 and ends."""
+    length = check_int("length", length)
     _check_size(f"length={length}", pairs=2 * length, entries=2 * length)
     here = np.arange(length)
     successor = np.stack([np.maximum(here - 1, 0), np.minimum(here + 1, length - 1)], axis=1)
@@ -33,10 +34,10 @@ def chain(length: int, discount: float = 0.99) -> MDP:
 
 
 def n_horizon(horizon: int, discount: float = 0.99) -> tuple[MDP, list[np.ndarray]]:
-    """The paper's Figure 1 with its two behaviour policies, as far as the text defines it (a reconstruction).
+    """Make the paper's N-horizon problem (Figure 1, as far as the text defines it) and its two behaviour policies [S].
 
     A chain of `horizon` steps whose last one pays 1. The first policy goes forward in the first half only, the second
-    one in the second half only: neither reaches the reward, together they know the way.
+    one in the second half only: neither reaches the reward, together they cover the way.
     """
     mdp = chain(horizon, discount)
     first_half = np.arange(horizon) < horizon // 2
@@ -48,15 +49,15 @@ def grid(
     width: int,
     *,
     goal: tuple[int, int] | None = None,
-    walls: Any = None,
-    holes: Any = None,
+    walls: ArrayLike | None = None,
+    holes: ArrayLike | None = None,
     slip: float = 0.0,
     step_reward: float = -1.0,
     goal_reward: float = 0.0,
     hole_reward: float = -100.0,
     discount: float = 0.99,
 ) -> MDP:
-    """A grid world; state `row * width + column`, actions up, right, down, left.
+    """Make a grid world with state `row * width + column` and actions up, right, down, left.
 
     Args:
         goal: the cell (row, column) that ends the episode; the last one by default.
@@ -66,10 +67,10 @@ def grid(
             FrozenLake's ice).
         step_reward: paid by every step; `goal_reward` and `hole_reward` are added on arrival there.
     """
-    height, width = check_whole("height", height), check_whole("width", width)
-    slip = check_real("slip", slip, 0, 1)
+    height, width = check_int("height", height), check_int("width", width)
+    slip = check_float("slip", slip, 0, 1)
     for name, value in (("step_reward", step_reward), ("goal_reward", goal_reward), ("hole_reward", hole_reward)):
-        check_real(name, value)
+        check_float(name, value)
     _check_size(f"{height} x {width}", pairs=4 * height * width, entries=4 * height * width * (1 if slip == 0 else 3))
     goal_row, goal_column = goal if goal is not None else (height - 1, width - 1)
     _check(0 <= goal_row < height and 0 <= goal_column < width, f"goal: {goal} lies outside {height} x {width}")
@@ -98,13 +99,15 @@ def grid(
 
 
 def maze(height: int, width: int, wall_share: float = 0.3, *, seed: int = 0, **options: Any) -> MDP:
-    """A grid in which a share of the cells, drawn at random, are walls; `options` as for `grid`.
+    """Make a `grid` in which a share of the cells, drawn at random, are walls; `options` as for `grid`.
 
-    Cells cut off from the goal keep walking for ever, which is what a discount below 1 is for.
+    From cells cut off from the goal episodes never end, so that the discount must be below 1.
     """
-    height, width = check_whole("height", height), check_whole("width", width)
+    height, width = check_int("height", height), check_int("width", width)
     _check_size(f"{height} x {width}", pairs=4 * height * width, entries=4 * height * width)
-    walls = np.random.default_rng(check_seed(seed)).random((height, width)) < check_real("wall_share", wall_share, 0, 1)
+    walls = np.random.default_rng(check_seed(seed)).random((height, width)) < check_float(
+        "wall_share", wall_share, 0, 1
+    )
     row, column = options.get("goal") or (height - 1, width - 1)
     if 0 <= row < height and 0 <= column < width:  # `grid` says what is wrong with another goal
         walls[row, column] = False
@@ -112,9 +115,9 @@ def maze(height: int, width: int, wall_share: float = 0.3, *, seed: int = 0, **o
 
 
 def garnet(states: int, actions: int, branching: int, *, discount: float = 0.99, seed: int = 0) -> MDP:
-    """A Garnet: each (s, a) leads to `branching` random states with random probabilities, rewards are Normal(0, 1)."""
-    states, actions = check_whole("states", states), check_whole("actions", actions)
-    branching = check_whole("branching", branching, 1, states)
+    """Make a Garnet: each (s, a) leads to `branching` random states with random probabilities; r ~ Normal(0, 1)."""
+    states, actions = check_int("states", states), check_int("actions", actions)
+    branching = check_int("branching", branching, 1, states)
     size = f"states={states}, actions={actions}, branching={branching}"
     _check_size(size, pairs=states * actions, entries=states * actions * branching)
     random = np.random.default_rng(check_seed(seed))
@@ -129,7 +132,7 @@ def garnet(states: int, actions: int, branching: int, *, discount: float = 0.99,
 
 
 def renumbered(mdp: MDP, seed: int = 0) -> MDP:
-    """The same model with its states numbered at random: no order to profit from."""
+    """Return the same model with its states renumbered at random."""
     new = np.random.default_rng(seed).permutation(mdp.num_states)
     old = np.argsort(new)
     rows = (old[:, None] * mdp.num_actions + np.arange(mdp.num_actions)).ravel()
@@ -148,7 +151,7 @@ def _cells(cells: Any, name: str, height: int, width: int) -> np.ndarray:
 
 
 def _check_size(sizes: str, *, pairs: int, entries: int) -> None:
-    """MemoryError before a model is made that has too many transitions."""
+    """Raise MemoryError before a model is made that has too many transitions."""
     check_memory(sizes, BYTES_PER_ENTRY * entries + BYTES_PER_PAIR * pairs)
 
 

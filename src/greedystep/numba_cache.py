@@ -1,7 +1,7 @@
-"""Compiled loops that notice when any file they were compiled from has changed.
+"""A numba cache on disk that is keyed by all sources of a package.
 
-numba's cache watches only the file of the function it stores. A loop that calls functions of other files, which are
-compiled into it, would go on running their old code after an edit. So the loops of a package are cached in a folder
+numba's own cache watches only the file of the function it stores: after an edit, a loop that calls functions of other
+files, which are compiled into it, would go on running their old code. So the loops of a package are cached in a folder
 whose name is a hash of all its sources.
 """
 
@@ -19,21 +19,21 @@ from typing import Any
 from numba.core import config
 
 settings: Any = config
-"""numba's, of which the folder of the cache is one; it is read when a function is decorated."""
+"""numba's settings; it reads the cache folder, CACHE_DIR, when a function is decorated."""
 
 KEPT = 8
-"""Folders of earlier sources that stay, so that going back to them compiles nothing."""
+"""Cache folders that are kept, so that going back to earlier sources compiles nothing."""
 OLD = 24 * 3600.0
-"""Seconds since its last use before a folder may go: a younger one may belong to a process that still runs."""
+"""Seconds since its last use after which a folder may be deleted: a running process may use a younger one."""
 
 
 @contextmanager
 def cached_by_sources(package: str, *others: str | None) -> Iterator[None]:
-    """Whatever `@njit(cache=True)` meets within is cached by the content of the sources it is compiled from.
+    """Cache functions decorated with `@njit(cache=True)` within the block by the content of their sources.
 
     Args:
-        package: `__file__` of the package's `__init__.py`; all modules beside it count.
-        others: `__file__` of further modules whose compiled functions are called. They have to be imported before.
+        package: `__file__` of the package's `__init__.py`; all modules beside it are sources.
+        others: `__file__` of further modules whose compiled functions are called; import them before the block.
     """
     home = Path(package).parent
     given = settings.CACHE_DIR
@@ -44,7 +44,7 @@ def cached_by_sources(package: str, *others: str | None) -> Iterator[None]:
     place = base / f"greedystep-{home.name}-{fingerprint(home, *others)}"
     place.mkdir(parents=True, exist_ok=True)
     os.utime(place)
-    _clear_out(base, place.name.rsplit("-", 1)[0])
+    _delete_old(base, place.name.rsplit("-", 1)[0])
     settings.CACHE_DIR = str(place)
     try:
         yield
@@ -53,14 +53,15 @@ def cached_by_sources(package: str, *others: str | None) -> Iterator[None]:
 
 
 def fingerprint(home: Path, *others: str | None) -> str:
-    """Sixteen hexadecimal digits of all sources of a folder, and of some more."""
+    """Return a hash of all sources of a folder and of some other files, 16 hexadecimal digits."""
     total = hashlib.sha256()
     for source in (*sorted(home.glob("*.py")), *(Path(other) for other in others if other)):
         total.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return total.hexdigest()[:16]
 
 
-def _clear_out(base: Path, prefix: str) -> None:
+def _delete_old(base: Path, prefix: str) -> None:
+    """Delete the cache folders that are not among the KEPT newest and were not used for OLD seconds."""
     last_used = {}
     for folder in base.glob(f"{prefix}-*"):
         try:

@@ -1,4 +1,4 @@
-"""The exact operators of the paper's Table 1 on a finite MDP, each as a handful of sparse products.
+"""The exact operators of the paper's Table 1 on a finite MDP, each as a few sparse products.
 
 Notation: q and every result are [S, A], with -inf where an action is not available; V(s) = max_a q(s, a); Π is a list
 of behaviour policies (`policies`), N the `horizon`. B is Bellman's optimality operator, B^π his expectation operator:
@@ -12,7 +12,7 @@ Everything that follows a policy for several steps uses that (B^π)^(n-1) B q = 
 
 so one more step costs one product with the chain T^π [S, S], never a power of it. Products are counted in these units:
 one with a chain is 1, one with the whole model is A. The value after the end of an episode is 0: rows of the model
-sum to less than one where steps terminate, and that is all it takes.
+sum to less than one where steps terminate.
 
 Which theorem of the paper holds for which operator, and where one fails, is the subject of docs/theory.md.
 """
@@ -26,19 +26,20 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
-from greedystep.checks import check_real_array, check_whole
+from greedystep.checks import check_float_array, check_int
 from greedystep.mdp import MDP, ROW_SUM_TOLERANCE, Policy
 
 LAMBDA_TOLERANCE = 1e-15
-"""The λ-operator's infinite sum is cut once what is left of it has shrunk by this factor."""
+"""Remainder, as a share of the whole, at which the λ-operator's infinite sum is cut."""
 
-Trajectory = tuple[Any, Any, Any, bool]
+SampledTrajectory = tuple[ArrayLike, ArrayLike, ArrayLike, bool]
 """(states int [T+1], actions int [T], rewards float [T], whether the last step ended the episode)."""
 
 
 def distance(mdp: MDP, q: np.ndarray, other: np.ndarray) -> float:
-    """‖q - other‖: the largest absolute difference over the available actions."""
+    """Return ‖q - other‖∞, the largest absolute difference of two [S, A] over the available actions."""
     available = mdp.available
     return float(np.abs(_table(mdp, q)[available] - _table(mdp, other, "other")[available]).max())
 
@@ -47,12 +48,12 @@ def distance(mdp: MDP, q: np.ndarray, other: np.ndarray) -> float:
 
 
 def bellman(mdp: MDP, q: np.ndarray) -> np.ndarray:
-    """The one-step optimality operator: B q = r + γ P max_a q (Eq. 2). A products."""
+    """Apply the one-step optimality operator: B q = r + γ P max_a q (Eq. 2). A products."""
     return mdp.backup(_greedy_values(mdp, q))
 
 
 def expectation(mdp: MDP, policy: Policy, q: np.ndarray) -> np.ndarray:
-    """The one-step expectation operator: B^π q = r + γ P Σ_a π(a | ·) q(·, a) (Eq. 1). A products."""
+    """Apply the one-step expectation operator: B^π q = r + γ P Σ_a π(a | ·) q(·, a) (Eq. 1). A products."""
     return mdp.backup(_policy_values(mdp, policy, q))
 
 
@@ -68,7 +69,7 @@ def greedy_step(
     *,
     check: Callable[[], Any] | None = None,
 ) -> np.ndarray:
-    """The Greedy-Step operator: follow the best policy of the set for the best number of steps, then be greedy.
+    """Apply the Greedy-Step operator: follow the best policy of the set for the best number of steps, then be greedy.
 
         inside:   (G q)(s, a) = r(s, a) + γ Σ_s' p(s' | s, a) max_π max_{1<=n<=N} u_{π,n}(s')
         outside:  (G q)(s, a) = max_π max_{1<=n<=N} ((B^π)^(n-1) B q)(s, a)
@@ -78,11 +79,11 @@ def greedy_step(
     A (1 + |Π|(N-1)) products. They agree where transitions are deterministic; otherwise inside >= outside.
 
     Both are γ-contractions with fixed point Q*. From q <= Q*, `inside` is never slower than B and has the paper's fast
-    rate γ^(n+1) where a policy knows the next n steps; docs/theory.md tells what fails elsewhere.
+    rate γ^(n+1) where a policy is optimal for the next n steps; docs/theory.md says what fails elsewhere.
 
     `check` is called before each product with a chain or the model; what it raises ends the computation.
     """
-    check = check or _go_on
+    check = check or _no_check
     policies, horizon = mdp.check_policies(policies), _checked_horizon(horizon)
     if form == "inside":
         values = _greedy_values(mdp, q)
@@ -106,13 +107,13 @@ def greedy_step(
 def multi_step_optimality(
     mdp: MDP, policies: Sequence[Policy], q: np.ndarray, horizon: int, *, check: Callable[[], Any] | None = None
 ) -> np.ndarray:
-    """The multi-step optimality operator: max_π (B^π)^(N-1) B q, always N steps (the operator before Lemma 2).
+    """Apply the multi-step optimality operator: max_π (B^π)^(N-1) B q, always N steps (the operator before Lemma 2).
 
     It contracts by γ^N, but its fixed point is only known to lie below Q*. |Π|(N-1 + A) products; `check` as above.
     """
     policies, values = mdp.check_policies(policies), _greedy_values(mdp, q)
     last = _checked_horizon(horizon) - 1
-    rollouts = (next(islice(_look_ahead(mdp, policy, values, check or _go_on), last, None)) for policy in policies)
+    rollouts = (next(islice(_look_ahead(mdp, policy, values, check or _no_check), last, None)) for policy in policies)
     return np.max([mdp.backup(ahead) for ahead in rollouts], axis=0)
 
 
@@ -120,14 +121,14 @@ def multi_step_optimality(
 
 
 def multi_step_on_policy(mdp: MDP, policy: Policy, q: np.ndarray, horizon: int) -> np.ndarray:
-    """The multi-step on-policy operator (B^π)^N q (Eq. 8). It contracts by γ^N to Q^π. N-1 + A products."""
+    """Apply the multi-step on-policy operator (B^π)^N q (Eq. 8). It contracts by γ^N to Q^π. N-1 + A products."""
     weights = np.zeros(_checked_horizon(horizon))
     weights[-1] = 1.0
     return weighted(mdp, policy, q, weights)
 
 
 def weighted(mdp: MDP, policy: Policy, q: np.ndarray, weights: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The weighted-returns operator Σ_n w_n (B^π)^n q, with weights[n-1] = w_n. len(weights)-1 + A products.
+    """Apply the weighted-returns operator Σ_n w_n (B^π)^n q, with weights[n-1] = w_n. len(weights)-1 + A products.
 
     It contracts by Σ_n w_n γ^n to Q^π. The weights are non-negative and sum to one.
     """
@@ -140,7 +141,7 @@ def weighted(mdp: MDP, policy: Policy, q: np.ndarray, weights: Sequence[float] |
 
 
 def lambda_operator(mdp: MDP, policy: Policy, q: np.ndarray, lambda_: float) -> np.ndarray:
-    """The λ-operator (1-λ) Σ_{n>=1} λ^(n-1) (B^π)^n q, all of its infinite sum. It contracts by γ(1-λ)/(1-γλ) to Q^π.
+    """Apply the λ-operator (1-λ) Σ_{n>=1} λ^(n-1) (B^π)^n q. It contracts by γ(1-λ)/(1-γλ) to Q^π.
 
     The paper prints λ^n; those weights sum to λ, and Q^π would not be a fixed point.
 
@@ -165,7 +166,7 @@ def multi_step_off_policy(
     horizon: int,
     selection: Sequence[float] | None = None,
 ) -> np.ndarray:
-    """The multi-step off-policy operator with importance sampling, as an exact expectation (Eq. 9).
+    """Apply the multi-step off-policy operator with importance sampling, as an exact expectation (Eq. 9).
 
         E_{π' ~ selection, τ ~ π'} [ Σ_{n<N} γ^n ζ_n r_n + γ^N ζ_N q(s_N, a_N) ],   ζ_n = Π_{t=1}^n (π / π')(a_t | s_t)
 
@@ -195,21 +196,21 @@ def multi_step_off_policy(
 
 
 def sampled(
-    trajectories: Iterable[Trajectory], q: np.ndarray, discount: float, horizon: int | None = None
+    trajectories: Iterable[SampledTrajectory], q: np.ndarray, discount: float, horizon: int | None = None
 ) -> np.ndarray:
-    """The sampled operator Ĝ (Eq. 6) over stored data: no model, no expectation, no policy.
+    """Apply the sampled operator Ĝ (Eq. 6) to stored data, without a model: q [S, A] -> [S, A].
 
-        (Ĝ q)(s, a) = max_τ max_{1<=n<=N} Σ_{t<n} γ^t r_t + γ^n V(s_n),    τ: stored stretches that begin with (s, a)
+        (Ĝ q)(s, a) = max_τ max_{1<=n<=N} Σ_{t<n} γ^t r_t + γ^n V(s_n),    τ: stored segments that begin with (s, a)
 
     Args:
-        trajectories: each (states int [T+1], actions int [T], rewards [T], terminated). Every step begins a stretch,
+        trajectories: each (states int [T+1], actions int [T], rewards [T], terminated). Every step begins a segment,
             which reaches to the end of its trajectory; after the last step V bootstraps unless the episode terminated.
         q: [S, A], -inf for unavailable actions. Entries that no trajectory visits are returned as they are.
         discount: γ in (0, 1].
         horizon: N; None looks to the end of each trajectory.
 
-    Right for deterministic models only: elsewhere it takes luck for skill, and more data make it worse. N vectorised
-    passes over the data: after the n-th, the best return of up to n steps is known for every step.
+    Unbiased for deterministic models only: elsewhere the maximum over random returns is too high, and more data make it
+    worse. N vectorised passes over the data: after the n-th, the best return of up to n steps is known for every step.
     """
     q = np.asarray(q, dtype=np.float64)
     if q.ndim != 2:
@@ -234,7 +235,7 @@ def sampled(
 
 
 def sampled_limit(mdp: MDP, policies: Sequence[Policy], q: np.ndarray, horizon: int) -> np.ndarray:
-    """Ĝ over every trajectory that the policies can produce (Eq. 6): the limit of `sampled` for endless data.
+    """Apply Ĝ to every trajectory that the policies can produce (Eq. 6): the limit of `sampled` for infinite data.
 
     Expectations become maxima over what can happen. With w_1 = V, and max_s' over the outcomes of positive probability
     (the end, worth 0, is one where the step may terminate),
@@ -251,22 +252,22 @@ def sampled_limit(mdp: MDP, policies: Sequence[Policy], q: np.ndarray, horizon: 
         possible = _probabilities(mdp, policy) > 0
         ahead = values
         for _ in range(horizon - 1):
-            ahead = np.maximum(values, _lucky_backup(mdp, ahead).max(axis=1, where=possible, initial=-np.inf))
+            ahead = np.maximum(values, _best_case_backup(mdp, ahead).max(axis=1, where=possible, initial=-np.inf))
         best = np.maximum(best, ahead)
-    return _lucky_backup(mdp, best)
+    return _best_case_backup(mdp, best)
 
 
-# -- within -----------------------------------------------------------------------------------------------------------
+# -- helpers ----------------------------------------------------------------------------------------------------------
 
 
-def _go_on() -> None:
-    """The check that stops nothing."""
+def _no_check() -> None:
+    """Do nothing: the default `check`."""
 
 
 def _look_ahead(
-    mdp: MDP, policy: Policy, values: np.ndarray, check: Callable[[], Any] = _go_on
+    mdp: MDP, policy: Policy, values: np.ndarray, check: Callable[[], Any] = _no_check
 ) -> Iterator[np.ndarray]:
-    """u_1 = values, u_2, u_3, ... for ever: u_n = r^π + γ T^π u_(n-1), [S] each."""
+    """Yield u_1 = values, u_2, u_3, ... without end: u_n = r^π + γ T^π u_(n-1), [S] each."""
     chain, reward = mdp.under(policy)
     while True:
         yield values
@@ -274,7 +275,7 @@ def _look_ahead(
         values = reward + mdp.discount * (chain @ values)
 
 
-def _lucky_backup(mdp: MDP, values: np.ndarray) -> np.ndarray:
+def _best_case_backup(mdp: MDP, values: np.ndarray) -> np.ndarray:
     """r(s, a) + γ max_s' v(s') over the possible outcomes, [S] -> [S, A]."""
     matrix = sp.csr_array(mdp.transitions)
     rows = np.repeat(np.arange(mdp.rewards.size), np.diff(matrix.indptr))
@@ -310,8 +311,8 @@ def _probabilities(mdp: MDP, policy: np.ndarray) -> np.ndarray:
 
 
 def _table(mdp: MDP, q: np.ndarray, name: str = "q") -> np.ndarray:
-    """q as float64 [S, A], -inf exactly where the action is not available."""
-    array = check_real_array(name, q)
+    """Return q as float64 [S, A], -inf exactly where the action is not available."""
+    array = check_float_array(name, q)
     if array.shape != mdp.rewards.shape:
         raise ValueError(f"{name}: expected [S, A] = {list(mdp.rewards.shape)}, got shape {list(array.shape)}")
     available = mdp.available
@@ -323,7 +324,7 @@ def _table(mdp: MDP, q: np.ndarray, name: str = "q") -> np.ndarray:
 
 
 def _checked_horizon(horizon: int) -> int:
-    return check_whole("horizon", horizon)
+    return check_int("horizon", horizon)
 
 
 def _is_distribution(weights: np.ndarray) -> bool:
@@ -331,7 +332,7 @@ def _is_distribution(weights: np.ndarray) -> bool:
 
 
 def _checked_trajectory(
-    trajectory: Trajectory, shape: tuple[int, ...], name: str
+    trajectory: SampledTrajectory, shape: tuple[int, ...], name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
     states, actions, rewards, terminated = trajectory
     states, actions, rewards = np.asarray(states), np.asarray(actions), np.asarray(rewards, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Where a result comes from: command, settings and their hash, package versions, device, commit."""
+"""Provenance of results: command, config and its hash, package versions, device, commit."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from greedystep.io import jsonable
 
 
 def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[str, Any]:
-    """Where a result comes from, to be stored beside it.
+    """Return the provenance record that is stored beside a result.
 
     Args:
         config: every setting that decides the numbers, and nothing else (no output folder, no verbosity): equal hashes
             mean equal settings.
-        command: what was typed; this process's own command line by default.
+        command: the command line; by default that of this process.
     """
     config = jsonable(config)
     return {
@@ -44,25 +44,25 @@ def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[st
 
 
 def command_line() -> str:
-    """What was typed to start this process."""
+    """Return the command line of this process."""
     return shlex.join([*_program(), *sys.argv[1:]])
 
 
 def _program() -> list[str]:
-    """The words by which this process was started, without the folder it is installed in."""
+    """Return how this process was started, without the folder it is installed in."""
     path = Path(sys.argv[0])
     package = sys.modules["__main__"].__package__ if path.name == "__main__.py" else None
     return ["python", "-m", package] if package else [path.name]
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """Sixteen hexadecimal digits that do not depend on the order of the settings."""
+    """Return a hash of the settings, 16 hexadecimal digits, that does not depend on their order."""
     canonical = json.dumps(jsonable(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def _dependencies() -> list[str]:
-    """The names of the core dependencies, from the package's own metadata."""
+    """Return the names of the core dependencies, from the package's own metadata."""
     with suppress(metadata.PackageNotFoundError):
         required = metadata.requires("greedystep") or []
         return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required if "extra ==" not in line]
@@ -76,7 +76,7 @@ def _version(package: str) -> str | None:
 
 
 def available_cores() -> int:
-    """How many of the machine's cores this process may use."""
+    """Return how many CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -89,13 +89,13 @@ def _cpu_name() -> str:
 
 
 def _device() -> str:
-    """The accelerator JAX uses, if the work has used JAX at all; asking never imports it."""
+    """Return the name of the device that JAX uses, or "cpu" if JAX was never imported; does not import it."""
     jax = sys.modules.get("jax")
     return "cpu" if jax is None else ", ".join(sorted({device.device_kind for device in jax.devices()}))
 
 
 def _commit() -> str | None:
-    """The commit of the checkout this package runs from, with -dirty after local changes; None when installed.
+    """Return the commit of the checkout this package runs from, with -dirty after local changes; None when installed.
 
     `ls-files` comes first because an environment may lie inside a checkout of something else.
     """

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from greedystep.checks import INT32, check_whole
+from greedystep.checks import INT32_MAX, check_int
 
 if TYPE_CHECKING:
     from greedystep.trajectory import Trajectory
@@ -95,8 +95,8 @@ class Store:
     dtype: np.dtype
 
     def __post_init__(self) -> None:
-        check_whole("columns", self.columns, 1, INT32)
-        check_whole("rows", self.rows, 1, INT32)
+        check_int("columns", self.columns, 1, INT32_MAX)
+        check_int("rows", self.rows, 1, INT32_MAX)
         if self.rows < 3 * self.columns or self.rows % self.columns:
             raise ValueError(
                 f"rows: expected a multiple of {self.columns} columns, at least 3 rows each, got {self.rows}"

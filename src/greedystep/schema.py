@@ -1,13 +1,11 @@
-"""Checks of what was read from a JSON file: the first value that is not as expected is named in one sentence.
+"""Check values read from JSON files against a schema; the first mismatch is reported in one sentence.
 
-A kind says what a value has to be:
-
-    str, bool, dict, list           of that type; object: anything
-    Whole(1), Real(0, 1)            a finite number within bounds; true and false are none
-    [kind]                          a list of such values
-    {"name": kind, ...}             an object with at least these entries
-    Maybe(kind)                     null, or such a value
-    OneOf("a", "b")                 one of these texts
+str, bool, dict, list           a value of that type; object: any value
+Int(1), Float(0, 1)             a finite number within bounds; booleans are not numbers
+[schema]                        a list whose items all match
+{"name": schema, ...}           an object with at least these entries
+Nullable(schema)                null, or a value that matches
+OneOf("a", "b")                 one of these strings
 """
 
 from __future__ import annotations
@@ -15,25 +13,26 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from greedystep.checks import INT64, check_real, check_whole, shown
+from greedystep.checks import INT64_MAX, check_float, check_int, short_repr
 
-Kind = Any
+Schema = Any
+T = TypeVar("T")
 
-NAMES = {str: "text", bool: "true or false", dict: "an object", list: "a list", object: "anything"}
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A whole number from `least` to `most`."""
-
-    least: int = 0
-    most: int = INT64
+TYPE_NAMES = {str: "text", bool: "true or false", dict: "an object", list: "a list", object: "anything"}
 
 
 @dataclass(frozen=True)
-class Real:
+class Int:
+    """An integer in [low, high]."""
+
+    low: int = 0
+    high: int = INT64_MAX
+
+
+@dataclass(frozen=True)
+class Float:
     """A finite number in [low, high]."""
 
     low: float = -math.inf
@@ -41,58 +40,54 @@ class Real:
 
 
 @dataclass(frozen=True)
-class Maybe:
-    """Null, or a value of a kind."""
+class Nullable:
+    """Null, or a value that matches the schema."""
 
-    kind: Kind
+    schema: Schema
 
 
 class OneOf(tuple):
-    """One of some texts."""
+    """One of the given strings."""
 
     def __new__(cls, *texts: str) -> OneOf:
         return super().__new__(cls, texts)
 
 
-def check(value: Any, kind: Kind, where: str) -> Any:
-    """The value, if it is of that kind; ValueError says where it is not, what was expected and what is there.
-
-    Args:
-        where: how the sentence names the value.
-    """
-    match kind:
-        case Maybe():
-            return value if value is None else check(value, kind.kind, where)
-        case Whole():
-            return check_whole(where, value, kind.least, kind.most)
-        case Real():
-            check_real(where, value, kind.low, kind.high)
+def check(value: Any, schema: Schema, where: str) -> Any:
+    """Return the value if it matches; else ValueError with `where` as the name of the value."""
+    match schema:
+        case Nullable():
+            return value if value is None else check(value, schema.schema, where)
+        case Int():
+            return check_int(where, value, schema.low, schema.high)
+        case Float():
+            check_float(where, value, schema.low, schema.high)
         case OneOf():
-            _expect(isinstance(value, str) and value in kind, value, f"one of {', '.join(kind)}", where)
+            _expect(isinstance(value, str) and value in schema, value, f"one of {', '.join(schema)}", where)
         case dict():
-            _expect(isinstance(value, dict), value, NAMES[dict], where)
-            for name, inner in kind.items():
+            _expect(isinstance(value, dict), value, TYPE_NAMES[dict], where)
+            for name, inner in schema.items():
                 if name not in value:
                     raise ValueError(f"{where} has no {name!r}")
                 check(value[name], inner, f"{where}.{name}")
         case list():
-            _expect(isinstance(value, list), value, NAMES[list], where)
-            for number, one in enumerate(value):
-                check(one, kind[0], f"{where}[{number}]")
+            _expect(isinstance(value, list), value, TYPE_NAMES[list], where)
+            for number, item in enumerate(value):
+                check(item, schema[0], f"{where}[{number}]")
         case _:
-            _expect(isinstance(value, kind), value, NAMES[kind], where)
+            _expect(isinstance(value, schema), value, TYPE_NAMES[schema], where)
     return value
 
 
-def build(kind: type, content: dict[str, Any], where: str) -> Any:
-    """The dataclass made from an object of a file; ValueError names an entry that it does not have."""
-    known = [field.name for field in dataclasses.fields(kind)]
+def build(cls: type[T], content: dict[str, Any], where: str) -> T:
+    """Make a dataclass from a JSON object; ValueError names an entry that is not one of its fields."""
+    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for name in content:
         if name not in known:
-            raise ValueError(f"{where} has an entry {shown(name)} that is not known")
-    return kind(**content)
+            raise ValueError(f"{where} has an entry {short_repr(name)} that is not known")
+    return cls(**content)
 
 
 def _expect(is_right: bool, value: Any, expected: str, where: str) -> None:
     if not is_right:
-        raise ValueError(f"{where}: expected {expected}, got {shown(value)}")
+        raise ValueError(f"{where}: expected {expected}, got {short_repr(value)}")

@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM: raised as exceptions, held back where work must not be cut in two, and never lost.
+"""Ctrl-C and SIGTERM: raised as exceptions, held back where work must not be interrupted, and never lost.
 
-`handling` is for a whole command, `deferred` for a block that has to be finished, `interruptible` for loops. Python
-runs handlers in the main thread only; in other threads they do nothing.
+`handling` is for a whole command, `deferred` for a block that must not be cut in two, `interruptible` for loops, and
+`HeldSignals` for work that is interrupted at chosen points only. Python runs signal handlers in the main thread only;
+in other threads these functions do nothing.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ class TerminatedError(KeyboardInterrupt):
 
 
 ERRORS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}
-MOMENT = 0.01
+RESEND_AFTER = 0.01
 """Seconds until a signal is sent again whose exception could not be raised, or was dropped."""
 
 _received: int | None = None
-"""The first signal of the innermost `handling`."""
+"""The first signal since the innermost `handling` began."""
 
 
 @contextmanager
 def handling() -> Iterator[None]:
-    """Within, Ctrl-C raises KeyboardInterrupt and SIGTERM raises TerminatedError, and neither is lost.
+    """Raise KeyboardInterrupt for Ctrl-C and TerminatedError for SIGTERM within the block, and lose neither.
 
     An exception that is raised inside a finalizer or a callback of the garbage collector (JAX has one) is dropped and
     printed as "Exception ignored". Such a report of an interrupt is not printed: the interrupt is raised again a moment
@@ -41,7 +42,7 @@ def handling() -> Iterator[None]:
     ImportError or SystemError instead: an exception that leaves the block after a signal becomes the interrupt. While
     an extension is imported, nothing is raised.
 
-    Signals that are ignored, or handled by somebody else, stay so.
+    Signals that are ignored or have another handler keep it.
     """
     global _received
     if not _in_main_thread():
@@ -60,13 +61,13 @@ def handling() -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise the exception of a signal that was received since `handling` began and has not ended it yet."""
+    """Raise the exception of a signal that was received since `handling` began, if there was one."""
     if _received is not None and _in_main_thread():
         raise ERRORS[signal.Signals(_received)]
 
 
 def interruptible(items: Iterable[T]) -> Iterator[T]:
-    """The same items, with a `check` before each."""
+    """Yield the same items, with a `check` before each."""
     for item in items:
         check()
         yield item
@@ -74,7 +75,7 @@ def interruptible(items: Iterable[T]) -> Iterator[T]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Ctrl-C and SIGTERM take effect after the block, so that what it changes always fits together."""
+    """Delay Ctrl-C and SIGTERM until the end of the block, so that what it changes stays consistent."""
     if not _in_main_thread():
         yield
         return
@@ -83,6 +84,40 @@ def deferred() -> Iterator[None]:
         yield
     if held:
         signal.raise_signal(held[0])
+
+
+class HeldSignals:
+    """Holds back Ctrl-C and SIGTERM from now on until `deliver`; a second one while one waits is handled at once.
+
+    Only signals with a Python handler are held: ignored ones, and those left to the operating system, stay so.
+    """
+
+    def __init__(self) -> None:
+        handlers = {number: signal.getsignal(number) for number in ERRORS}
+        self._handlers: dict[int, Callable[..., Any]] = {
+            n: handler for n, handler in handlers.items() if callable(handler)
+        }
+        self._waiting: list[int] = []
+        for number in self._handlers:
+            signal.signal(number, self._hold)
+
+    def deliver(self) -> None:
+        """Run the handler of each signal that waits."""
+        while self._waiting:
+            number = self._waiting.pop()
+            self._handlers[number](number, None)
+
+    def release(self) -> None:
+        """Restore the handlers; signals that wait still do, until `deliver`."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        if self._waiting:  # the user presses again, because nothing happens
+            self._waiting.clear()
+            self._handlers[number](number, frame)
+        else:
+            self._waiting.append(number)
 
 
 def _in_main_thread() -> bool:
@@ -100,7 +135,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _loads_extension(frame: FrameType | None) -> bool:
-    """Whether a C extension is being initialised, which an exception may crash (JAX's aborts the process)."""
+    """Return whether a C extension is being initialised: an exception may crash it (JAX's aborts the process)."""
     while frame is not None:
         if frame.f_code.co_name in ("create_module", "exec_module"):
             loader = frame.f_locals.get("self")
@@ -111,7 +146,7 @@ def _loads_extension(frame: FrameType | None) -> bool:
 
 
 def _send_again(number: int) -> None:
-    """Let the main thread receive the signal once more in a moment, unless `handling` has ended by then."""
+    """Send the signal to the main thread again after RESEND_AFTER, unless `handling` has ended by then."""
 
     def send() -> None:
         if _received is None:
@@ -121,14 +156,14 @@ def _send_again(number: int) -> None:
         else:
             _thread.interrupt_main(signal.Signals(number))
 
-    timer = threading.Timer(MOMENT, send)
+    timer = threading.Timer(RESEND_AFTER, send)
     timer.daemon = True
     timer.start()
 
 
 @contextmanager
 def _handlers(handle: Callable[[int, FrameType | None], Any], numbers: Iterable[int]) -> Iterator[None]:
-    """Within, these signals are given to `handle`; afterwards to whom they were given before."""
+    """Install a handler for these signals within the block."""
     before = {number: usual for number in numbers if (usual := signal.getsignal(number)) is not None}
     active = True
 
@@ -151,7 +186,7 @@ def _handlers(handle: Callable[[int, FrameType | None], Any], numbers: Iterable[
 
 @contextmanager
 def _no_reports() -> Iterator[None]:
-    """Within, an interrupt that Python drops is raised again instead of being printed."""
+    """Raise an interrupt that Python drops within the block again, instead of printing it."""
     before = sys.unraisablehook
 
     def hook(dropped: Any) -> None:

@@ -1,4 +1,4 @@
-"""Trajectories: what was seen, done and paid in one episode; files of them, and Minari in and out."""
+"""Trajectories of logged steps, their .npz files, and conversion from and to Minari datasets."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from greedystep import io
 FILE_FORMAT = "greedystep-trajectories-1"
 
 COLUMNS = {"rewards": "iuf", "terminated": "b", "truncated": "b", "behaviour_prob": "iuf"}
-"""Arrays of a file with one entry per step -> the kinds of numbers in them."""
+"""Arrays of a file with one entry per step -> their dtype kinds."""
 
-IN_MINARI = "behaviour_prob"
-"""Minari has no place for the behaviour's probabilities but its infos, which have T + 1 entries: the first is nan."""
+MINARI_KEY = "behaviour_prob"
+"""The key of the behaviour probabilities in Minari's infos, which have T + 1 entries: the first is nan."""
 
 
-MINARI_FAILS = (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError)
-"""What Minari raises for datasets that are missing or damaged."""
+MINARI_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError)
+"""The errors that Minari raises for datasets that are missing or damaged."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
     """T steps of one episode, or of its beginning. Checked when made; arrays are not copied.
 
-    In step t the action actions[t] was taken on observations[t]; it paid rewards[t] and led to observations[t + 1].
+    In step t, actions[t] was taken on observations[t], paid rewards[t] and led to observations[t + 1].
     """
 
     observations: np.ndarray
-    """[T + 1, ...], whole numbers for numbered states."""
+    """[T + 1, ...], integers for numbered states."""
     actions: np.ndarray
     """[T, ...]."""
     rewards: np.ndarray
     """float64 [T]."""
     terminated: np.ndarray
-    """bool [T]: the step came to the episode's end, after which nothing is worth anything. Only the last one can."""
+    """bool [T]: the step ended the episode in a terminal state, of value 0. Only the last step can be true."""
     truncated: np.ndarray
-    """bool [T]: the step was the last because the episode was cut off; the last state still has a value.
+    """bool [T]: the episode was cut off after the step; the last state still has a value. Only the last can be true.
 
-    If the last step is neither, the record stops there, which means the same to a learner.
+    If the last step is neither, the data end there, which means the same to a learner.
     """
     behaviour_prob: np.ndarray | None = None
-    """float64 [T]: the probability with which the behaviour chose the action, where it is known."""
+    """float64 [T]: the probability with which the behaviour policy chose the action, or None if unknown."""
 
     def __post_init__(self) -> None:
         T = np.size(self.rewards)
@@ -81,7 +81,7 @@ class Trajectory:
             raise ValueError(f"behaviour_prob: expected probabilities in (0, 1], got {wrong}")
 
     def __len__(self) -> int:
-        """T."""
+        """Return the number of steps, T."""
         return len(self.rewards)
 
 
@@ -103,9 +103,9 @@ def _as_array(name: str, value: Any, kind: Any) -> np.ndarray:
 
 
 def save(path: str | os.PathLike, trajectories: Iterable[Trajectory]) -> None:
-    """Write trajectories to one .npz file, without pickle; an older file is replaced once the new one is complete.
+    """Write trajectories to one .npz file, atomically and without pickle.
 
-    Their observations have one shape and dtype, and so have their actions.
+    All observations must have one shape and dtype, and so must all actions.
     """
     found = _checked(trajectories)
     columns = {name: [getattr(one, name) for one in found] for name in ("observations", "actions")}
@@ -122,17 +122,17 @@ def save(path: str | os.PathLike, trajectories: Iterable[Trajectory]) -> None:
     ]
     lengths = np.array([len(one) for one in found], np.int64)
     arrays: dict[str, Any] = {name: np.concatenate(parts) for name, parts in columns.items()}
-    with io.replacing(path) as file:
+    with io.atomic_write(path) as file:
         np.savez_compressed(file, format=FILE_FORMAT, lengths=lengths, **arrays)
 
 
 def load(path: str | os.PathLike) -> list[Trajectory]:
-    """Read what `save` wrote; FileNotFoundError or ValueError say in one sentence what is wrong with a file."""
-    arrays = io.load_arrays(path, FILE_FORMAT, "trajectory")
+    """Read trajectories written by `save`; FileNotFoundError or ValueError say in one sentence what is wrong."""
+    arrays = io.load_npz(path, FILE_FORMAT, "trajectory")
     try:
-        lengths, columns = io.take_array(arrays, "lengths", "iu", 1).tolist(), dict(arrays)
+        lengths, columns = io.get_array(arrays, "lengths", "iu", 1).tolist(), dict(arrays)
         for name, kinds in COLUMNS.items():
-            columns[name] = io.take_array(arrays, name, kinds, 1)
+            columns[name] = io.get_array(arrays, name, kinds, 1)
         for name in ("observations", "actions"):
             if name not in columns or columns[name].ndim == 0 or columns[name].dtype.kind not in "biuf":
                 raise ValueError(f"it has no {name} that are numbers")
@@ -171,19 +171,19 @@ def _checked(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
 
 
 def from_minari(dataset: Any) -> list[Trajectory]:
-    """The episodes of a Minari dataset: its id, if it is on this machine, or the dataset itself."""
+    """Return the episodes of a Minari dataset: the id of one on this machine, or the dataset itself."""
     if isinstance(dataset, str):
         try:
             dataset = _load_minari(dataset)
-        except MINARI_FAILS as problem:
+        except MINARI_ERRORS as problem:
             raise ValueError(f"dataset: Minari cannot load {dataset!r}: {problem}") from None
     return [_from_episode(episode) for episode in dataset.iterate_episodes()]
 
 
 def _load_minari(dataset_id: str) -> Any:
-    """A dataset on this machine; ValueError if Minari would make the environment that its files name.
+    """Load a dataset on this machine; ValueError if Minari would make the environment that its files name.
 
-    Minari does so where a dataset does not tell its spaces, and making it imports whatever module the files say.
+    Minari does so where a dataset does not name its spaces, and making it imports whatever module the files say.
     """
     minari = _minari()
     from minari.dataset.minari_storage import MinariStorage
@@ -205,7 +205,7 @@ def _from_episode(episode: Any) -> Trajectory:
         if not isinstance(getattr(episode, name), np.ndarray):
             kind = type(getattr(episode, name)).__name__
             raise ValueError(f"dataset: {name} of episode {episode.id} are a {kind}; expected one array")
-    chances = (episode.infos or {}).get(IN_MINARI)
+    chances = (episode.infos or {}).get(MINARI_KEY)
     return Trajectory(
         episode.observations,
         episode.actions,
@@ -243,7 +243,7 @@ def to_minari(
                 rewards=one.rewards.tolist(),
                 terminations=one.terminated.tolist(),
                 truncations=one.truncated.tolist(),
-                infos={} if chances is None else {IN_MINARI: np.concatenate([[np.nan], chances])},
+                infos={} if chances is None else {MINARI_KEY: np.concatenate([[np.nan], chances])},
             )
         )
     spaces = {"observation_space": observation_space, "action_space": action_space}

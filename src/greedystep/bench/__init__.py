@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
-from greedystep.checks import INT32, check_whole
+from greedystep.checks import INT32_MAX, check_int
 
 Name = Literal["envs", "planning", "returns", "train"]
 
@@ -37,4 +37,4 @@ def chosen(parts: Sequence[str], known: Sequence[str]) -> list[str]:
 
 def counts(numbers: Sequence[int]) -> list[int] | None:
     """How many at once, each at least 1; None, for the usual ones, if there are none."""
-    return [check_whole("numbers", number, 1, INT32) for number in numbers] or None
+    return [check_int("numbers", number, 1, INT32_MAX) for number in numbers] or None

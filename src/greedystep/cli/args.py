@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-from greedystep.checks import parse_value, parse_whole, shown
+from greedystep.checks import parse_int, parse_value, short_repr
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 """What Gymnasium colours its warnings with."""
@@ -80,14 +80,14 @@ def parse_real(text: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"expected a finite number, got {shown(text)}")
+        raise ValueError(f"expected a finite number, got {short_repr(text)}")
     return number
 
 
 def parse_path(text: str) -> Path:
     """A path; the empty one, which Python takes for the current folder, is a variable that was not set."""
     if not text.strip() or "\0" in text:
-        raise ValueError(f"expected a path, got {shown(text)}")
+        raise ValueError(f"expected a path, got {short_repr(text)}")
     return Path(text)
 
 
@@ -142,9 +142,9 @@ PATH = PrimitiveConstructorSpec(
     1, "PATH", lambda words: parse_path(words[0]), lambda value: True, lambda value: [str(value)]
 )
 PathArg = Annotated[Path, PATH]
-Count = Annotated[int, _number(parse_whole)]
+Count = Annotated[int, _number(parse_int)]
 Real = Annotated[float, _number(parse_real)]
-MaybeCount = Annotated[int | None, _number(parse_whole), arg(help_behavior_hint="")]
+MaybeCount = Annotated[int | None, _number(parse_int), arg(help_behavior_hint="")]
 MaybeReal = Annotated[float | None, _number(parse_real), arg(help_behavior_hint="")]
 MaybePath = Annotated[Path | None, PATH, arg(help_behavior_hint="")]
 NAMES = arg(metavar="NAME [NAME ...]", help_behavior_hint="(required)")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from greedystep import bench
-from greedystep.checks import check_whole, parse_whole
+from greedystep.checks import check_int, parse_int
 from greedystep.cli.args import NAMES, BadInputError, Count, PathArg, answering_bad_input, check_place, some
 
 
@@ -36,7 +36,7 @@ class Bench:
 
     # Of envs, how many environments to step at once (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere); of train,
     # how many lanes (default: 1 on a CPU, 1 5 24 elsewhere).
-    numbers: Annotated[tuple[int, ...], some("NUMBER", parse_whole), arg(help_behavior_hint="")] = ()
+    numbers: Annotated[tuple[int, ...], some("NUMBER", parse_int), arg(help_behavior_hint="")] = ()
 
     def run(self) -> int:
         from rich.console import Console
@@ -46,7 +46,7 @@ class Bench:
         if not self.names:
             raise BadInputError("names: give at least one of envs, planning, returns, train")
         with answering_bad_input():
-            check_whole("repeats", self.repeats)
+            check_int("repeats", self.repeats)
             check_place(self.out)
             options = self._options()
         self.out.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-from greedystep.checks import parse_whole
+from greedystep.checks import parse_int
 from greedystep.cli.args import parse_real
 from greedystep.deep.config import DQNConfig
 
@@ -60,8 +60,8 @@ def _option(kind: Any) -> Any:
         names = get_args(kind)
         return _spec("|".join(names) if len(names) < 4 else "NAME", lambda words: words[0], choices=names)
     if get_origin(kind) is tuple:
-        return _spec("NUMBER [NUMBER ...]", lambda words: tuple(map(parse_whole, words)), nargs="*")
-    return _spec("NUMBER", lambda words: {int: parse_whole, float: parse_real}[kind](words[0]))
+        return _spec("NUMBER [NUMBER ...]", lambda words: tuple(map(parse_int, words)), nargs="*")
+    return _spec("NUMBER", lambda words: {int: parse_int, float: parse_real}[kind](words[0]))
 
 
 def _field(name: str, kind: Any, text: str) -> tuple[str, Any, Any]:

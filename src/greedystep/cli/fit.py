@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from greedystep import signals
-from greedystep.checks import INT32, check_seed, check_whole
+from greedystep.checks import INT32_MAX, check_int, check_seed
 from greedystep.cli import deep_settings
 from greedystep.cli.args import (
     BadInputError,
@@ -108,8 +108,8 @@ class Fit:
             is_table = wants_table(self.env, self.agent)
             self._refuse(is_table)
             check_seed(self.seed)
-            check_whole("batches", BATCHES if self.network.batches is None else self.network.batches, 1, INT32)
-            check_whole("sweeps", SWEEPS if self.table.sweeps is None else self.table.sweeps)
+            check_int("batches", BATCHES if self.network.batches is None else self.network.batches, 1, INT32_MAX)
+            check_int("sweeps", SWEEPS if self.table.sweeps is None else self.table.sweeps)
             if not is_table:
                 self._check_settings()
             data = [one for name in self.data for one in _read(name)]

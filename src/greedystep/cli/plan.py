@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from greedystep.cli.args import MaybeCount, MaybePath, MaybeReal, Real, answering_bad_input, check_place
-from greedystep.io import replacing, write_json
+from greedystep.io import atomic_write, write_json
 from greedystep.provenance import provenance
 
 if TYPE_CHECKING:
@@ -107,5 +107,5 @@ def _write_solution(path: Path, solution: Solution, made_by: dict[str, Any]) -> 
     if path.suffix == ".json":
         write_json(path, {**content, "provenance": made_by})
     else:
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             np.savez(file, **content, provenance=json.dumps(made_by))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greedystep.checks import check_real, check_seed, check_whole
+from greedystep.checks import check_float, check_int, check_seed
 from greedystep.cli import deep_settings
 from greedystep.cli.args import answering_bad_input, parse_options, warnings_as_notes
 from greedystep.cli.train import Train, say_results, train_to_end
@@ -18,7 +18,7 @@ def train_network(command: Train) -> int:
     save_every = command.network.save_every
     with warnings_as_notes(), answering_bad_input():
         if save_every is not None:
-            check_real("save_every", save_every, 0)
+            check_float("save_every", save_every, 0)
         run = _start(command) if command.resume is None else _resume(command)
 
     def describe(now: RunProgress) -> str:
@@ -39,7 +39,7 @@ def train_network(command: Train) -> int:
 def _start(command: Train) -> DQNRun:
     how, seed = command.network, command.seed or 0
     options = parse_options(command.options)
-    count = 1 if how.seeds is None else check_whole("seeds", how.seeds, 1, MOST_SEEDS)
+    count = 1 if how.seeds is None else check_int("seeds", how.seeds, 1, MOST_SEEDS)
     check_seed(check_seed(seed) + count - 1, "the last of the seeds")
     seeds, length = tuple(range(seed, seed + count)), {} if how.steps is None else {"steps": how.steps}
     settings = deep_settings.given(command.settings)

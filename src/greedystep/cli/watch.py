@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from greedystep import signals
-from greedystep.checks import check_real, check_seed, check_whole
+from greedystep.checks import check_float, check_int, check_seed
 from greedystep.cli.args import (
     Count,
     MaybeCount,
@@ -82,11 +82,11 @@ class Watch:
         with answering_bad_input():
             for name, value in (("steps", self.steps), ("episodes", self.episodes)):
                 if value is not None:
-                    check_whole(name, value)
+                    check_int(name, value)
             check_seed(self.seed)
             if self.fps is not None:
-                check_real("fps", self.fps, 0, 1000, above=True)
-            check_real("scale", self.scale, 0.05, 20)
+                check_float("fps", self.fps, 0, 1000, above=True)
+            check_float("scale", self.scale, 0.05, 20)
             env, moments = self._game()
             fps = frames_per_second(env) if self.fps is None else self.fps
             if self.out is not None:

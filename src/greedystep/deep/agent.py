@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import checkpoint, envs, io
-from greedystep.checks import INT32, check_seed, check_whole
+from greedystep.checks import INT32_MAX, check_int, check_seed
 from greedystep.deep import offline
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
 from greedystep.deep.greedy_play import MAX_STEPS, Evaluator
@@ -95,7 +95,7 @@ class DQN:
 
         The agent has learned what is told. If a loss is not finite, it is again as it was before all of them.
         """
-        updates, seed = check_whole("updates", updates, 0, INT32), check_seed(seed)
+        updates, seed = check_int("updates", updates, 0, INT32_MAX), check_seed(seed)
         learner, observation = self.trainer.learner, self.env.observation
         store, replay = Store.holding(offline.checked(learner, dataset), observation.shape, observation.dtype)
         fit = jax.jit(partial(offline.fit, learner, store))
@@ -194,7 +194,7 @@ def _holds_networks(path: Path) -> bool:
         config = path / "config.json"
         content = io.read_json(config) if config.exists() else None
         return not (isinstance(content, dict) and content.get("kind") == TABLE)
-    with io.reading(path) as file:
+    with io.open_regular_file(path) as file:
         return file.read(len(checkpoint.MAGIC)) == checkpoint.MAGIC
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
-from greedystep.checks import FLOAT32_MAX, FLOAT32_TINY, INT32, check_real, check_whole, shown
+from greedystep.checks import FLOAT32_MAX, FLOAT32_TINY, INT32_MAX, check_float, check_int, did_you_mean, short_repr
 
 Returns = Literal[
     "one-step",
@@ -150,18 +149,17 @@ class DQNConfig:
         for field in dataclasses.fields(self):
             value, choices = getattr(self, field.name), _CHOICES.get(field.name)
             if choices and value not in choices:
-                near = get_close_matches(str(value), map(str, choices), n=1)
-                guess = f"; did you mean {near[0]!r}?" if near else ""
+                guess = did_you_mean(str(value), map(str, choices))
                 raise ValueError(f"{field.name}: expected one of {', '.join(map(str, choices))}, got {value!r}{guess}")
         for name, least in _COUNTS.items():
             if not (name in _OPTIONAL and getattr(self, name) is None):
-                self._set(name, check_whole(name, getattr(self, name), least, INT32))
+                self._set(name, check_int(name, getattr(self, name), least, INT32_MAX))
         for name, (low, high, above) in _RANGES.items():
             if not (name in _OPTIONAL and getattr(self, name) is None):
-                self._set(name, check_real(name, getattr(self, name), low, high, above=above))
+                self._set(name, check_float(name, getattr(self, name), low, high, above=above))
         if not isinstance(self.hidden, tuple):
-            raise ValueError(f"hidden: expected a tuple of whole numbers, got {shown(self.hidden)}")
-        self._set("hidden", tuple(check_whole("hidden", size, 1, INT32) for size in self.hidden))
+            raise ValueError(f"hidden: expected a tuple of whole numbers, got {short_repr(self.hidden)}")
+        self._set("hidden", tuple(check_int("hidden", size, 1, INT32_MAX) for size in self.hidden))
 
     def _set(self, name: str, value: Any) -> None:
         """The value as a plain number, whichever kind of number was given."""

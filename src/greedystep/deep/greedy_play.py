@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from greedystep.checks import INT32, check_real, check_seed, check_whole
+from greedystep.checks import INT32_MAX, check_float, check_int, check_seed
 from greedystep.deep.device_loop import epsilon_greedy
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
 from greedystep.deep.learner import Learner
@@ -55,9 +55,9 @@ def play(
 def check_arguments(*, seed: int, episodes: int, epsilon: float, limit: int) -> None:
     """ValueError unless an `Evaluator` can be called with these."""
     check_seed(seed)
-    check_whole("episodes", episodes, 1, INT32)
-    check_real("epsilon", epsilon, 0, 1)
-    check_whole("limit", limit, 1, INT32)
+    check_int("episodes", episodes, 1, INT32_MAX)
+    check_float("epsilon", epsilon, 0, 1)
+    check_int("limit", limit, 1, INT32_MAX)
 
 
 @dataclass(frozen=True, eq=False)

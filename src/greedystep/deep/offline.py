@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from greedystep.checks import INT32
+from greedystep.checks import INT32_MAX
 from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.learner import Knowledge, Learner
@@ -69,7 +69,7 @@ def fit(
 
 def updates_a_period(config: DQNConfig) -> int:
     """Updates between two copies of the targets; more than int32 holds never end."""
-    return min(config.samples_a_period // config.batch_size, INT32)
+    return min(config.samples_a_period // config.batch_size, INT32_MAX)
 
 
 def checked(learner: Learner, dataset: Trajectory | Iterable[Trajectory]) -> list[Trajectory]:

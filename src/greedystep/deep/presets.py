@@ -10,9 +10,9 @@ environment, one update of 32 samples per step.
 from __future__ import annotations
 
 import dataclasses
-from difflib import get_close_matches
 from typing import Any
 
+from greedystep.checks import did_you_mean
 from greedystep.deep.config import DQNConfig
 
 MINATAR: dict[str, Any] = {
@@ -128,7 +128,5 @@ def make_config(env_name: str, preset_name: str = "paper", *, pictures: bool = F
     known = [field.name for field in dataclasses.fields(DQNConfig)]
     for setting in changes:
         if setting not in known:
-            near = get_close_matches(setting, known, n=1)
-            guess = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"{setting}: DQN has no such setting{guess}")
+            raise ValueError(f"{setting}: DQN has no such setting{did_you_mean(setting, known)}")
     return DQNConfig(**(preset(preset_name, env_name, pictures=pictures) | changes))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import returns
-from greedystep.checks import check_real, check_whole
+from greedystep.checks import check_float, check_int
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.device_loop import epsilon_greedy
 from greedystep.deep.targets import Judgement, Numbers, along, boundaries, judge
@@ -35,8 +35,8 @@ class Player:
     """
 
     def __init__(self, trainer: Trainer, lane: int = 0, epsilon: float = 0.0) -> None:
-        check_whole("lane", lane, 0, len(trainer.seeds) - 1)
-        self.env, self.epsilon, self._learner = trainer.env, check_real("epsilon", epsilon, 0, 1), trainer.learner
+        check_int("lane", lane, 0, len(trainer.seeds) - 1)
+        self.env, self.epsilon, self._learner = trainer.env, check_float("epsilon", epsilon, 0, 1), trainer.learner
         self._networks, self._numbers = jax.tree.map(
             lambda x: x[lane], (trainer.state.lanes.knowledge.networks, trainer.numbers)
         )

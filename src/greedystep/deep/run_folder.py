@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from greedystep import checkpoint, envs, schema
-from greedystep.checks import LARGEST_SEED, check_whole
+from greedystep.checks import LARGEST_SEED, check_int
 from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.trainer import DivergedError, Trainer, config_from_json, most_steps
-from greedystep.io import jsonable, reading
+from greedystep.io import jsonable, open_regular_file
 from greedystep.metrics import EventFiles, Row
 from greedystep.runs.folder import (
     CONFIG,
@@ -48,7 +48,7 @@ class DQNRunConfig:
     """Environment steps of each lane in the whole run."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", check_whole("steps", self.steps, 1, most_steps(self.agent)))
+        object.__setattr__(self, "steps", check_int("steps", self.steps, 1, most_steps(self.agent)))
 
     @classmethod
     def from_preset(
@@ -168,7 +168,7 @@ def _newest_checkpoint(folder: Path) -> Path | None:
 def trained(path: Path) -> Trainer:
     """Return the trainer of a run as its last checkpoint left it, or of a saved agent's file; for reading only."""
     if path.is_file():
-        with reading(path) as file:
+        with open_regular_file(path) as file:
             if file.read(2) == b"PK":
                 raise ValueError(
                     f"{path} is an archive of arrays, as tables are kept in; expected an agent with networks"
@@ -189,8 +189,8 @@ CONTENT = {
         "agent": dict,
         "options": dict,
         "preset": str,
-        "seeds": [schema.Whole(0, LARGEST_SEED)],
-        "steps": schema.Whole(1),
+        "seeds": [schema.Int(0, LARGEST_SEED)],
+        "steps": schema.Int(1),
     },
     "tensorboard": bool,
 }

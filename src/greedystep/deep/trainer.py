@@ -24,7 +24,7 @@ import numpy as np
 from jax import lax
 
 from greedystep import checkpoint, io, schema
-from greedystep.checks import INT32, LARGEST_SEED, check_seed, check_whole
+from greedystep.checks import INT32_MAX, LARGEST_SEED, check_int, check_seed
 from greedystep.deep.config import OPTIONS_OF, DQNConfig
 from greedystep.deep.device_loop import Lane, Loop
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
@@ -151,7 +151,7 @@ class Trainer:
         If a loss is not finite, `on_diverged` is called, or DivergedError raised where there is none.
         """
         envs, every = self.config.num_envs, self.config.log_every
-        check_whole("steps", steps, 0, most_steps(self.config) - int(self.state.step))
+        check_int("steps", steps, 0, most_steps(self.config) - int(self.state.step))
         self.check_memory()
         end = int(self.state.step) + -(-steps // envs) * envs
         while (step := int(self.state.step)) < end:
@@ -292,12 +292,12 @@ class Trainer:
             raise ValueError(f"{path} cannot be loaded: {problem}") from None
         whole.restore(path)
         if lane is not None:
-            check_whole("lane", lane, 0, len(whole.seeds) - 1)
+            check_int("lane", lane, 0, len(whole.seeds) - 1)
         return whole if lane is None or len(whole.seeds) == 1 else whole.alone(lane)
 
     def alone(self, lane: int) -> Trainer:
         """One lane as a training of its own, which goes on as it would have among the others."""
-        check_whole("lane", lane, 0, len(self.seeds) - 1)
+        check_int("lane", lane, 0, len(self.seeds) - 1)
         numbers = {name: values[lane : lane + 1] for name, values in _own(self.about()).items()}
         one = Trainer(self.config, self.env, [self.seeds[lane]], numbers=numbers, network=self.learner.network)
         one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[lane : lane + 1], self.state.lanes))
@@ -317,11 +317,11 @@ def keep_compiled_programs() -> None:
 
 ABOUT = {
     "kind": schema.OneOf("dqn"),
-    "env": {"name": str, "options": schema.Maybe(dict)},
-    "config": {"returns": str, "hidden": [schema.Whole(1)]},
-    "seeds": [schema.Whole(0, LARGEST_SEED)],
-    "numbers": {name: [schema.Real()] for name in Numbers._fields},
-    "seconds": schema.Real(0),
+    "env": {"name": str, "options": schema.Nullable(dict)},
+    "config": {"returns": str, "hidden": [schema.Int(1)]},
+    "seeds": [schema.Int(0, LARGEST_SEED)],
+    "numbers": {name: [schema.Float()] for name in Numbers._fields},
+    "seconds": schema.Float(0),
 }
 """What a checkpoint says of itself; the other entries of "config" are checked by `DQNConfig`."""
 
@@ -337,7 +337,7 @@ def _read_about(path: str | os.PathLike) -> dict[str, Any]:
 
 def config_from_json(content: dict[str, Any]) -> DQNConfig:
     """The settings as a file has them; ValueError names the first that is not one."""
-    hidden = schema.check(content.get("hidden"), [schema.Whole(1)], "hidden")
+    hidden = schema.check(content.get("hidden"), [schema.Int(1)], "hidden")
     return schema.build(DQNConfig, content | {"hidden": tuple(hidden)}, "config")
 
 
@@ -349,7 +349,7 @@ def _own(about: Mapping[str, Any]) -> dict[str, list[float]]:
 
 def most_steps(config: DQNConfig) -> int:
     """Steps that a training can have: its steps of all environments are counted with int32."""
-    return config.num_envs * INT32
+    return config.num_envs * INT32_MAX
 
 
 def _numbers(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes: int) -> Numbers:

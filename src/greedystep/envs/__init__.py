@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -93,8 +92,9 @@ def make_env(name: str, /, **options: Any) -> Any:
 def maker_of(name: str) -> Any:
     """The class or function that makes the environment of that name."""
     if name not in _MAKERS:
-        near = get_close_matches(str(name), _MAKERS, n=1, cutoff=0.4)
-        guess = f"; did you mean {near[0]!r}?" if near else ""
+        from greedystep.checks import did_you_mean
+
+        guess = did_you_mean(str(name), _MAKERS, cutoff=0.4)
         raise ValueError(f"name: {name!r} is not one of {', '.join(names())}{guess}")
     module, callable_name = _MAKERS[name].split(":")
     return getattr(import_module(f"greedystep.envs.{module}"), callable_name)

@@ -14,7 +14,7 @@ from greedystep import envs
 from greedystep.envs.core import Environment, State
 from greedystep.envs.rendering import HEIGHT, picture
 from greedystep.envs.rollout import play, random_policy
-from greedystep.io import replacing
+from greedystep.io import atomic_write
 
 WIDTH, GAP, LABEL = 1280, 12, 26
 """Pixels: of the sheet, between pictures, and for the name under one."""
@@ -89,7 +89,7 @@ def main(words: Sequence[str]) -> int:
     names = sorted(envs.names(), key=lambda name: (FAMILIES.index(name.split("/")[0]), name))
     whole = io.BytesIO()
     sheet([tile(name) for name in names]).save(whole, "PNG", optimize=True)
-    with replacing(Path(words[0])) as file:
+    with atomic_write(Path(words[0])) as file:
         file.write(whole.getvalue())
     return 0
 

@@ -19,7 +19,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.checks import INT32, check_whole
+from greedystep.checks import INT32_MAX, check_int
 
 State = Any
 """A pytree of arrays; each environment has its own NamedTuple."""
@@ -115,7 +115,7 @@ class Environment(ABC):
             return
         actions = np.asarray(action)
         if not np.issubdtype(actions.dtype, np.integer):
-            raise ValueError(f"action: expected a whole number in 0..{self.num_actions - 1}, got {action!r}")
+            raise ValueError(f"action: expected an integer in 0..{self.num_actions - 1}, got {action!r}")
         if actions.size and not 0 <= actions.min() <= actions.max() < self.num_actions:
             wrong = actions.min() if actions.min() < 0 else actions.max()
             raise ValueError(f"action: {self.name} has the actions 0..{self.num_actions - 1}, got {wrong}")
@@ -168,7 +168,7 @@ class TimeLimit(Wrapper):
     limit: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "limit", check_whole("limit", self.limit, 1, INT32))
+        object.__setattr__(self, "limit", check_int("limit", self.limit, 1, INT32_MAX))
 
     def start(self, draws: Draws) -> Timed:
         return Timed(self.env.start(draws), jnp.int32(0))

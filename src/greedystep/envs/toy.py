@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from greedystep import models
-from greedystep.checks import INT32, check_real, check_whole
+from greedystep.checks import INT32_MAX, check_float, check_int
 from greedystep.mdp import MDP, Policy
 from greedystep.memory import check_memory
 from greedystep.planning import solve
@@ -161,7 +161,7 @@ def from_mdp(name: str, mdp: MDP, start: Any, horizon: int) -> ToyTask:
         reward=mdp.rewards.ravel()[row],
         noise=0.0,
     )
-    return ToyTask(name, mdp, outcomes, _start(start, mdp.num_states), check_whole("horizon", horizon))
+    return ToyTask(name, mdp, outcomes, _start(start, mdp.num_states), check_int("horizon", horizon))
 
 
 # -- the tasks --------------------------------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ def choice(delay: int = 20, noise: float = 0.0, best: float = 1.0, other: float 
         noise: standard deviation of the zero-mean reward of every irrelevant step; 0 is the deterministic task.
         best, other: what the last step pays after the good and after the other choice; best > other.
     """
-    delay = check_whole("delay", delay, 2)
-    noise, best, other = check_real("noise", noise, 0), check_real("best", best), check_real("other", other)
+    delay = check_int("delay", delay, 2)
+    noise, best, other = check_float("noise", noise, 0), check_float("best", best), check_float("other", other)
     _check(best > other, f"best: expected more than other = {other}, got {best}")
     _check_size(f"delay={delay}", states=2 * delay - 1, actions=2, outcomes=4 * delay - 2)
     time, chosen, action = np.meshgrid(np.arange(1, delay), [0, 1], [0, 1], indexing="ij")
@@ -214,7 +214,7 @@ def trace_back(delay: int = 20, terminal_only: bool = False) -> ToyTask:
         delay: the length of an episode, at least 4.
         terminal_only: pay everything with the last step, 100 or 50, as the greedy-step paper describes the task.
     """
-    delay = check_whole("delay", delay, 4)
+    delay = check_int("delay", delay, 4)
     _check(isinstance(terminal_only, bool | np.bool_), f"terminal_only: expected True or False, got {terminal_only!r}")
     side = 3 * delay // 4
     cells, states = side * side, 5 + 2 * (delay - 2) * side * side
@@ -264,7 +264,7 @@ def grid_world(size: int = 10, discount: float = 0.99, horizon: int | None = Non
         discount: γ below 1, because a policy may walk for ever.
         horizon: episodes are cut after so many steps; 10 size² by default.
     """
-    size, discount = check_whole("size", size, 2), _below_one(discount)
+    size, discount = check_int("size", size, 2), _below_one(discount)
     _check_size(f"size={size}", states=size * size, actions=4, outcomes=4 * size * size)
     horizon = 10 * size * size if horizon is None else horizon
     return from_mdp("toy/grid-world", models.grid(size, size, discount=discount), 0, horizon)
@@ -284,8 +284,8 @@ def bomb(delay: int = 6, side: int = 31) -> ToyTask:
         delay: distance from the start to the bomb, 1 .. side - 1.
         side: of the grid.
     """
-    side = check_whole("side", side, 2)
-    delay = check_whole("delay", delay, 1, side - 1)
+    side = check_int("side", side, 2)
+    delay = check_int("delay", delay, 1, side - 1)
     cells, length = side * side, delay + delay // 2
     # The last step has two outcomes, all others have one.
     _check_size(f"side={side}", states=2 * length * cells, actions=4, outcomes=8 * (length + 1) * cells)
@@ -327,7 +327,7 @@ def watch_repair(length: int = 50) -> ToyTask:
     Args:
         length: steps of an episode, at least 2.
     """
-    length = check_whole("length", length, 2)
+    length = check_int("length", length, 2)
     states = 8 * (length * (length + 1) * (2 * length + 1) // 6 - 1) + 4  # 8 t² of them before step t = 2, 3, ...
     _check_size(f"length={length}", states=states, actions=2, outcomes=4 * (states + 4))
     brands = np.arange(4)
@@ -378,7 +378,7 @@ def n_horizon(length: int = 10, discount: float = 0.99, horizon: int | None = No
         discount: γ below 1, because a policy may step back for ever.
         horizon: episodes are cut after so many steps; 10 length² by default.
     """
-    length, discount = check_whole("length", length), _below_one(discount)
+    length, discount = check_int("length", length), _below_one(discount)
     _check_size(f"length={length}", states=length, actions=2, outcomes=2 * length)
     horizon = 10 * length * length if horizon is None else horizon
     return from_mdp("toy/n-horizon", models.chain(length, discount), 0, horizon)
@@ -446,11 +446,11 @@ def _start(start: Any, S: int) -> np.ndarray:
 def _check_size(options: str, *, states: int, actions: int, outcomes: int) -> None:
     """MemoryError before a task is made that has too many outcomes."""
     check_memory(options, BYTES_PER_OUTCOME * outcomes + BYTES_PER_PAIR * states * actions)
-    check_whole("states", states, 1, INT32)
+    check_int("states", states, 1, INT32_MAX)
 
 
 def _below_one(discount: Any) -> float:
-    value = check_real("discount", discount, 0, 1, above=True)
+    value = check_float("discount", discount, 0, 1, above=True)
     _check(value < 1, f"discount: expected a number below 1, got {discount!r}")
     return value
 

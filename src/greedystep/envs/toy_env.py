@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.checks import INT32, check_whole
+from greedystep.checks import INT32_MAX, check_int
 from greedystep.envs.core import Environment, ObservationSpec, Step
 from greedystep.envs.toy import END, ToyTask
 
@@ -43,8 +43,8 @@ class ToyEnvironment(Environment):
     task: ToyTask
 
     def __post_init__(self) -> None:
-        check_whole("horizon", self.task.horizon, 1, INT32)
-        check_whole("states x actions", self.task.num_states * self.task.num_actions, 1, INT32)
+        check_int("horizon", self.task.horizon, 1, INT32_MAX)
+        check_int("states x actions", self.task.num_states * self.task.num_actions, 1, INT32_MAX)
 
     @property
     def name(self) -> str:

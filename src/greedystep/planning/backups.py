@@ -1,36 +1,80 @@
-"""Bellman backups of a model, and sweeps of one of its policies: on compiled tables, or as matrix products.
+"""Bellman backups of a model and sweeps of one of its policies, for sparse and for dense models.
 
-`Sparse` and `Dense` have the same members: `backup`, `actions_of` (the actions of chosen rows), `policy_sweeps` and
-`best_rewards` (a start: B0); `rows_per_state` says what a backup of one policy is worth beside one of the whole model.
+`SparseModel` and `DenseModel` have the same interface: `backup`, `actions_of` (the actions of chosen rows),
+`policy_sweep` and `best_rewards` (B0, a start); `rows_per_state` relates the cost of a policy's backup to a full one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from itertools import cycle
+from typing import NamedTuple
 
 import numpy as np
 
 from greedystep.mdp import MDP
 from greedystep.planning.deadline import Deadline
-from greedystep.planning.elimination import eliminate_dense
-from greedystep.planning.evaluation import Evaluator
-from greedystep.planning.iterate import Backup
+from greedystep.planning.elimination import solve_dense
 from greedystep.planning.kernels import (
-    Rows,
+    TransitionTable,
     bellman,
     best_rewards,
-    careful_bellman,
-    careful_dense_bellman,
     chain_backup,
     dense_chain_backup,
+    pruned_bellman,
+    pruned_dense_bellman,
 )
+from greedystep.planning.policy_evaluation import PolicyEvaluator
 
-CAREFUL_FROM = 16
-"""Entries of a row, on average, from which it pays to ask first whether the row can be the best."""
+PRUNE_FROM = 16
+"""Average entries per row from which action elimination pays."""
 
 
-class UpperBounds:
-    """What the rows of a model can be worth at most, without looking at their entries again.
+PolicySweep = Callable[[np.ndarray], tuple[np.ndarray, float]]
+"""v [S] -> (r^π + γ T^π v, the span of its difference from v)."""
+
+
+class BellmanBackup(NamedTuple):
+    """One Bellman backup Bv: the evidence from which an error bound is proved."""
+
+    v: np.ndarray
+    """[S], the values that were backed up."""
+    out: np.ndarray
+    """[S], Bv."""
+    choice: np.ndarray
+    """[S], the greedy rows (or actions) of v."""
+    low: float
+    high: float
+    """The range of Bv - v."""
+    error: float = 0.0
+    """Bound on the rounding error of `low`, `high` and `out`, where the backup computes one (discount 1)."""
+
+
+class Iteration(NamedTuple):
+    """What every solver yields after each iteration."""
+
+    values: Callable[[], np.ndarray]
+    """Returns the current values [S], in the model's numbering."""
+    backup: BellmanBackup | None
+    """A Bellman backup, where the iteration made one."""
+    sweeps: float
+    """Work so far, in backups of the whole model."""
+    change: float = np.nan
+    """The largest change of a value in this iteration, where there is no backup to tell."""
+    own_residual: float | None = None
+    """The residual of the solver's own equation, where that is not Bellman's."""
+
+    @property
+    def residual(self) -> float:
+        """The largest change of a value by a backup or a sweep, or the solver's own residual."""
+        if self.own_residual is not None:
+            return self.own_residual
+        return self.change if self.backup is None else max(abs(self.backup.low), abs(self.backup.high))
+
+
+class ActionValueBounds:
+    """Upper bounds on the action values of a model, for action elimination (MacQueen 1967).
 
     If q is the value of a row under v, then under v' it is at most q + γ max(v' - v), times the sum of the row where
     that is not 1. So a row that was far behind need not be computed again before the values have changed by as much.
@@ -45,7 +89,7 @@ class UpperBounds:
         self._v = v.copy()
 
     def follow(self, v: np.ndarray) -> None:
-        """Let the bounds hold for these values; rounding included."""
+        """Move the bounds to these values, with a margin for rounding."""
         least, most = self._row_sums
         highest = float((v - self._v).max())
         self.rise += self._discount * highest * (most if highest > 0 else least)
@@ -53,62 +97,56 @@ class UpperBounds:
         self._v[:] = v
 
 
-class Sparse:
-    """Backups of a sparse model on its compiled table."""
+class SparseModel:
+    """Backups of a sparse model on its transition table."""
 
-    def __init__(self, mdp: MDP, rows: Rows):
-        self._mdp, self.discount, self.rows = mdp, mdp.discount, rows
+    def __init__(self, mdp: MDP, table: TransitionTable):
+        self._mdp, self.discount, self.table = mdp, mdp.discount, table
         self.rows_per_state = mdp.num_actions
-        self._careful = rows.probability.size >= CAREFUL_FROM * rows.reward.size
-        self._bounds: UpperBounds | None = None
-        self._choice = rows.first[:-1]
+        self._prune = table.probability.size >= PRUNE_FROM * table.reward.size
+        self._bounds: ActionValueBounds | None = None
+        self._choice = table.first[:-1]
 
     @cached_property
-    def _evaluator(self) -> Evaluator:
-        return Evaluator(self.rows)
+    def _evaluator(self) -> PolicyEvaluator:
+        return PolicyEvaluator(self.table)
 
     @property
     def best_rewards(self) -> np.ndarray:
         """max_a r(s, a), [S]."""
-        return best_rewards(self.rows)
+        return best_rewards(self.table)
 
-    def backup(self, v: np.ndarray) -> Backup:
-        """Bv, the greedy rows and the range of Bv - v."""
+    def backup(self, v: np.ndarray) -> BellmanBackup:
+        """Return Bv, the greedy rows and the range of Bv - v."""
         out = np.empty_like(v)
-        if not self._careful:
+        if not self._prune:
             choice = np.empty(v.size, np.uint32)
-            low, high = bellman(self.rows, self.discount, v, out, choice)
-            return Backup(v, out, choice, low, high)
-        self._bounds = bounds = self._bounds or UpperBounds(self._mdp, v)
+            low, high = bellman(self.table, self.discount, v, out, choice)
+            return BellmanBackup(v, out, choice, low, high)
+        self._bounds = bounds = self._bounds or ActionValueBounds(self._mdp, v)
         bounds.follow(v)
         self._choice = choice = self._choice.copy()
-        low, high = careful_bellman(self.rows, self.discount, v, out, choice, bounds.upper, bounds.rise)
-        return Backup(v, out, choice, low, high)
+        low, high = pruned_bellman(self.table, self.discount, v, out, choice, bounds.upper, bounds.rise)
+        return BellmanBackup(v, out, choice, low, high)
 
-    def policy_sweeps(self, choice: np.ndarray) -> PolicySweeps:
-        """Sweeps of the chain that the chosen rows make."""
-        return PolicySweeps(self._evaluator.chain(choice, self.discount))
+    def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
+        """Return a Jacobi sweep of the chosen rows; the array it returns is overwritten by the next sweep but one."""
+        chain = self._evaluator.chain(choice, self.discount)
+        buffers = cycle((np.empty(choice.size), np.empty(choice.size)))
+
+        def sweep(v: np.ndarray) -> tuple[np.ndarray, float]:
+            out = next(buffers)
+            low, high = chain_backup(chain, v, out)
+            return out, high - low
+
+        return sweep
 
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
-        return choice.astype(np.int64) - self.rows.first[:-1]
+        return choice.astype(np.int64) - self.table.first[:-1]
 
 
-class PolicySweeps:
-    """Jacobi sweeps of one policy, back and forth between two arrays of its own."""
-
-    def __init__(self, chain: Rows):
-        self._chain = chain
-        self._out, self._spare = np.empty(chain.reward.size), np.empty(chain.reward.size)
-
-    def sweep(self, v: np.ndarray) -> tuple[np.ndarray, float]:
-        """(T v, spread of T v - v); the array is overwritten by the next sweep but one."""
-        self._out, self._spare = self._spare, self._out
-        low, high = chain_backup(self._chain, v, self._out)
-        return self._out, high - low
-
-
-class Dense:
-    """Backups of a dense model: the first by a matrix product, the others only where a row may have become the best."""
+class DenseModel:
+    """Backups of a dense model: the first by a matrix product, the others with action elimination."""
 
     def __init__(self, mdp: MDP):
         self._mdp, self.discount = mdp, mdp.discount
@@ -117,48 +155,43 @@ class Dense:
         self.best_rewards = mdp.rewards.max(axis=1)
         assert isinstance(mdp.transitions, np.ndarray)
         self._matrix, self._reward = np.ascontiguousarray(mdp.transitions), mdp.rewards.ravel()
-        self._bounds: UpperBounds | None = None
+        self._bounds: ActionValueBounds | None = None
         self._choice = self._first.astype(np.uint32)
 
-    def backup(self, v: np.ndarray) -> Backup:
+    def backup(self, v: np.ndarray) -> BellmanBackup:
         if self._bounds is None:
             q = self._mdp.backup(v)
-            self._bounds = UpperBounds(self._mdp, v)
+            self._bounds = ActionValueBounds(self._mdp, v)
             self._bounds.upper[:] = q.ravel()
             choice = q.argmax(axis=1)
             out = q[np.arange(v.size), choice]
             self._choice = (self._first + choice).astype(np.uint32)
-            return Backup(v, out, self._choice, float((out - v).min()), float((out - v).max()))
+            return BellmanBackup(v, out, self._choice, float((out - v).min()), float((out - v).max()))
         self._bounds.follow(v)
         self._choice, out = self._choice.copy(), np.empty_like(v)
-        low, high = careful_dense_bellman(
+        low, high = pruned_dense_bellman(
             self._matrix, self._reward, self.discount, v, out, self._choice, self._bounds.upper, self._bounds.rise
         )
-        return Backup(v, out, self._choice, low, high)
+        return BellmanBackup(v, out, self._choice, low, high)
 
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
         return choice.astype(np.int64) - self._first
 
     def policy_value(self, choice: np.ndarray, deadline: Deadline) -> np.ndarray | None:
-        """(I - γ T^π)^-1 r^π by elimination; None if that is singular, or may be but for rounding."""
+        """Return (I - γ T^π)^-1 r^π by elimination; None if the system is singular, or nearly so."""
         reward = self._reward[choice]
         try:
-            v = eliminate_dense(self._matrix, choice, self.discount, reward, deadline)
+            v = solve_dense(self._matrix, choice, self.discount, reward, deadline)
         except np.linalg.LinAlgError:
             return None
         return v if np.abs(v).max() <= 1e12 * np.abs(reward).max() else None
 
-    def policy_sweeps(self, choice: np.ndarray) -> DensePolicySweeps:
-        return DensePolicySweeps(self._matrix, self.discount, self._reward, choice)
+    def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
+        """Return a Jacobi sweep of the chosen rows."""
 
+        def sweep(v: np.ndarray) -> tuple[np.ndarray, float]:
+            out = np.empty_like(v)
+            low, high = dense_chain_backup(self._matrix, self.discount, self._reward, choice, v, out)
+            return out, high - low
 
-class DensePolicySweeps:
-    """Jacobi sweeps of one policy of a dense model, on the rows where they are."""
-
-    def __init__(self, matrix: np.ndarray, discount: float, reward: np.ndarray, choice: np.ndarray):
-        self._parts = matrix, discount, reward, choice
-
-    def sweep(self, v: np.ndarray) -> tuple[np.ndarray, float]:
-        out = np.empty_like(v)
-        low, high = dense_chain_backup(*self._parts, v, out)
-        return out, high - low
+        return sweep

@@ -1,4 +1,4 @@
-"""How far values can be from optimal, proved from one Bellman backup.
+"""Proved bounds on the distance of values from optimal, computed from one Bellman backup.
 
 For any v let low <= Bv - v <= high, and let every row of transitions, times the discount, sum to something in
 [β_min, β_max], β_max < 1. Adding a constant c to v moves Bv by something between β_min c and β_max c, so v + c lies
@@ -9,13 +9,14 @@ below B(v + c), and therefore below v*, for c = low / (1 - β), with the β that
 
 The greedy policy of v is worth at least the left side, so its loss is at most the distance of the two.
 
-With discount 1 and all policies reaching an end, the longest expected walk to it, in jumps (undiscounted.py), takes the
-place of 1 / (1 - β). Let low <= max_a q̂ - v <= high, low <= 0 <= high, and 1 + Σ p̂ w <= w for every action (walk.py):
+With discount 1, if every policy terminates, the longest expected episode w, in jumps (undiscounted.py), takes the place
+of 1 / (1 - β). w(s) is the largest expected number of jumps from state s to the end over all policies; any w' with
+1 + Σ p̂ w' <= w' for every action lies above it, so that one backup proves a bound on it too. Let B̂v = max_a q̂ and
+low <= B̂v - v <= high, low <= 0 <= high; then
 
-    v + low w  <=  v*  <=  v + high w,        and one backup later, with B̂v = max_a q̂,
     B̂v + low (w - 1)  <=  v*  <=  B̂v + high (w - 1).
 
-Where some policy never ends there is no bound.
+Where some policy never terminates there is no bound.
 
 Rounding: a backup of b successors in float64 is off by at most (b + 4) u (max|r| + max|v|), u = 2^-53; low and high are
 widened by that, so that the proof holds for the numbers as computed. With discount 1 the backup has done so itself.
@@ -23,18 +24,42 @@ widened by that, so that the proof holds for the numbers as computed. With disco
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numba as nb
 import numpy as np
+from numba import njit
 
 from greedystep.mdp import MDP
-from greedystep.planning.walk import Walk
+from greedystep.planning.deadline import Deadline
+from greedystep.planning.kernels import ONE, SMALLEST_NORMAL, TABLE_TYPE, UNIT, unsigned
+from greedystep.planning.layout import reward_distance_order
+from greedystep.planning.policy_iteration import auto
+from greedystep.planning.rational import rational_policy_iteration
+from greedystep.planning.undiscounted import UndiscountedModel
 
-UNIT = 2.0**-53
-SMALLEST_NORMAL = 2.0**-1022
-"""Below it a product is off by up to 2^-1075 whatever its size; this is more than a row of 2^53 of them can miss."""
+MOST_ITERATIONS = 1000
+"""Iterations spent on proving an episode length in float64."""
+PROVE_EVERY = 20
+"""Iterations between two attempts at a proof of an episode length."""
+CRUDE_SWEEPS = 50
+"""Sweeps of the crude bound after every state is known to reach the end."""
+
+
+class EpisodeLength(NamedTuple):
+    """A bound on the length of episodes with discount 1."""
+
+    jumps: float
+    """Bound on the expected number of jumps of any policy from any state; may be infinite."""
+    obstacle: str = ""
+    """Why it is infinite, so that there is no bound on the error of values: one sentence."""
+
+
+UNKNOWN = EpisodeLength(np.inf, "no bound on the error: no bound on the longest episode was found in time")
 
 
 class Certificate:
-    """The constants of one model that turn (low, high) of a backup into bounds on v*."""
+    """Turns the range (low, high) of a backup into bounds on v*, with constants of one model."""
 
     def __init__(self, mdp: MDP, widest_row: int):
         least, most = mdp.row_sums
@@ -43,19 +68,16 @@ class Certificate:
         self._raw_beta_max = mdp.discount * most
         self._beta_max = self._raw_beta_max * (1 + self._slack)
         self.largest_reward = float(np.abs(np.where(mdp.available, mdp.rewards, 0.0)).max())
-        self._walk: Walk | None = None
+        self.episode_length = UNKNOWN
+        """The longest expected episode, which bounds with discount 1 need."""
         self.discounted = mdp.discount < 1.0
-        # Where nothing ends, adding a constant to every value is free: the middle of the bounds is a better answer.
+        # Without termination, adding a constant to every value is allowed: the middle of the bounds is a better answer.
         self.shift_is_free = self.discounted and least >= 1 - 1e-9
 
-    def set_longest_walk(self, walk: Walk) -> None:
-        """For discount 1: how long a policy can take to an end."""
-        self._walk = walk
-
     def obstacle(self) -> str:
-        """Why there can be no bound, in one sentence; empty where nothing stands in its way."""
+        """Return why there can be no bound, in one sentence; empty if there can be one."""
         if not self.discounted:
-            return self._longest_walk().obstacle
+            return self.episode_length.obstacle
         if self._beta_max < 1.0:
             return ""
         if self._raw_beta_max < 1.0:
@@ -63,23 +85,24 @@ class Certificate:
         return "rows that sum to more than 1 / discount leave no bound on the error"
 
     def rounding(self, v: np.ndarray) -> float:
-        """How far a computed backup of v can be from the true one."""
+        """Return how far a computed backup of v can be from the true one."""
+        # Products below the normal numbers miss up to 2^-1075 each; SMALLEST_NORMAL covers a row of 2^53 of them.
         return self._slack * self.largest_reward + self._slack * float(np.abs(v).max()) + SMALLEST_NORMAL
 
     def floor(self, v: np.ndarray) -> float:
-        """What rounding alone makes of the bound: no better one can be expected for values of this size."""
+        """Return the bound that rounding alone makes: no better one can be expected for values of this size."""
         if self.discounted:
             return self.bounds(0.0, 0.0, v)[1]
         # Values are off by half a unit in the last place each, and so their differences by one.
-        return _times(self._longest_walk().jumps, 2 * UNIT * float(np.abs(v).max()))
+        return _times(self.episode_length.jumps, 2 * UNIT * float(np.abs(v).max()))
 
     def bounds(self, low: float, high: float, v: np.ndarray, error: float = 0.0) -> tuple[float, float]:
-        """(lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v.
+        """Return (lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v.
 
-        `error` is that of low, high and Bv, where the backup has kept account of it (discount 1).
+        `error` is that of low, high and Bv, where the backup computes it (discount 1).
         """
         if not self.discounted:
-            more = self._longest_walk().jumps - 1.0
+            more = self.episode_length.jumps - 1.0
             low, high = min(low - error, 0.0), max(high + error, 0.0)
             return _times(more, low) - error, _times(more, high) + error
         error = self.rounding(v)
@@ -87,11 +110,6 @@ class Certificate:
         if self._beta_max >= 1.0:
             return -np.inf, np.inf
         return self._carried(low, lower=True) - error, self._carried(high, lower=False) + error
-
-    def _longest_walk(self) -> Walk:
-        if self._walk is None:
-            raise RuntimeError("with discount 1 the longest walk must be set before bounds can be asked for")
-        return self._walk
 
     def _carried(self, edge: float, lower: bool) -> float:
         """β edge / (1 - β) with the β in [β_min, β_max] on the safe side."""
@@ -102,3 +120,95 @@ class Certificate:
 
 def _times(jumps: float, edge: float) -> float:
     return 0.0 if edge == 0.0 else jumps * edge * (1 + 4 * UNIT)
+
+
+def longest_episode(mdp: MDP, model: UndiscountedModel, deadline: Deadline) -> EpisodeLength:
+    """Bound the expected length of the longest episode of a model with discount 1."""
+    if model.improper_start is not None:
+        state, action = model.improper_start
+        begins = f"action {action} in state {state} can begin one"
+        return EpisodeLength(
+            np.inf, f"with discount 1 a policy that never ends ({begins}) leaves no bound on the error"
+        )
+    jumps = _proved_length(mdp, model, deadline)
+    if np.isfinite(jumps):
+        return EpisodeLength(jumps)
+    return EpisodeLength(
+        np.inf,
+        "no bound on the error: every policy ends, but the longest episode has more steps than float64 can count",
+    )
+
+
+def _proved_length(mdp: MDP, model: UndiscountedModel, deadline: Deadline) -> float:
+    counting, choice = model.counting_jumps(), model.table.first[:-1]
+    for i, iterate in enumerate(auto(mdp, counting, None, 100.0, deadline)):
+        backup = iterate.backup
+        if backup is None and i % PROVE_EVERY == 0:
+            backup = counting.backup(iterate.values())
+        if backup is not None:
+            choice = backup.choice
+            excess = max(backup.high + backup.error, 0.0)
+            if excess < 0.5:  # then w / (1 - excess) satisfies the inequality
+                return float(backup.v.max()) / (1.0 - excess) * (1 + 8 * UNIT)
+            if not np.isfinite(excess):
+                break
+        if i >= MOST_ITERATIONS:
+            break
+        deadline.check()
+    exact = rational_policy_iteration(mdp, counting.actions_of(choice), counting=True)
+    if exact is not None:
+        return _rounded_up(max(exact.v))
+    return _crude_length(model, deadline)
+
+
+def _rounded_up(number) -> float:
+    try:
+        return float(np.nextafter(float(number), np.inf))
+    except OverflowError:
+        return np.inf
+
+
+def _crude_length(model: UndiscountedModel, deadline: Deadline) -> float:
+    """Return k / m, where from every state every policy ends within k jumps with probability m or more."""
+    table, ends = model.table, model.ends
+    state, _ = reward_distance_order(table, deadline)
+    chance, jumps = np.zeros(state.size), np.zeros(state.size)
+    best, left = np.inf, CRUDE_SWEEPS
+    while left > 0:
+        deadline.check()
+        changed = _sweep_end_probabilities(table, ends, state, chance, jumps)
+        if chance.min() > 0.0:
+            best = min(best, float(jumps.max() / chance.min()) * (1 + 8 * UNIT))
+            left -= 1
+        elif not changed:  # the chance is smaller than any float64 number
+            break
+    return best
+
+
+@njit(nb.boolean(TABLE_TYPE, nb.float64[::1], nb.uint32[::1], nb.float64[::1], nb.float64[::1]), cache=True)
+def _sweep_end_probabilities(table, ends, state, chance, jumps):
+    """Sweep in place over chance[s], the smallest probability over actions of ending within jumps[s], rounded down.
+
+    Returns whether any probability has grown.
+    """
+    first, start, to, p, reward = table
+    grown = False
+    for i in range(unsigned(state.size)):
+        s = unsigned(state[i])
+        least, most = 1.0, 0.0
+        for row in range(unsigned(first[s]), unsigned(first[s + ONE])):
+            if reward[row] == -np.inf:
+                continue
+            total = ends[row]
+            for k in range(unsigned(start[row]), unsigned(start[row + ONE])):
+                if p[k] > 0.0:
+                    total += p[k] * chance[to[k]]
+                    most = max(most, jumps[to[k]])
+            # Terms below the normal numbers do not count: they may have been rounded up.
+            total = total * (1.0 - (3.0 * (start[row + ONE] - start[row]) + 12.0) * UNIT)
+            least = min(least, total if total > 1e-300 else 0.0)
+        if least > chance[s]:
+            grown = True
+            chance[s] = least
+            jumps[s] = 1.0 + most
+    return grown

@@ -1,10 +1,9 @@
-"""Gaussian elimination of a Markov chain, v = r + T v, that can be stopped and needs no pivots.
+"""Gaussian elimination for v = r + T v that can be interrupted and needs no pivoting.
 
-A dense chain is eliminated in blocks. Of a sparse one, states are eliminated one after another: a row of T has the
-steps to eliminated states replaced by the steps that lead on from those, and what leads back to the state itself is
-solved for. Only the resulting rows are kept, for filling in the values backwards. How many entries they have depends on
-the order: nested dissection (George 1973) removes a small set of states that cuts the chain in two, orders both parts
-in the same way, and puts the cut last.
+A dense chain is eliminated in blocks. A sparse one is eliminated state by state: in a row of T, steps to eliminated
+states are replaced by the steps that lead on from those, and what leads back to the state itself is solved for. The
+fill-in depends on the order: nested dissection (George 1973) removes a small set of states that cuts the chain in two,
+orders both parts in the same way, and puts the cut last.
 
 Corridors, trees, queues and grids have small cuts. Chains that mix have none and fill up; BiCGSTAB is for those.
 """
@@ -16,36 +15,37 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from greedystep.planning.deadline import PIECE, Deadline
-from greedystep.planning.kernels import ROWS_TYPE, Rows
+from greedystep.planning.deadline import CHUNK, Deadline
+from greedystep.planning.kernels import TABLE_TYPE, TransitionTable
 
 SMALLEST_PIVOT = 1e-12
 SMALL = 16
-"""Parts of so many states are not cut any more."""
+"""States up to which nested dissection does not cut a part."""
 FILL = 50
-"""Elimination is given up when it has made so many entries of each one of the chain,"""
+"""Entries per entry of the chain above which sparse elimination gives up."""
 FREE_FILL = 10_000_000
-"""but not below so many."""
+"""Entries below which it never gives up."""
 
 AT_ONCE = 1500
-"""States up to which LAPACK solves in one go, in 0.2 s."""
+"""States up to which LAPACK solves a dense system in one call, in 0.2 s."""
 BLOCK = 256
-"""States that are eliminated together in larger models, with a check after every 2 * BLOCK * WORK operations."""
+"""States that are eliminated together in larger dense systems."""
 WORK = 4_000_000
+"""Operations between two checks of the deadline, in units of 2 * BLOCK."""
 
 _ints, _long_ints, _floats = nb.uint32[::1], nb.int64[::1], nb.float64[::1]
 
 
-def eliminate_dense(
+def solve_dense(
     matrix: np.ndarray, rows: np.ndarray, discount: float, reward: np.ndarray, deadline: Deadline
 ) -> np.ndarray:
-    """v = (I - γ T)^-1 r for the chain T [S, S] of these rows of a dense matrix; LinAlgError if there is no such v.
+    """Return v = (I - γ T)^-1 r [S] for the chain T [S, S] of these rows of a matrix [S*A, S]; LinAlgError if singular.
 
-    Elimination in blocks, so that it can be stopped between them. I - γ T needs no pivots from other blocks: its
-    diagonal dominates, and keeps doing so in what is left of it.
+    Eliminates in blocks, to be interrupted between them. I - γ T needs no pivots from other blocks: its diagonal
+    dominates, and keeps doing so in what is left of it.
     """
     v, left = reward.copy(), np.empty((reward.size, reward.size))
-    for begin, end in deadline.pieces(v.size, left.size):
+    for begin, end in deadline.chunks(v.size, left.size):
         np.multiply(matrix[rows[begin:end]], -discount, out=left[begin:end])
     left[np.diag_indices_from(left)] += 1.0
     S = v.size
@@ -65,14 +65,14 @@ def eliminate_dense(
     return v
 
 
-def eliminate_sparse(chain: Rows, v: np.ndarray, deadline: Deadline) -> bool:
-    """v = (I - T)^-1 r by elimination; False, and v as it was, if that takes too much memory or a pivot vanishes."""
+def solve_sparse(chain: TransitionTable, v: np.ndarray, deadline: Deadline) -> bool:
+    """Set v [S] to (I - T)^-1 r; returns False, with v as it was, if a pivot vanishes or it takes too much memory."""
     order = dissection_order(chain, deadline)
     position = np.empty_like(order)
     position[order] = np.arange(v.size, dtype=np.uint32)
     most = max(FREE_FILL, FILL * chain.probability.size)
     start, x = np.zeros(v.size + 1, np.int64), np.zeros(v.size)
-    to, p = np.empty(PIECE, np.uint32), np.empty(PIECE)
+    to, p = np.empty(CHUNK, np.uint32), np.empty(CHUNK)
     row, place, heap = np.zeros(v.size), np.full(v.size, -1, np.int64), np.empty(v.size + 1, np.int64)
     done = 0
     while done < v.size:
@@ -81,15 +81,15 @@ def eliminate_sparse(chain: Rows, v: np.ndarray, deadline: Deadline) -> bool:
             if to.size > most:
                 return False
             to, p = np.resize(to, 2 * to.size + v.size), np.resize(p, 2 * p.size + v.size)
-        done = _eliminate_rows(chain, order, position, done, start, to, p, x, row, place, heap, PIECE)
+        done = _eliminate_rows(chain, order, position, done, start, to, p, x, row, place, heap, CHUNK)
         if done < 0:
             return False
-    _fill_in(order, start, to, p, x, v)
+    _back_substitute(order, start, to, p, x, v)
     return True
 
 
-def dissection_order(chain: Rows, deadline: Deadline) -> np.ndarray:
-    """The states in an order of nested dissection, uint32 [S]."""
+def dissection_order(chain: TransitionTable, deadline: Deadline) -> np.ndarray:
+    """Return the states in an order of nested dissection, uint32 [S]."""
     S = chain.start.size - 1
     graph = sp.csr_array((chain.probability > 0, chain.successor.view(np.int32), chain.start.view(np.int32)), (S, S))
     graph = sp.csr_array(graph + graph.T)
@@ -101,15 +101,15 @@ def dissection_order(chain: Rows, deadline: Deadline) -> np.ndarray:
     progress = np.array([1, 0])
     while progress[0] > 0:
         deadline.check()
-        _dissect(start, to, order, part, queue, level, stack, progress, PIECE)
+        _dissect(start, to, order, part, queue, level, stack, progress, CHUNK)
     return order
 
 
 @njit(nb.int64(_ints, _ints, _long_ints, nb.int64, _ints, _long_ints, nb.uint32), cache=True)
 def _levels(start, to, part, own, queue, level, root):
-    """Breadth first from `root` within part `own`: the states reached, now of part own + 1, go to `queue`.
+    """Search breadth first from `root` within part `own`; the states reached go to `queue` and to part own + 1.
 
-    Fills their `level` too; returns their number.
+    Fills their `level`; returns their number.
     """
     known, done = 1, 0
     queue[0] = root
@@ -130,9 +130,9 @@ def _levels(start, to, part, own, queue, level, root):
 
 @njit(nb.types.UniTuple(nb.int64, 2)(_ints, _long_ints, nb.int64), cache=True)
 def _smallest_cut(queue, level, size):
-    """The smallest level in the middle of `queue` (begin, end), which leaves a third of the states on either side.
+    """Return the range (begin, end) of `queue` with the smallest level that leaves a third of the states each side.
 
-    (size, size) where there is none: all states are near each other.
+    (size, size) if there is none: all states are near each other.
     """
     cut_begin = cut_end = size
     smallest, begin = size, 0
@@ -148,7 +148,7 @@ def _smallest_cut(queue, level, size):
 
 @njit(nb.void(_ints, _ints, _ints, _long_ints, _ints, _long_ints, _long_ints, _long_ints, nb.int64), cache=True)
 def _dissect(start, to, order, part, queue, level, stack, progress, work):
-    """Cut the parts on the stack, which are ranges of `order`, in two, until so many states have been looked at.
+    """Cut the parts on the stack, which are ranges of `order`, in two, until `work` states have been visited.
 
     `progress` holds the number of parts on the stack and the last label of a part; cuts have label 0.
     """
@@ -191,7 +191,7 @@ def _dissect(start, to, order, part, queue, level, stack, progress, work):
 
 @njit(inline="always")
 def _push(heap, size, item):
-    """Add to a heap, smallest first, in heap[1 .. size]."""
+    """Push an item onto the min-heap heap[1 .. size]."""
     i = size + 1
     while i > 1 and heap[i >> 1] > item:
         heap[i] = heap[i >> 1]
@@ -202,7 +202,7 @@ def _push(heap, size, item):
 
 @njit(inline="always")
 def _pop(heap, size):
-    """Take the smallest item out of a heap."""
+    """Pop the smallest item of the min-heap heap[1 .. size]."""
     smallest, item = heap[1], heap[size]
     i, child = 1, 2
     while child < size:
@@ -217,14 +217,14 @@ def _pop(heap, size):
 
 
 _rows_signature = nb.int64(
-    *(ROWS_TYPE, _ints, _ints, nb.int64, _long_ints, _ints, _floats),
+    *(TABLE_TYPE, _ints, _ints, nb.int64, _long_ints, _ints, _floats),
     *(_floats, _floats, _long_ints, _long_ints, nb.int64),
 )
 
 
 @njit(_rows_signature, cache=True)
 def _eliminate_rows(chain, order, position, done, start, to, p, x, row, place, heap, most):
-    """Eliminate the states at places `done` and on, with `most` operations, while there is room.
+    """Eliminate the states from place `done` on, with about `most` operations, while there is room.
 
     Columns are places in the order; place[j] = i says that column j is in use for row i. Returns the next place, or -1
     if a pivot vanishes.
@@ -272,8 +272,8 @@ def _eliminate_rows(chain, order, position, done, start, to, p, x, row, place, h
 
 
 @njit(nb.void(_ints, _long_ints, _ints, _floats, _floats, _floats), cache=True)
-def _fill_in(order, start, to, p, x, v):
-    """The values, from the last state to the first."""
+def _back_substitute(order, start, to, p, x, v):
+    """Compute the values from the last state to the first."""
     for i in range(order.size - 1, -1, -1):
         for e in range(start[i], start[i + 1]):
             x[i] += p[e] * x[to[e]]

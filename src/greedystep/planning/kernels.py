@@ -1,19 +1,18 @@
-"""The compiled loops of the fast solver.
+"""Compiled loops of the solvers: Bellman backups, Gauss-Seidel sweeps and chain backups on a `TransitionTable`.
 
-All of them work on one table, `Rows`: the rows of a state lie together, a row is a list of successors. A Markov chain
-is the same table with one row a state, so that improving and evaluating are the same loops.
+Two habits make them two to three times faster than the obvious code. Indices are unsigned: a signed one may count from
+the end in Python, and testing for that costs more than the arithmetic. And the best row is kept by selection, not by a
+branch: which action is best is hard to predict, and a mispredicted branch costs as much as a whole row.
 
-Two habits make them two to three times faster than the obvious code. Indices are unsigned, for a signed one may count
-from the end in Python, and asking each time costs more than the arithmetic. And the best row is kept by selection, not
-by a branch: which action is best is hard to predict, and a branch foretold wrongly costs as much as a whole row.
-
-Signatures are spelled out, so that everything is compiled once, when this module is first imported, and comes from the
-cache on disk ever after: no later call, whatever its model, waits for the compiler.
+Signatures are spelled out, so that everything is compiled when this module is first imported and comes from the cache
+on disk afterwards: no later call, whatever its model, waits for the compiler.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,33 +20,38 @@ import numba as nb
 import numpy as np
 from numba import njit
 
-from greedystep.planning import threads
+from greedystep import provenance
 
+UNIT, SMALLEST, SMALLEST_NORMAL = 2.0**-53, 2.0**-1074, 2.0**-1022
+"""Unit roundoff, smallest positive and smallest normal number of float64."""
 PARALLEL_FROM = 300_000
-"""Entries of a table from which several cores beat one: handing out the pieces takes some 40 microseconds."""
+"""Table entries from which several cores are faster than one: starting the threads takes about 40 microseconds."""
 
 
-class Rows(NamedTuple):
-    """A model as the loops want it: value of row i = reward[i] + discount * Σ_k probability[k] v[successor[k]]."""
+class TransitionTable(NamedTuple):
+    """The rows r(s, a), p(· | s, a) of a model, state by state, with S states; a Markov chain has one row per state.
+
+    The value of row i is reward[i] + discount * Σ_k probability[k] v[successor[k]].
+    """
 
     first: np.ndarray
-    """uint32 [S + 1]: the rows of state s are first[s] .. first[s + 1] - 1; one with reward -inf is never chosen."""
+    """uint32 [S + 1]: the rows of state s are first[s] .. first[s + 1] - 1."""
     start: np.ndarray
     """uint32 [rows + 1]: the entries of row i are start[i] .. start[i + 1] - 1."""
     successor: np.ndarray
     """uint32 [entries]."""
     probability: np.ndarray
-    """float64 [entries]; may carry a discount already."""
+    """float64 [entries]; the discount may be multiplied in."""
     reward: np.ndarray
-    """float64 [rows]."""
+    """float64 [rows]; -inf marks an action that is not available."""
 
 
 _ints, _floats = nb.uint32[::1], nb.float64[::1]
-ROWS_TYPE = _rows = nb.types.NamedTuple((_ints, _ints, _ints, _floats, _floats), Rows)
+TABLE_TYPE = nb.types.NamedTuple((_ints, _ints, _ints, _floats, _floats), TransitionTable)
 _bounds = nb.types.UniTuple(nb.float64, 2)
 unsigned = np.uintp
 ONE, TWO, THREE, FOUR = (unsigned(n) for n in (1, 2, 3, 4))
-"""Numbers that keep an unsigned index unsigned."""
+"""Unsigned constants: adding one to an unsigned index keeps it unsigned."""
 
 
 # The helpers below take arrays, not the table: taking a field out of it in a loop costs a reference count each time.
@@ -61,7 +65,7 @@ def term(to, p, k, v):
 
 @njit(inline="always")
 def expectation(start, to, p, row, v):
-    """Σ_k p[k] v[to[k]] over one row. Most rows are short, and on those the control of a loop would cost the most."""
+    """Σ_k p[k] v[to[k]] over one row, unrolled for short rows, where loop control would cost the most."""
     k = unsigned(start[row])
     n = unsigned(start[row + ONE]) - k
     if n == FOUR:
@@ -88,7 +92,7 @@ def expectation(start, to, p, row, v):
 
 @njit(inline="always")
 def _best_row(first, start, to, p, reward, discount, s, v):
-    """(value, row) of the best row of state s; the first of equals."""
+    """Return (value, row) of the best row of state s, the first one of equals."""
     row, end = unsigned(first[s]), unsigned(first[s + ONE])
     best, choice = -np.inf, row
     while row < end:
@@ -100,9 +104,9 @@ def _best_row(first, start, to, p, reward, discount, s, v):
     return best, choice
 
 
-@njit(_bounds(_rows, nb.float64, _floats, _floats, _ints, nb.int64, nb.int64), cache=True, nogil=True)
-def _bellman_block(rows, discount, v, out, choice, begin, end):
-    first, start, to, p, reward = rows
+@njit(_bounds(TABLE_TYPE, nb.float64, _floats, _floats, _ints, nb.int64, nb.int64), cache=True, nogil=True)
+def _bellman_block(table, discount, v, out, choice, begin, end):
+    first, start, to, p, reward = table
     low, high = np.inf, -np.inf
     for s in range(unsigned(begin), unsigned(end)):
         best, row = _best_row(first, start, to, p, reward, discount, s, v)
@@ -113,17 +117,21 @@ def _bellman_block(rows, discount, v, out, choice, begin, end):
     return low, high
 
 
-def bellman(rows: Rows, discount: float, v: np.ndarray, out: np.ndarray, choice: np.ndarray) -> tuple[float, float]:
-    """out = B v from the old values only, with the greedy rows; returns (min, max) of out - v."""
-    ranges = in_pieces(_bellman_block, rows, discount, v, out, choice, end=v.size, entries=rows.probability.size)
+def bellman(
+    table: TransitionTable, discount: float, v: np.ndarray, out: np.ndarray, choice: np.ndarray
+) -> tuple[float, float]:
+    """Jacobi backup out = B v, with the greedy rows in `choice`; returns (min, max) of out - v."""
+    ranges = run_parallel(_bellman_block, table, discount, v, out, choice, end=v.size, entries=table.probability.size)
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
 @njit(
-    _bounds(_rows, nb.float64, _floats, _floats, _ints, _floats, nb.float64, nb.int64, nb.int64), cache=True, nogil=True
+    _bounds(TABLE_TYPE, nb.float64, _floats, _floats, _ints, _floats, nb.float64, nb.int64, nb.int64),
+    cache=True,
+    nogil=True,
 )
-def _careful_block(rows, discount, v, out, choice, upper, rise, begin, end):
-    first, start, to, p, reward = rows
+def _pruned_block(table, discount, v, out, choice, upper, rise, begin, end):
+    first, start, to, p, reward = table
     low, high = np.inf, -np.inf
     for s in range(unsigned(begin), unsigned(end)):
         old = unsigned(choice[s])
@@ -142,21 +150,27 @@ def _careful_block(rows, discount, v, out, choice, upper, rise, begin, end):
     return low, high
 
 
-def careful_bellman(
-    rows: Rows, discount: float, v: np.ndarray, out: np.ndarray, choice: np.ndarray, upper: np.ndarray, rise: float
+def pruned_bellman(
+    table: TransitionTable,
+    discount: float,
+    v: np.ndarray,
+    out: np.ndarray,
+    choice: np.ndarray,
+    upper: np.ndarray,
+    rise: float,
 ) -> tuple[float, float]:
-    """`bellman` that leaves out rows that cannot be the best: those with upper[row] + rise below the row `choice`.
+    """`bellman` with action elimination: rows with upper[row] + rise below the value of the row `choice` are skipped.
 
-    `choice` holds a row of every state, and then the best one; `upper` is kept up to date. For rows with many entries.
+    `choice` holds some row of every state, and afterwards the best one; `upper` is updated. Pays for long rows.
     """
-    parts = (rows, discount, v, out, choice, upper, rise)
-    ranges = in_pieces(_careful_block, *parts, end=v.size, entries=rows.probability.size)
+    parts = (table, discount, v, out, choice, upper, rise)
+    ranges = run_parallel(_pruned_block, *parts, end=v.size, entries=table.probability.size)
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
 @njit(_bounds(nb.float64[:, ::1], _floats, nb.float64, _floats, _floats, _ints, _floats, nb.float64), cache=True)
-def careful_dense_bellman(matrix, reward, discount, v, out, choice, upper, rise):
-    """`careful_bellman` of a dense model, matrix [S*A, S]."""
+def pruned_dense_bellman(matrix, reward, discount, v, out, choice, upper, rise):
+    """`pruned_bellman` for a dense model, matrix [S*A, S]."""
     S = v.size
     A = matrix.shape[0] // S
     low, high = np.inf, -np.inf
@@ -179,7 +193,7 @@ def careful_dense_bellman(matrix, reward, discount, v, out, choice, upper, rise)
 
 @njit(_bounds(nb.float64[:, ::1], nb.float64, _floats, _ints, _floats, _floats), cache=True)
 def dense_chain_backup(matrix, discount, reward, choice, v, out):
-    """out = r + γ T v for the chosen rows of a dense model, matrix [S*A, S]; returns (min, max) of out - v."""
+    """out = r^π + γ T^π v for the chosen rows of a dense model, matrix [S*A, S]; returns (min, max) of out - v."""
     low, high = np.inf, -np.inf
     for s in range(v.size):
         row = np.int64(choice[s])
@@ -189,10 +203,10 @@ def dense_chain_backup(matrix, discount, reward, choice, v, out):
     return low, high
 
 
-@njit(_floats(_rows), cache=True)
-def best_rewards(rows):
+@njit(_floats(TABLE_TYPE), cache=True)
+def best_rewards(table):
     """max_a r(s, a), [S]."""
-    first, _, _, _, reward = rows
+    first, _, _, _, reward = table
     best = np.empty(first.size - 1)
     for s in range(unsigned(best.size)):
         best[s] = -np.inf
@@ -201,7 +215,7 @@ def best_rewards(rows):
     return best
 
 
-@njit(_bounds(_rows, _floats, _floats, nb.int64, nb.int64), cache=True, nogil=True)
+@njit(_bounds(TABLE_TYPE, _floats, _floats, nb.int64, nb.int64), cache=True, nogil=True)
 def _chain_block(chain, v, out, begin, end):
     _, start, to, p, reward = chain
     low, high = np.inf, -np.inf
@@ -212,14 +226,14 @@ def _chain_block(chain, v, out, begin, end):
     return low, high
 
 
-def chain_backup(chain: Rows, v: np.ndarray, out: np.ndarray) -> tuple[float, float]:
-    """out = r + T v for a chain, one row a state with the discount inside; returns (min, max) of out - v."""
+def chain_backup(chain: TransitionTable, v: np.ndarray, out: np.ndarray) -> tuple[float, float]:
+    """out = r + T v for a chain with the discount multiplied in; returns (min, max) of out - v."""
     return _chain_block(chain, v, out, 0, v.size)
 
 
-@njit(nb.float64(_rows, _floats, _ints, nb.boolean, nb.int64, nb.int64), cache=True, nogil=True)
-def _sweep_block(rows, v, choice, backward, begin, end):
-    first, start, to, p, reward = rows
+@njit(nb.float64(TABLE_TYPE, _floats, _ints, nb.boolean, nb.int64, nb.int64), cache=True, nogil=True)
+def _sweep_block(table, v, choice, backward, begin, end):
+    first, start, to, p, reward = table
     change = 0.0
     for i in range(end - begin):
         s = unsigned(end - 1 - i if backward else begin + i)
@@ -230,30 +244,60 @@ def _sweep_block(rows, v, choice, backward, begin, end):
     return change
 
 
-def sweep(rows: Rows, v: np.ndarray, choice: np.ndarray, backward: bool, side_by_side: bool = False) -> float:
-    """A Bellman sweep in place (Gauss-Seidel) with discounts inside the table; returns the largest change.
+def sweep(table: TransitionTable, v: np.ndarray, choice: np.ndarray, backward: bool, parallel: bool = False) -> float:
+    """Gauss-Seidel Bellman sweep of v with the discount multiplied into the table; returns the largest change.
 
-    Side by side, every core sweeps its own stretch of states and sees the others as they were before: the result does
-    not depend on timing, and a lower bound stays one.
+    In parallel, every thread sweeps its own range of states and sees the others as they were before: the result does
+    not depend on timing, and a lower bound on v* stays one.
     """
-    pieces = threads.count() if side_by_side and rows.probability.size >= PARALLEL_FROM else 1
+    pieces = provenance.available_cores() if parallel and table.probability.size >= PARALLEL_FROM else 1
     if pieces == 1:
-        return _sweep_block(rows, v, choice, backward, 0, v.size)
+        return _sweep_block(table, v, choice, backward, 0, v.size)
 
-    def stretch(begin: int, end: int) -> tuple[np.ndarray, float]:
+    def sweep_range(begin: int, end: int) -> tuple[np.ndarray, float]:
         own = v.copy()
-        change = _sweep_block(rows, own, choice, backward, begin, end)
+        change = _sweep_block(table, own, choice, backward, begin, end)
         return own[begin:end], change
 
     edges = list(pairwise(v.size * i // pieces for i in range(pieces + 1)))
-    done = threads.run(stretch, edges)
+    done = _run_on_threads(sweep_range, edges)
     for (begin, end), (own, _) in zip(edges, done, strict=True):
         v[begin:end] = own
     return max(change for _, change in done)
 
 
-def in_pieces(loop: Callable[..., Any], *arguments: Any, begin: int = 0, end: int, entries: int) -> list[Any]:
-    """Run a loop over range(begin, end) of a table with so many entries on as many cores as pay."""
-    pieces = threads.count() if entries >= PARALLEL_FROM else 1
+# -- threads ----------------------------------------------------------------------------------------------------------
+# A plain thread pool and loops that release the interpreter lock: waiting threads sleep, so that a busy machine costs
+# only its share. (The spinning barriers of OpenMP, numba's own way, make a sweep ten times slower on a busy core.)
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def run_parallel(loop: Callable[..., Any], *arguments: Any, begin: int = 0, end: int, entries: int) -> list[Any]:
+    """Run loop(*arguments, begin, end) on parts of range(begin, end), one per core if the table has enough entries."""
+    pieces = provenance.available_cores() if entries >= PARALLEL_FROM else 1
     edges = pairwise(begin + (end - begin) * i // pieces for i in range(pieces + 1))
-    return threads.run(loop, [(*arguments, *edge) for edge in edges])
+    return _run_on_threads(loop, [(*arguments, *edge) for edge in edges])
+
+
+def _run_on_threads(loop: Callable[..., Any], pieces: list[tuple]) -> list[Any]:
+    """Return [loop(*piece) for piece in pieces], computed in parallel; the calling thread takes the last piece."""
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(max(1, provenance.available_cores() - 1), thread_name_prefix="greedystep")
+    others = [_pool.submit(loop, *piece) for piece in pieces[:-1]]
+    try:
+        own = loop(*pieces[-1])
+    finally:
+        wait(others)  # after a Ctrl-C, too: no thread may go on writing to arrays that the caller uses again
+    return [other.result() for other in others] + [own]
+
+
+def _forget_pool() -> None:
+    """Drop the thread pool in a forked child, which has none of its parent's threads."""
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)

@@ -1,10 +1,9 @@
-"""From an MDP to the table the loops run on, and to a better numbered one.
+"""Transition tables of an MDP: in its own numbering, and reordered for Gauss-Seidel sweeps.
 
-`as_rows` keeps the state numbers and, as a rule, the model's own arrays. `flow_order` and `in_order` make a second
-table for sweeps in place:
+`as_table` keeps the state numbers and, as a rule, the model's own arrays. `reordered_table` makes a second table:
 
-- states are numbered by their distance to where the value comes from, so that one sweep carries it through the whole
-  model and neighbours lie close in memory;
+- states are numbered by their distance to the rewards (`reward_distance_order`), so that one sweep carries value
+  through the whole model and neighbours lie close in memory;
 - an action that may stay where it is, q = r + γ p v(s) + γ Σ' p' v(s'), is solved for its own value:
   q = (r + γ Σ' p' v(s')) / (1 - γ p). The optimal values and policies are the same, and no sweep waits for a loop.
 """
@@ -17,23 +16,23 @@ import numba as nb
 import numpy as np
 from numba import njit
 
+from greedystep import provenance
 from greedystep.mdp import MDP
-from greedystep.planning import threads
-from greedystep.planning.deadline import PIECE, Deadline
-from greedystep.planning.kernels import ONE, ROWS_TYPE, TWO, Rows, in_pieces, unsigned
+from greedystep.planning.deadline import CHUNK, Deadline
+from greedystep.planning.kernels import ONE, TABLE_TYPE, TWO, TransitionTable, run_parallel, unsigned
 
 _ints, _floats, _flags = nb.uint32[::1], nb.float64[::1], nb.boolean[::1]
 
 
-def as_rows(mdp: MDP) -> Rows:
-    """The model as a table in its own numbering: row s * A + a is action a of state s, discount not included."""
+def as_table(mdp: MDP) -> TransitionTable:
+    """Return the model as a table in its own numbering: row s * A + a is action a of state s, without the discount."""
     S, A = mdp.rewards.shape
     matrix = mdp.transitions
     if isinstance(matrix, np.ndarray):
-        raise TypeError("as_rows: a dense model has no rows of successors")
+        raise TypeError("as_table: expected a sparse model, got a dense one")
     if matrix.nnz >= 2**31 or S * A >= 2**31:
         raise ValueError(f"mdp: {matrix.nnz} transitions are more than the 2^31 that the solver can index")
-    return Rows(
+    return TransitionTable(
         np.arange(0, S * A + 1, A, dtype=np.uint32),
         _own(matrix.indptr, np.int32).view(np.uint32),
         _own(matrix.indices, np.int32).view(np.uint32),
@@ -43,49 +42,51 @@ def as_rows(mdp: MDP) -> Rows:
 
 
 def _own(array: np.ndarray, dtype: type) -> np.ndarray:
-    """The array itself where the loops can take it: of this type, contiguous, writable (some arrays are not)."""
+    """Return the array, or a copy of it with this dtype, contiguous and writable, as the compiled loops need it."""
     return np.require(array, dtype, ["C", "W"])
 
 
 def widest_row(mdp: MDP) -> int:
-    """The largest number of entries of a row."""
+    """Return the largest number of entries of a row of transitions."""
     if isinstance(mdp.transitions, np.ndarray):
         return mdp.num_states
     return int(np.diff(mdp.transitions.indptr).max(initial=0))
 
 
-class Ordered(NamedTuple):
-    """A table in sweeping order; state i of it is state `state[i]` of the model."""
+class OrderedTable(NamedTuple):
+    """A reordered table; state i of it is state `state[i]` of the model."""
 
-    rows: Rows
+    table: TransitionTable
     state: np.ndarray
     position: np.ndarray
-    side_by_side: bool
-    """Whether stretches of the order hardly read each other, so that cores may sweep them side by side."""
+    parallel: bool
+    """Whether distant ranges of the order hardly read each other, so that threads may sweep them in parallel."""
 
 
-def flow_order(rows: Rows, deadline: Deadline) -> tuple[np.ndarray, np.ndarray]:
-    """(states in the order of their distance to where value comes from, position of each state in it), uint32 [S]."""
-    final = final_states(rows)
-    state, position, _ = backward_order(rows, final, _sources(rows, final), deadline)
+def reward_distance_order(table: TransitionTable, deadline: Deadline) -> tuple[np.ndarray, np.ndarray]:
+    """Return (states by distance to the highest-paying ends or rows, position of each state), both uint32 [S]."""
+    final = absorbing_states(table)
+    state, position, _ = backward_order(table, final, _reward_sources(table, final), deadline)
     return state, position
 
 
-def in_order(rows: Rows, discount: float, state: np.ndarray, position: np.ndarray, deadline: Deadline) -> Ordered:
-    """The table with its states in this order, the discount inside, self-loops and missing actions taken out."""
-    first, row, start = _ordered_rows(rows, state)
+def reordered_table(
+    table: TransitionTable, discount: float, state: np.ndarray, position: np.ndarray, deadline: Deadline
+) -> OrderedTable:
+    """Return the table in this order, with the discount multiplied in, without self-loops and unavailable actions."""
+    first, row, start = _ordered_rows(table, state)
     reach, entries = 0, int(start[-1])
-    out = Rows(first, start, np.empty(entries, np.uint32), np.empty(entries), np.empty(row.size))
-    for begin, end in deadline.pieces(state.size, entries):
-        arguments = (rows, discount, state, position, row, out)
-        reach = max(reach, *in_pieces(_renumber, *arguments, begin=begin, end=end, entries=entries))
-    return Ordered(out, state, position, side_by_side=reach < state.size // (4 * threads.count()))
+    out = TransitionTable(first, start, np.empty(entries, np.uint32), np.empty(entries), np.empty(row.size))
+    for begin, end in deadline.chunks(state.size, entries):
+        arguments = (table, discount, state, position, row, out)
+        reach = max(reach, *run_parallel(_renumber, *arguments, begin=begin, end=end, entries=entries))
+    return OrderedTable(out, state, position, parallel=reach < state.size // (4 * provenance.available_cores()))
 
 
-@njit(nb.types.UniTuple(_ints, 3)(ROWS_TYPE, _ints), cache=True)
-def _ordered_rows(rows, state):
-    """(first, old row of each new row, start) of the table in this order of states, without rows of missing actions."""
-    first, start, _, _, reward = rows
+@njit(nb.types.UniTuple(_ints, 3)(TABLE_TYPE, _ints), cache=True)
+def _ordered_rows(table, state):
+    """Return (first, old row of each new row, start) of the reordered table, without rows of unavailable actions."""
+    first, start, _, _, reward = table
     S = state.size
     new_first, old_row, new_start = (
         np.empty(S + 1, np.uint32),
@@ -107,10 +108,10 @@ def _ordered_rows(rows, state):
     return new_first, old_row[:count], new_start[: count + ONE]
 
 
-@njit(_flags(ROWS_TYPE), cache=True)
-def final_states(rows):
-    """States that no action leaves for another: ends and absorbing states."""
-    first, start, successor, probability, reward = rows
+@njit(_flags(TABLE_TYPE), cache=True)
+def absorbing_states(table):
+    """Return bool [S]: states that no action leaves for another state."""
+    first, start, successor, probability, reward = table
     S = first.size - 1
     final = np.ones(S, np.bool_)
     for s in range(unsigned(S)):
@@ -124,10 +125,10 @@ def final_states(rows):
     return final
 
 
-@njit(_flags(ROWS_TYPE, _flags), cache=True)
-def _sources(rows, final):
-    """Where value comes from: the best-paid ways to an end or a final state; without any, the best-paid rows of all."""
-    first, start, successor, probability, reward = rows
+@njit(_flags(TABLE_TYPE, _flags), cache=True)
+def _reward_sources(table, final):
+    """Return bool [S]: where the highest-paying rows that end lead to; without such rows, the highest-paying states."""
+    first, start, successor, probability, reward = table
     S = final.size
     ending = np.zeros(reward.size, np.bool_)
     best_ending, best = -np.inf, -np.inf
@@ -159,14 +160,14 @@ def _sources(rows, final):
     return sources
 
 
-# Predecessor lists by counting. The rows of a state are neighbours: remembering in `last` which state came last removes
-# repeats.
+# Predecessor lists by counting. `last` holds the last predecessor of each state, which removes repeats: the rows of a
+# state are neighbours.
 
 
-@njit(nb.void(ROWS_TYPE, _flags, _ints, _ints, nb.int64, nb.int64), cache=True)
-def _count_predecessors(rows, final, last, offset, begin, end):
-    """Add the predecessors of state s to offset[s + 2]."""
-    first, start, successor, probability, _ = rows
+@njit(nb.void(TABLE_TYPE, _flags, _ints, _ints, nb.int64, nb.int64), cache=True)
+def _count_predecessors(table, final, last, offset, begin, end):
+    """Count the predecessors of each state s in offset[s + 2]."""
+    first, start, successor, probability, _ = table
     for s in range(unsigned(begin), unsigned(end)):
         if final[s]:
             continue
@@ -177,10 +178,10 @@ def _count_predecessors(rows, final, last, offset, begin, end):
                 offset[to + TWO] += ONE
 
 
-@njit(nb.void(ROWS_TYPE, _flags, _ints, _ints, _ints, nb.int64, nb.int64), cache=True)
-def _list_predecessors(rows, final, last, offset, predecessor, begin, end):
-    """Write the predecessors of state s from offset[s + 1] on, which in the end is where its list ends."""
-    first, start, successor, probability, _ = rows
+@njit(nb.void(TABLE_TYPE, _flags, _ints, _ints, _ints, nb.int64, nb.int64), cache=True)
+def _list_predecessors(table, final, last, offset, predecessor, begin, end):
+    """List the predecessors of each state s from offset[s + 1] on, which is moved to the end of the list."""
+    first, start, successor, probability, _ = table
     for s in range(unsigned(begin), unsigned(end)):
         if final[s]:
             continue
@@ -193,8 +194,8 @@ def _list_predecessors(rows, final, last, offset, predecessor, begin, end):
 
 
 @njit(nb.int64[::1](_flags, _flags, _ints, _ints), cache=True)
-def _begin_walk(final, sources, state, position):
-    """Place the sources; [states placed, those whose predecessors are placed too, final states not yet placed]."""
+def _begin_search(final, sources, state, position):
+    """Place the sources; returns [states placed, states whose predecessors are placed, final states not placed]."""
     known, finals_left = unsigned(0), 0
     for s in range(unsigned(sources.size)):
         if sources[s]:
@@ -206,10 +207,10 @@ def _begin_walk(final, sources, state, position):
     return np.array([np.int64(known), 0, finals_left])
 
 
-@njit(nb.void(ROWS_TYPE, _flags, _ints, _ints, _ints, _ints, nb.int64[::1], nb.int64), cache=True)
-def _walk_back(rows, final, offset, predecessor, state, position, counts, most):
+@njit(nb.void(TABLE_TYPE, _flags, _ints, _ints, _ints, _ints, nb.int64[::1], nb.int64), cache=True)
+def _search_back(table, final, offset, predecessor, state, position, counts, most):
     """Place the predecessors of the next `most` states."""
-    first, start, successor, _, _ = rows
+    first, start, successor, _, _ = table
     nowhere = np.uint32(state.size)
     known, done, finals_left = unsigned(counts[0]), unsigned(counts[1]), counts[2]
     stop = done + unsigned(most)
@@ -234,8 +235,8 @@ def _walk_back(rows, final, offset, predecessor, state, position, counts, most):
 
 
 @njit(nb.int64(_ints, _ints, nb.int64[::1]), cache=True)
-def _end_walk(state, position, counts):
-    """Place the states that were not reached behind the others; returns how many were."""
+def _end_search(state, position, counts):
+    """Place the states that were not reached behind the others; returns the number of those that were."""
     known, nowhere = unsigned(counts[0]), np.uint32(state.size)
     for s in range(unsigned(state.size)):
         if position[s] == nowhere:
@@ -245,56 +246,56 @@ def _end_walk(state, position, counts):
     return counts[0]
 
 
-@njit(nb.types.Tuple((_ints, _ints, nb.int64))(ROWS_TYPE, _flags, _flags), cache=True)
-def _backward_order(rows, final, sources):
-    """`backward_order` of a small model in one call."""
+@njit(nb.types.Tuple((_ints, _ints, nb.int64))(TABLE_TYPE, _flags, _flags), cache=True)
+def _backward_order(table, final, sources):
+    """Compute `backward_order` of a small model in one call."""
     S = sources.size
     offset, last = np.zeros(S + 2, np.uint32), np.full(S, S, np.uint32)
-    _count_predecessors(rows, final, last, offset, 0, S)
+    _count_predecessors(table, final, last, offset, 0, S)
     for s in range(unsigned(S)):
         offset[s + TWO] += offset[s + ONE]
     predecessor = np.empty(offset[S + 1], np.uint32)
     last[:] = S
-    _list_predecessors(rows, final, last, offset, predecessor, 0, S)
+    _list_predecessors(table, final, last, offset, predecessor, 0, S)
     state, position = np.empty(S, np.uint32), np.full(S, S, np.uint32)
-    counts = _begin_walk(final, sources, state, position)
-    _walk_back(rows, final, offset, predecessor, state, position, counts, S)
-    return state, position, _end_walk(state, position, counts)
+    counts = _begin_search(final, sources, state, position)
+    _search_back(table, final, offset, predecessor, state, position, counts, S)
+    return state, position, _end_search(state, position, counts)
 
 
 def backward_order(
-    rows: Rows, final: np.ndarray, sources: np.ndarray, deadline: Deadline
+    table: TransitionTable, final: np.ndarray, sources: np.ndarray, deadline: Deadline
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Breadth first from the sources over predecessors: (states in order, position of each, number reached).
+    """Search breadth first from the sources over predecessors; returns (states in order, position of each, reached).
 
-    What cannot reach a source follows in its old order. Final states lead nowhere, but are placed beside the first
-    state that leads to them: close in memory.
+    States that cannot reach a source follow in their old order. Final states lead nowhere, but are placed beside the
+    first state that leads to them: close in memory.
     """
-    if rows.probability.size <= PIECE:
-        return _backward_order(rows, final, sources)
-    S, pieces = final.size, lambda: deadline.pieces(final.size, rows.probability.size)
+    if table.probability.size <= CHUNK:
+        return _backward_order(table, final, sources)
+    S, pieces = final.size, lambda: deadline.chunks(final.size, table.probability.size)
     offset, last = np.zeros(S + 2, np.uint32), np.full(S, S, np.uint32)
     for begin, end in pieces():
-        _count_predecessors(rows, final, last, offset, begin, end)
+        _count_predecessors(table, final, last, offset, begin, end)
     np.cumsum(offset, dtype=np.uint32, out=offset)
     predecessor = np.empty(offset[-1], np.uint32)
     last[:] = S
     for begin, end in pieces():
-        _list_predecessors(rows, final, last, offset, predecessor, begin, end)
+        _list_predecessors(table, final, last, offset, predecessor, begin, end)
     state, position = np.empty(S, np.uint32), np.full(S, S, np.uint32)
-    counts = _begin_walk(final, sources, state, position)
+    counts = _begin_search(final, sources, state, position)
     for begin, end in pieces():
-        _walk_back(rows, final, offset, predecessor, state, position, counts, end - begin)
-    return state, position, _end_walk(state, position, counts)
+        _search_back(table, final, offset, predecessor, state, position, counts, end - begin)
+    return state, position, _end_search(state, position, counts)
 
 
-_renumber_signature = nb.int64(ROWS_TYPE, nb.float64, _ints, _ints, _ints, ROWS_TYPE, nb.int64, nb.int64)
+_renumber_signature = nb.int64(TABLE_TYPE, nb.float64, _ints, _ints, _ints, TABLE_TYPE, nb.int64, nb.int64)
 
 
 @njit(_renumber_signature, cache=True, nogil=True)
-def _renumber(rows, discount, state, position, old_row, out, begin, end):
-    """Copy the rows into the new order, discount in, self-loops out; returns the farthest reach of an arrow."""
-    _, start, successor, probability, reward = rows
+def _renumber(table, discount, state, position, old_row, out, begin, end):
+    """Copy the rows into the new order, discount in, self-loops out; returns the longest distance to a successor."""
+    _, start, successor, probability, reward = table
     new_first, new_start, new_successor, new_probability, new_reward = out
     reach = 0
     for i in range(unsigned(begin), unsigned(end)):

@@ -1,7 +1,7 @@
-"""Small models with discount 1 in exact rational arithmetic, for what float64 cannot prove.
+"""Policy iteration in exact rational arithmetic, for small models with discount 1 that float64 cannot solve.
 
 Where a cycle of states is left with a probability of 1e-20 per round, a bound in float64 has to allow for the rounding
-error of 1e20 rounds. Fractions have none: policy iteration, begun at the policy that float64 found, takes few steps.
+error of 1e20 rounds. Fractions have none, and from the policy that float64 found few iterations are needed.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ import scipy.sparse as sp
 from greedystep.mdp import MDP
 
 MOST_STATES = 64
+"""States above which no model is solved."""
 MOST_BITS = 20_000_000
-"""Length, in bits, of all numbers multiplied: about a second's work, whatever the model."""
+"""Bits of all numbers multiplied after which the solve gives up: about one second of work, whatever the model."""
 
 Jump = tuple[dict[int, Fraction], Fraction]
-"""(probabilities of the next state, given that this one is left; reward by then)."""
+"""(probabilities of the next state, given that this one is left; expected reward until then)."""
 
 
-class ExactSolution(NamedTuple):
-    """Optimal values, and an optimal policy: the first of equal actions."""
+class RationalSolution(NamedTuple):
+    """Exact optimal values, and the optimal policy that takes the first of equal actions."""
 
     v: list[Fraction]
     policy: np.ndarray
     """int [S]."""
 
     def rounded(self) -> tuple[np.ndarray, float, float] | None:
-        """(v in float64, lower, upper) with v + lower <= v* <= v + upper; None if it does not fit."""
+        """Return (v in float64 [S], lower, upper) with v + lower <= v* <= v + upper; None if float64 overflows."""
         try:
             v = np.array([float(x) for x in self.v])
         except OverflowError:
@@ -41,14 +42,16 @@ class ExactSolution(NamedTuple):
 
 
 class TooLargeError(Exception):
-    """The numbers have grown beyond what is worth the time."""
+    """The fractions have grown beyond MOST_BITS."""
 
 
-def solve_exactly(mdp: MDP, policy: np.ndarray, counting: bool = False) -> ExactSolution | None:
-    """v* of a model with discount 1 of which every policy ends; None if that is too much work.
+def rational_policy_iteration(mdp: MDP, policy: np.ndarray, counting: bool = False) -> RationalSolution | None:
+    """Return v* of a model with discount 1 whose every policy ends, or None if that is too much work.
 
-    The entries of a row and its termination are weights, as everywhere with discount 1. `policy` is where to start.
-    `counting`: pay 1 for each change of state instead of the rewards.
+    Args:
+        mdp: the entries of a row and its termination are weights, as in undiscounted.py.
+        policy: int [S], where to start.
+        counting: pay 1 for each change of state instead of the rewards.
     """
     if mdp.num_states > MOST_STATES:
         return None
@@ -64,13 +67,13 @@ def solve_exactly(mdp: MDP, policy: np.ndarray, counting: bool = False) -> Exact
                 changed |= best > v[s]
                 policy[s] = q.index(best) if best > v[s] or q.index(v[s]) < policy[s] else policy[s]
             if not changed:
-                return ExactSolution(v, policy)
+                return RationalSolution(v, policy)
     except TooLargeError:
         return None
 
 
 class _Work:
-    """Products of fractions, and how much they have cost."""
+    """Multiplies fractions and counts their bits."""
 
     def __init__(self) -> None:
         self._bits = 0
@@ -87,7 +90,7 @@ class _Work:
 
 
 def _jump(mdp: MDP, s: int, a: int, counting: bool) -> Jump | None:
-    """The exact counterpart of a row of undiscounted.Undiscounted; None where there is no such action."""
+    """Return the exact jump of an action (undiscounted.py); None if the action is not available."""
     if mdp.rewards[s, a] == -np.inf:
         return None
     row = mdp.transitions[[s * mdp.num_actions + a]]
@@ -105,7 +108,7 @@ def _jump(mdp: MDP, s: int, a: int, counting: bool) -> Jump | None:
 
 
 def _policy_value(chain: list[Jump], work: _Work) -> list[Fraction]:
-    """v = r + T v, by elimination of one state after the other."""
+    """Solve v = r + T v by elimination, state by state."""
     to, v = [dict(jump[0]) for jump in chain], [jump[1] for jump in chain]
     for s in range(len(chain)):
         rest = 1 / (1 - to[s].pop(s, Fraction(0)))

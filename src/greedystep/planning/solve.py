@@ -1,347 +1,217 @@
-"""`solve`: one door to all planning methods, one loop that watches them, one kind of answer."""
+"""`solve`: one entry point to all planning methods."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from greedystep.checks import check_real, check_whole
+from greedystep.checks import check_float, check_int
 from greedystep.mdp import MDP, Policy
-from greedystep.planning import methods
-from greedystep.planning.auto import solve_fast
-from greedystep.planning.backups import Dense, Sparse
-from greedystep.planning.certificate import Certificate
-from greedystep.planning.deadline import Deadline, TimeIsUpError
-from greedystep.planning.evaluation import Evaluator
-from greedystep.planning.iterate import Backup, Iterate
-from greedystep.planning.kernels import Rows
-from greedystep.planning.layout import as_rows, widest_row
-from greedystep.planning.rational import solve_exactly
-from greedystep.planning.undiscounted import Undiscounted, with_rows_of_one
-from greedystep.planning.walk import UNKNOWN, longest_walk
+from greedystep.planning import dynamic_programming, policy_iteration
+from greedystep.planning.backups import BellmanBackup, DenseModel, Iteration, SparseModel
+from greedystep.planning.certificate import Certificate, longest_episode
+from greedystep.planning.convergence import COARSE, OVERFLOW, ConvergenceMonitor, Proof
+from greedystep.planning.deadline import Deadline
+from greedystep.planning.layout import as_table, widest_row
+from greedystep.planning.policy_evaluation import PolicyEvaluator
+from greedystep.planning.rational import rational_policy_iteration
+from greedystep.planning.solution import Solution, SolveProgress
+from greedystep.planning.undiscounted import UndiscountedModel, normalised
 
-METHODS = (
-    "auto",
-    "greedy-step",
-    "value-iteration",
-    "policy-iteration",
-    "modified-policy-iteration",
-    "multi-step",
-)
+SolveMethod = Literal[
+    "auto", "greedy-step", "value-iteration", "policy-iteration", "modified-policy-iteration", "multi-step"
+]
+METHODS: tuple[str, ...] = get_args(SolveMethod)
 DEFAULT_HORIZON = 20
-WARM_UP_ROUNDS = 100
-"""Rounds of BiCGSTAB spent on the value of a policy that was given to start from."""
-NEAR_ROUNDING = 4.0
-"""A bound within this factor of what rounding alone costs cannot be brought down by more iterations."""
-PROVE_EVERY = 200
-"""Iterations without a proof after which the watch makes one itself."""
-IDLE_PROOFS = 1000
-"""Proofs in a row, none better than the best before them, after which a discounted solve has come to its end."""
-UNBOUNDED_ITERATIONS = 100_000
-"""Where no bound can be proved values may grow for ever (a loop that pays, with discount 1): somebody has to stop."""
-STOPS = (KeyboardInterrupt, TimeIsUpError)
-"""What a deadline raises when it is time to stop."""
-COARSE = "float64 cannot prove more for values of this size"
+WARM_START_ROUNDS = 100
+"""BiCGSTAB rounds spent on the value of a policy that was given to start from."""
 HUGE = 1e150
 """Rewards below this cannot overflow with a discount below 1, for 1 / (1 - discount) is at most 2^53."""
-OVERFLOW = "the values, or the bounds on them, are too large for float64"
-
-
-class Progress(NamedTuple):
-    """What a callback is told after each iteration."""
-
-    iteration: int
-    sweeps: float
-    seconds: float
-    residual: float
-    """The largest change of a value in this iteration."""
-    error_bound: float
-    """The best bound proved so far; infinite before the first."""
-
-
-@dataclass(frozen=True)
-class Solution:
-    """Values and a policy, with a proof of how far they can be from optimal."""
-
-    v: np.ndarray
-    """[S], within `error_bound` of v* in every state."""
-    policy: np.ndarray
-    """int [S], greedy: the first action with q(s, a) = v(s)."""
-    error_bound: float
-    """v - error_bound <= v* <= v + error_bound; infinite where nothing can be proved (see `message`)."""
-    policy_loss_bound: float
-    """The policy's own value is at most this much below v*."""
-    converged: bool
-    """Whether error_bound <= tolerance."""
-    iterations: int
-    sweeps: float
-    """Work in backups of the whole model; a backup of one policy counts for its share."""
-    trace: np.ndarray
-    """[iterations], the largest change of a value in each iteration (for multi-step: its own residual)."""
-    seconds: float
-    method: str
-    message: str
-    """One sentence when there is something to say: stopped early, no bound, float64 too coarse. Else empty."""
-    _evidence: tuple[MDP, np.ndarray, float] = field(repr=False)
-
-    @cached_property
-    def q(self) -> np.ndarray:
-        """[S, A], within error_bound of q* up to rounding; -inf where an action is not available.
-
-        Computed when first asked for: many users want the policy only, and q is A times as large as v.
-        """
-        mdp, before, shift = self._evidence
-        with np.errstate(over="ignore", invalid="ignore"):
-            q = (with_rows_of_one(mdp) if mdp.discount == 1.0 else mdp).backup(before) + shift
-            if not np.isfinite(self.error_bound):
-                q = np.where(mdp.available, np.nan_to_num(q, nan=0.0), -np.inf)
-            # v and policy came from the same backup, summed in another order: make the last bit agree, so that the
-            # policy is the first action with q = v.
-            earlier = np.arange(mdp.num_actions) < self.policy[:, None]
-            q = np.minimum(q, np.where(earlier, np.nextafter(self.v, -np.inf)[:, None], self.v[:, None]))
-        q[np.arange(self.v.size), self.policy] = self.v
-        return q
-
-    def __str__(self) -> str:
-        state = "converged" if self.converged else "not converged"
-        return (
-            f"{self.method}: {state} after {self.iterations} iterations ({self.sweeps:.1f} sweeps, "
-            f"{self.seconds:.3g} s); v is within {self.error_bound:.3g} of v*"
-        )
 
 
 def solve(
     mdp: MDP,
-    method: str = "auto",
-    policies: list[Policy] | None = None,
+    method: SolveMethod = "auto",
+    policies: Sequence[Policy] | None = None,
     horizon: int | None = None,
     tolerance: float = 1e-6,
     *,
-    initial: Any = None,
+    initial: ArrayLike | None = None,
     max_iterations: int | None = None,
     time_limit: float | None = None,
-    callback: Callable[[Progress], Any] | None = None,
+    callback: Callable[[SolveProgress], object] | None = None,
     progress: bool = False,
 ) -> Solution:
-    """Solve a finite MDP.
+    """Solve a finite MDP: v*(s) = max_a r(s, a) + γ Σ_s' p(s' | s, a) v*(s'), [S], with a proved error bound.
 
     Args:
         mdp: the model.
         method: "auto", the fast general solver; or "greedy-step" (the paper's Algorithm 1), "value-iteration",
             "policy-iteration", "modified-policy-iteration", "multi-step".
-        policies: behaviour policies for greedy-step (None: the greedy policy of the moment) and multi-step.
+        policies: behaviour policies for greedy-step (None: the greedy policy of Q_k) and multi-step.
         horizon: N, the longest look-ahead of greedy-step, multi-step and modified-policy-iteration (20 by default).
         tolerance: stop when v is proved to be within this distance of v* in every state.
         initial: warm start: values float [S], action values float [S, A], or a policy int [S].
-        max_iterations, time_limit: stop after so many iterations or seconds; so does Ctrl-C. The answer then says so
-            and carries the bound it has.
-        callback: called with a `Progress` after each iteration; a true answer stops the solve.
-        progress: show a line on the terminal while solving.
+        max_iterations: stop after this many iterations, with the bound proved so far.
+        time_limit: stop after this many seconds, with the bound proved so far; so does Ctrl-C.
+        callback: called with a `SolveProgress` after each iteration; a true result stops the solve.
+        progress: show a status line on the terminal while solving.
 
     Returns:
-        A `Solution`. With a discount below 1 its `error_bound` is always a proved one. With discount 1 there is a bound
-        where every policy reaches an end.
+        A `Solution`. With a discount below 1 its `error_bound` is always finite. With discount 1 it is finite where
+        every policy terminates.
     """
     _check_arguments(mdp, method, policies, horizon, tolerance, max_iterations, time_limit)
     with Deadline(time_limit) as deadline:
-        return _solve(mdp, method, policies, horizon, tolerance, initial, max_iterations, deadline, callback, progress)
+        task = _Task(mdp, method, policies, horizon, tolerance, initial, deadline)
+        certificate = task.certificate
+        monitor = ConvergenceMonitor(
+            *(certificate, task.backup, tolerance, deadline, max_iterations, callback),
+            backs_up_again=task.on_table and method != "auto",
+        )
+        # Overflow is reported in `message`. (To silence NumPy takes as long as to solve a small model.)
+        safe = certificate.discounted and initial is None and certificate.largest_reward < HUGE
+        with nullcontext() if safe else np.errstate(over="ignore", invalid="ignore"):
+            with _status_line(progress) as show:
+                last, reason = monitor.run(task.prepare_and_iterate(), show)
+                while reason == COARSE and monitor.best_is_much_smaller():
+                    # The values carry a constant that hides their differences, from a start far off: go on without it.
+                    last, reason = monitor.run(task.iterate(monitor.best_values()), show)
+            best = monitor.best
+            if best is None or (last is not None and last.backup is None):
+                # Stopped between two proofs: prove a bound for the values as they are, and keep the better.
+                values = task.start if last is None else last.values()
+                best = monitor.record(task.backup(np.zeros(mdp.num_states) if values is None else values))
+                monitor.sweeps += 1
+            exhausted = reason in ("", COARSE) and not monitor.error_bound <= tolerance
+            best = task.finish(best, exhausted)
+            return _solution(mdp, certificate, best, monitor, tolerance, method, reason, deadline.elapsed)
 
 
-def _solve(
-    given, method, policies, horizon, tolerance, initial, max_iterations, deadline, callback, progress
-) -> Solution:
-    mdp, model, start = given, None, None
-    horizon = DEFAULT_HORIZON if horizon is None else horizon
-    checked = None if policies is None else mdp.check_policies(policies)
-    certificate = Certificate(mdp, widest_row(mdp))
-    rows = None if isinstance(mdp.transitions, np.ndarray) else as_rows(mdp)
-    if certificate.discounted:
-        model = Dense(mdp) if rows is None else Sparse(mdp, rows)
-    else:
-        certificate.set_longest_walk(UNKNOWN)
+class _Task:
+    """One call of `solve`: the model in the form that the method works on, its iterations and its backups."""
 
-    def prepared() -> Iterator[Iterate]:
-        """What takes long before the first iteration, and then the method: both can be stopped."""
-        nonlocal mdp, model, start
-        deadline.check()
-        if not certificate.discounted:
-            mdp, model = with_rows_of_one(given), Undiscounted(given, deadline)
-            certificate.set_longest_walk(longest_walk(given, model, deadline))
-        start = _initial_values(mdp, rows, initial, deadline)
-        deadline.check()
-        yield from iterates(start)
+    def __init__(
+        self,
+        mdp: MDP,
+        method: SolveMethod,
+        policies: Sequence[Policy] | None,
+        horizon: int | None,
+        tolerance: float,
+        initial: ArrayLike | None,
+        deadline: Deadline,
+    ):
+        self._given = self._mdp = mdp
+        self._method, self._tolerance, self._initial, self._deadline = method, tolerance, initial, deadline
+        self._horizon = DEFAULT_HORIZON if horizon is None else horizon
+        self._policies = None if policies is None else mdp.check_policies(policies)
+        self.certificate = Certificate(mdp, widest_row(mdp))
+        self._table = None if isinstance(mdp.transitions, np.ndarray) else as_table(mdp)
+        self._model: SparseModel | DenseModel | None = None
+        if self.certificate.discounted:
+            self._model = DenseModel(mdp) if self._table is None else SparseModel(mdp, self._table)
+        self.start: np.ndarray | None = None
+        """[S], the values of a warm start."""
+        self.on_table = method == "auto" or not self.certificate.discounted
+        """Whether proofs are made by the model's own backups, which choose rows; the other methods choose actions."""
 
-    def iterates(v: np.ndarray | None) -> Iterator[Iterate]:
+    def prepare_and_iterate(self) -> Iterator[Iteration]:
+        """Do what takes long before the first iteration, then iterate: both can be interrupted."""
+        self._deadline.check()
+        if not self.certificate.discounted:
+            self._mdp, self._model = normalised(self._given), UndiscountedModel(self._given, self._deadline)
+            self.certificate.episode_length = longest_episode(self._given, self._model, self._deadline)
+        self.start = self._initial_values()
+        self._deadline.check()
+        yield from self.iterate(self.start)
+
+    def iterate(self, v: np.ndarray | None) -> Iterator[Iteration]:
+        """Return the iterations of the method from v, or from its own start."""
+        mdp, method, deadline = self._mdp, self._method, self._deadline
         if method == "auto":
-            assert model is not None
-            return solve_fast(mdp, model, v, tolerance, deadline)
+            assert self._model is not None
+            return policy_iteration.auto(mdp, self._model, v, self._tolerance, deadline)
         v = np.zeros(mdp.num_states) if v is None else v
         if method == "value-iteration":
-            return methods.value_iteration(mdp, v)
+            return dynamic_programming.value_iteration(mdp, v)
         if method == "policy-iteration":
-            return methods.policy_iteration(mdp, v, deadline)
+            return dynamic_programming.policy_iteration(mdp, v, deadline)
         if method == "modified-policy-iteration":
-            return methods.modified_policy_iteration(mdp, v, horizon, deadline)
+            return dynamic_programming.modified_policy_iteration(mdp, v, self._horizon, deadline)
         q = np.where(mdp.available, v[:, None], -np.inf)
         if method == "greedy-step":
-            return methods.greedy_step(mdp, q, checked, horizon, tolerance, deadline)
-        assert checked is not None
-        return methods.multi_step(mdp, q, checked, horizon, tolerance, deadline)
+            return dynamic_programming.greedy_step(mdp, q, self._policies, self._horizon, self._tolerance, deadline)
+        assert self._policies is not None
+        return dynamic_programming.multi_step(mdp, q, self._policies, self._horizon, self._tolerance, deadline)
 
-    # The fast solver chooses rows of its table, the others actions. With discount 1 all proofs are made on the table.
-    on_table = method == "auto" or not certificate.discounted
+    def backup(self, v: np.ndarray) -> BellmanBackup:
+        """Return the Bellman backup that a bound is proved from."""
+        if self.on_table and self._model is not None:
+            return self._model.backup(v)
+        return dynamic_programming.backup_of(self._mdp, v)
 
-    def prove(v: np.ndarray) -> Backup:
-        return model.backup(v) if on_table and model is not None else methods.backup_of(mdp, v)
+    def finish(self, proof: Proof, exhausted: bool) -> Proof:
+        """Turn the chosen rows into actions; where float64 is exhausted, replace the proof by a rational one."""
+        if not self.on_table or self._model is None:
+            return proof
+        proof = proof._replace(backup=proof.backup._replace(choice=self._model.actions_of(proof.backup.choice)))
+        proper = isinstance(self._model, UndiscountedModel) and self._model.improper_start is None
+        if proper and self._method == "auto" and exhausted:
+            return _rational_proof(self._given, proof) or proof
+        return proof
 
-    watch = _Watch(certificate, prove, tolerance, deadline, max_iterations, callback)
-    watch.proves_again = on_table and method != "auto"
-    # Of an overflow the answer speaks in words. (To ask NumPy for silence takes as long as to solve a small model.)
-    safe = certificate.discounted and initial is None and certificate.largest_reward < HUGE
-    with nullcontext() if safe else np.errstate(over="ignore", invalid="ignore"):
-        with _progress_line(progress) as show:
-            last, reason = watch.run(prepared(), show)
-            while reason == COARSE and watch.best_is_much_smaller():
-                # The values carry a constant that hides their differences, from a start far off: go on without it.
-                last, reason = watch.run(iterates(watch.best_values()), show)
-        best = watch.best
-        if best is None or (last is not None and last.backup is None):
-            # Stopped between two proofs: make one of the values as they are, and keep the better.
-            if last is not None:
-                start = last.values()
-            best = watch.better(prove(np.zeros(mdp.num_states) if start is None else start))
-            watch.sweeps += 1
-        if on_table and model is not None:
-            best = best._replace(backup=best.backup._replace(choice=model.actions_of(best.backup.choice)))
-            exhausted = reason in ("", COARSE) and not watch.error_bound <= tolerance
-            if isinstance(model, Undiscounted) and model.endless is None and method == "auto" and exhausted:
-                best = _exact_proof(given, best) or best
-        return _solution(given, certificate, best, watch, tolerance, method, reason)
+    def _initial_values(self) -> np.ndarray | None:
+        mdp = self._mdp
+        if self._initial is None:
+            return None
+        array = np.asarray(self._initial)
+        if array.shape == (mdp.num_states,) and np.issubdtype(array.dtype, np.integer):
+            return self._rough_policy_value(mdp.check_policy(array, "initial"))
+        if not np.issubdtype(array.dtype, np.floating) or array.shape not in ((mdp.num_states,), mdp.rewards.shape):
+            raise ValueError(
+                f"initial: expected values float [{mdp.num_states}], action values float {list(mdp.rewards.shape)} "
+                f"or a policy int [{mdp.num_states}], got {array.dtype} {list(array.shape)}"
+            )
+        values = array if array.ndim == 1 else np.where(mdp.available, array, -np.inf).max(axis=1)
+        if not np.isfinite(values).all():
+            raise ValueError("initial: values must be finite")
+        return values.astype(np.float64)
 
-
-def _why(stop: BaseException) -> str:
-    """The reason that a message gives."""
-    return "interrupted" if isinstance(stop, KeyboardInterrupt) else str(stop)
-
-
-class _Proof(NamedTuple):
-    backup: Backup
-    lower: float
-    upper: float
-
-    def answer(self, shift_is_free: bool) -> tuple[float, float]:
-        """(shift, bound): v = Bv + shift lies within bound of v*."""
-        shift = 0.5 * self.lower + 0.5 * self.upper if shift_is_free and np.isfinite(self.upper - self.lower) else 0.0
-        return shift, max(self.upper - shift, shift - self.lower, 0.0)
+    def _rough_policy_value(self, policy: np.ndarray) -> np.ndarray:
+        """Return v^π, near enough for a start."""
+        mdp, table, v = self._mdp, self._table, np.zeros(self._mdp.num_states)
+        if table is None or mdp.discount == 1.0:
+            return dynamic_programming.policy_value(mdp, policy, v, self._deadline)
+        choice = (table.first[:-1] + policy).astype(np.uint32)
+        PolicyEvaluator(table, self._deadline).evaluate(choice, v, 0.0, WARM_START_ROUNDS, mdp.discount)
+        return v
 
 
-def _exact_proof(mdp: MDP, proof: _Proof) -> _Proof | None:
-    """What rational arithmetic proves of a small model with discount 1; None if it is too large or does not fit."""
-    exact = solve_exactly(mdp, np.asarray(proof.backup.choice, np.int64))
+def _rational_proof(mdp: MDP, proof: Proof) -> Proof | None:
+    """Prove bounds in rational arithmetic, for a small model with discount 1; None if it is too large."""
+    exact = rational_policy_iteration(mdp, np.asarray(proof.backup.choice, np.int64))
     rounded = None if exact is None else exact.rounded()
     if exact is None or rounded is None:
         return None
     v, lower, upper = rounded
-    return _Proof(Backup(v, v, exact.policy, 0.0, 0.0), lower, upper)
+    return Proof(BellmanBackup(v, v, exact.policy, 0.0, 0.0), lower, upper)
 
 
-class _Watch:
-    """Follows a method: proves, records, reports and stops."""
-
-    def __init__(self, certificate, prove, tolerance, deadline, max_iterations, callback):
-        self._certificate, self._prove, self._tolerance, self._deadline = certificate, prove, tolerance, deadline
-        self._max_iterations, self._callback = max_iterations, callback
-        self.best: _Proof | None = None
-        self.trace: list[float] = []
-        self.sweeps = 0.0
-        self.error_bound = np.inf
-        self._unproved = self._idle_proofs = 0
-        self.proves_again = False
-        """Whether the backups of the method itself are no proof."""
-
-    def better(self, backup: Backup) -> _Proof:
-        """The better of the best proof so far and the one from this backup."""
-        lower, upper = self._certificate.bounds(backup.low, backup.high, backup.v, backup.error)
-        if not (math.isfinite(lower) and math.isfinite(upper)):  # half of a bound is none, and so is inf - inf
-            lower, upper = -np.inf, np.inf
-        proof = _Proof(backup, lower, upper)
-        bound = proof.answer(self._certificate.shift_is_free)[1]
-        self._idle_proofs = 0 if bound < self.error_bound else self._idle_proofs + 1
-        finite = math.isfinite(backup.low) and math.isfinite(backup.high)
-        if self.best is None or (bound <= self.error_bound and finite):
-            # The answer must not change when the method goes on in the array that it handed out.
-            self.best, self.error_bound = proof._replace(backup=backup._replace(out=backup.out.copy())), bound
-        return self.best
-
-    def best_values(self) -> np.ndarray:
-        """The values that the best proof is about."""
-        assert self.best is not None
-        return self.best.backup.out + self.best.answer(self._certificate.shift_is_free)[0]
-
-    def best_is_much_smaller(self) -> bool:
-        """Whether the answer is much smaller than the values it was proved from, whose rounding limits the bound."""
-        assert self.best is not None
-        return 2.0 * np.abs(self.best_values()).max() < np.abs(self.best.backup.v).max()
-
-    def run(self, iterates: Iterator[Iterate], show: Callable[[Progress], None]) -> tuple[Iterate | None, str]:
-        """Iterate until there is a reason to stop; (last iterate, the reason, empty when solved)."""
-        last, before = None, self.sweeps
-        try:
-            for last in iterates:
-                self.trace.append(last.residual)
-                self.sweeps = before + last.sweeps
-                residual = last.residual
-                self._unproved = self._unproved + 1 if last.backup is None else 0
-                if self._unproved >= PROVE_EVERY:
-                    # A method that waits for a small change may wait for ever where float64 is too coarse for it.
-                    last, self._unproved = last._replace(backup=self._prove(last.values())), 0
-                if last.backup is not None:
-                    self.better(self._prove(last.values()) if self.proves_again else last.backup)
-                reason = self._reason_to_stop(last, residual)
-                news = Progress(len(self.trace), self.sweeps, self.seconds, residual, self.error_bound)
-                show(news)
-                if self._callback is not None and self._callback(news) and reason is None:
-                    reason = "stopped by the callback"
-                if reason is not None:
-                    return last, reason
-                self._deadline.check()
-        except STOPS as stop:
-            # Perhaps within an iteration: its values may have moved on since they were proved.
-            return (None if last is None else last._replace(backup=None)), _why(stop)
-        return last, ""
-
-    def _reason_to_stop(self, last: Iterate, residual: float) -> str | None:
-        if self.error_bound <= self._tolerance and last.own_residual is None:
-            return ""
-        if not math.isfinite(residual) and last.has_residual:
-            return OVERFLOW
-        if last.backup is not None and np.isfinite(self.error_bound):
-            floor = self._certificate.floor(last.backup.v)
-            at_floor = floor * NEAR_ROUNDING >= self._tolerance and self.error_bound <= floor * NEAR_ROUNDING
-            only_rounding = self._certificate.discounted or residual <= self._certificate.rounding(last.backup.v)
-            if at_floor or (self._idle_proofs >= IDLE_PROOFS and only_rounding):
-                return COARSE
-        if self._max_iterations is not None and len(self.trace) >= self._max_iterations:
-            return f"stopped after {len(self.trace)} iterations"
-        if not np.isfinite(self.error_bound) and last.backup is not None and residual <= 1e-3 * self._tolerance:
-            return ""  # no bound can ever be proved: a small residual has to do
-        if not np.isfinite(self.error_bound) and last.backup is not None and len(self.trace) >= UNBOUNDED_ITERATIONS:
-            return f"stopped after {len(self.trace)} iterations, with values that may have no limit"
-        return None
-
-    @property
-    def seconds(self) -> float:
-        return self._deadline.elapsed
-
-
-def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solution:
-    shift, bound = proof.answer(certificate.shift_is_free)
+def _solution(
+    mdp: MDP,
+    certificate: Certificate,
+    proof: Proof,
+    monitor: ConvergenceMonitor,
+    tolerance: float,
+    method: str,
+    reason: str,
+    seconds: float,
+) -> Solution:
+    shift, bound = proof.shift_and_bound(certificate.shift_is_free)
     v = proof.backup.out + shift
     largest = float(np.abs(v).max())
     bound += 2.0**-52 * largest
@@ -364,18 +234,26 @@ def _solution(mdp, certificate, proof, watch, tolerance, method, reason) -> Solu
         error_bound=float(bound),
         policy_loss_bound=float(loss),
         converged=converged,
-        iterations=len(watch.trace),
-        sweeps=float(watch.sweeps),
-        trace=np.array(watch.trace),
-        seconds=watch.seconds,
+        iterations=len(monitor.trace),
+        sweeps=float(monitor.sweeps),
+        trace=np.array(monitor.trace),
+        seconds=seconds,
         method=method,
         message=message,
-        # A jump is more than a step: with discount 1, q is the step before v.
-        _evidence=(mdp, proof.backup.v, shift) if certificate.discounted else (mdp, v, 0.0),
+        # With discount 1 backups are made of jumps, which are more than a step: q is the step before v.
+        _backed_up=(mdp, proof.backup.v, shift) if certificate.discounted else (mdp, v, 0.0),
     )
 
 
-def _check_arguments(mdp, method, policies, horizon, tolerance, max_iterations, time_limit) -> None:
+def _check_arguments(
+    mdp: MDP,
+    method: str,
+    policies: Sequence[Policy] | None,
+    horizon: int | None,
+    tolerance: float,
+    max_iterations: int | None,
+    time_limit: float | None,
+) -> None:
     if not isinstance(mdp, MDP):
         raise TypeError(f"mdp: expected a greedystep MDP, got {type(mdp).__name__}")
     if method not in METHODS:
@@ -387,64 +265,29 @@ def _check_arguments(mdp, method, policies, horizon, tolerance, max_iterations, 
     if horizon is not None:
         if method not in ("greedy-step", "multi-step", "modified-policy-iteration"):
             raise ValueError(f"horizon: {method!r} has no horizon")
-        check_whole("horizon", horizon)
-    check_real("tolerance", tolerance, 0, above=True)
+        check_int("horizon", horizon)
+    check_float("tolerance", tolerance, 0, above=True)
     if max_iterations is not None:
-        check_whole("max_iterations", max_iterations)
+        check_int("max_iterations", max_iterations)
     if time_limit is not None:
-        check_real("time_limit", time_limit, 0, above=True)
+        check_float("time_limit", time_limit, 0, above=True)
 
 
-def _initial_values(mdp: MDP, rows: Rows | None, initial: Any, deadline: Deadline) -> np.ndarray | None:
-    if initial is None:
-        return None
-    array = np.asarray(initial)
-    if array.shape == (mdp.num_states,) and np.issubdtype(array.dtype, np.integer):
-        return _rough_policy_value(mdp, rows, mdp.check_policy(array, "initial"), deadline)
-    if not np.issubdtype(array.dtype, np.floating) or array.shape not in ((mdp.num_states,), mdp.rewards.shape):
-        raise ValueError(
-            f"initial: expected values float [{mdp.num_states}], action values float {list(mdp.rewards.shape)} "
-            f"or a policy int [{mdp.num_states}], got {array.dtype} {list(array.shape)}"
-        )
-    values = array if array.ndim == 1 else np.where(mdp.available, array, -np.inf).max(axis=1)
-    if not np.isfinite(values).all():
-        raise ValueError("initial: values must be finite")
-    return values.astype(np.float64)
+@contextmanager
+def _status_line(wanted: bool) -> Iterator[Callable[[SolveProgress], None]]:
+    """Show a status line on the terminal, if wanted; yields the function that updates it."""
+    if not wanted:
+        yield lambda progress: None
+        return
+    from rich.console import Console
 
+    with Console(stderr=True).status("solving") as status:
 
-def _rough_policy_value(mdp: MDP, rows: Rows | None, policy: np.ndarray, deadline: Deadline) -> np.ndarray:
-    """v^π, near enough for a start."""
-    v = np.zeros(mdp.num_states)
-    if rows is None or mdp.discount == 1.0:
-        return methods.policy_value(mdp, policy, v, deadline)
-    choice = (rows.first[:-1] + policy).astype(np.uint32)
-    Evaluator(rows, deadline).evaluate(choice, v, 0.0, WARM_UP_ROUNDS, mdp.discount)
-    return v
-
-
-class _progress_line:  # noqa: N801 - used like a function
-    """A status line on the terminal, if wanted: `with _progress_line(True) as show: show(news)`."""
-
-    def __init__(self, wanted: bool):
-        self._status = None
-        if wanted:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("solving")
-
-    def __enter__(self) -> Callable[[Progress], None]:
-        if self._status is not None:
-            self._status.start()
-        return self._show
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def _show(self, news: Progress) -> None:
-        if self._status is not None:
-            bound = f", within {news.error_bound:.2g} of v*" if np.isfinite(news.error_bound) else ""
-            self._status.update(
-                f"iteration {news.iteration}, {news.sweeps:.0f} sweeps, {news.seconds:.1f} s, "
-                f"last change {news.residual:.2g}{bound}"
+        def show(progress: SolveProgress) -> None:
+            bound = f", within {progress.error_bound:.2g} of v*" if np.isfinite(progress.error_bound) else ""
+            status.update(
+                f"iteration {progress.iteration}, {progress.sweeps:.0f} sweeps, {progress.seconds:.1f} s, "
+                f"last change {progress.residual:.2g}{bound}"
             )
+
+        yield show

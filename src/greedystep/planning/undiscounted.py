@@ -1,15 +1,15 @@
-"""Models with discount 1, seen from one change of state to the next.
+"""Models with discount 1, as their jump chain: from one change of state to the next.
 
-With discount 1 values hang on how a state is left, however seldom that is, and a row of probabilities in float64 does
-not tell: beside a chance of 1e-300 of leaving, staying is 1.0, and 1 - 1.0 is 0. So the entries of a row and its
-termination are taken for weights, each with its share of their sum, and nothing is ever subtracted from 1 (Grassmann,
+With discount 1 values depend on how a state is left, however rarely, and a row of probabilities in float64 does not
+tell: beside a probability of 1e-300 of leaving, staying is 1.0, and 1 - 1.0 is 0. So the entries of a row and its
+termination are taken as weights, each with its share of their sum, and nothing is ever subtracted from 1 (Grassmann,
 Taksar and Heyman 1985):
 
     leave = Σ_{s' ≠ s} p(s') + termination,        total = leave + p(s)
     q̂(s, a) = r total / leave + Σ_{s' ≠ s} p(s') / leave v(s')            (take action a until it leads elsewhere)
 
 v* and the optimal policies are the same for q̂ as for the model, and every step of it, a *jump*, changes the state or
-ends. How far v is from solving it is computed from differences of values,
+ends. The residual is computed from differences of values,
 
     q̂(s, a) - v(s) = (r total - termination v(s) + Σ_{s' ≠ s} p(s') (v(s') - v(s))) / leave,
 
@@ -26,77 +26,75 @@ import scipy.sparse as sp
 from numba import njit
 
 from greedystep.mdp import MDP
-from greedystep.planning.backups import Sparse
+from greedystep.planning.backups import BellmanBackup, SparseModel
 from greedystep.planning.deadline import Deadline
-from greedystep.planning.evaluation import Evaluator
-from greedystep.planning.iterate import Backup
-from greedystep.planning.kernels import ONE, ROWS_TYPE, in_pieces, unsigned
-from greedystep.planning.layout import as_rows, widest_row
+from greedystep.planning.kernels import ONE, SMALLEST, SMALLEST_NORMAL, TABLE_TYPE, UNIT, run_parallel, unsigned
+from greedystep.planning.layout import as_table, widest_row
+from greedystep.planning.policy_evaluation import PolicyEvaluator
 
 SMALL = 256
-"""States up to which policies are evaluated by elimination without subtraction, which takes S^3 / 3 operations."""
-UNIT, SMALLEST, SMALLEST_NORMAL = 2.0**-53, 2.0**-1074, 2.0**-1022
+"""States up to which policies are evaluated by dense elimination, which takes S^3 / 3 operations."""
 
 _ints, _floats = nb.uint32[::1], nb.float64[::1]
 
 
-class Undiscounted(Sparse):
-    """Backups of a model with discount 1, on the table of its jumps."""
+class UndiscountedModel(SparseModel):
+    """Backups of a model with discount 1, on the table of its jump chain."""
 
     def __init__(self, mdp: MDP, deadline: Deadline):
         if isinstance(mdp.transitions, np.ndarray):
             mdp = _with_sparse_rows(mdp, deadline)
-        given = as_rows(mdp)
+        given = as_table(mdp)
         ends = np.zeros(mdp.rewards.size) if mdp.termination is None else mdp.termination.ravel().astype(float)
-        rows = given._replace(probability=np.empty_like(given.probability), reward=np.empty_like(given.reward))
+        table = given._replace(probability=np.empty_like(given.probability), reward=np.empty_like(given.reward))
         self.ends = np.empty(ends.size)
-        """float64 [rows]: the share of the end in the jumps of each row."""
-        _jumps(given, ends, rows, self.ends)
-        super().__init__(mdp, rows)
-        row = int(_endless_row(rows, self.ends))
-        self.endless = None if row < 0 else divmod(row, mdp.num_actions)
-        """A (state, action) with which a policy that never ends can begin; None where every policy ends."""
+        """float64 [rows]: the probability that a jump of the row ends the episode."""
+        _jumps(given, ends, table, self.ends)
+        super().__init__(mdp, table)
+        row = int(_improper_row(table, self.ends))
+        self.improper_start = None if row < 0 else divmod(row, mdp.num_actions)
+        """A (state, action) with which an improper policy, one that never ends, can begin; None if there is none."""
         self.small = mdp.num_states <= SMALL
 
-    def counting_jumps(self) -> Undiscounted:
-        """The same model with a reward of 1 for each jump: its optimal values are the longest expected walks."""
+    def counting_jumps(self) -> UndiscountedModel:
+        """Return the same model with a reward of 1 per jump: its optimal values are the longest expected episodes."""
         twin = copy.copy(self)
-        twin.rows = self.rows._replace(reward=np.where(self.rows.reward > -np.inf, 1.0, -np.inf))
+        twin.table = self.table._replace(reward=np.where(self.table.reward > -np.inf, 1.0, -np.inf))
         return twin
 
-    def backup(self, v: np.ndarray) -> Backup:
-        """max_a q̂, the greedy rows, the range of max_a q̂ - v and the error that rounding can have made in it."""
+    def backup(self, v: np.ndarray) -> BellmanBackup:
+        """Return max_a q̂, the greedy rows, the range of max_a q̂ - v and a bound on its rounding error."""
         out, choice = np.empty_like(v), np.empty(v.size, np.uint32)
-        parts = (self.rows, self.ends, v, out, choice)
-        ranges = in_pieces(_backup_block, *parts, end=v.size, entries=self.rows.probability.size)
+        parts = (self.table, self.ends, v, out, choice)
+        ranges = run_parallel(_backup_block, *parts, end=v.size, entries=self.table.probability.size)
         lows, highs, errors = zip(*ranges, strict=True)
-        return Backup(v, out, choice, min(lows), max(highs), max(errors))
+        return BellmanBackup(v, out, choice, min(lows), max(highs), max(errors))
 
     def policy_value(
         self, choice: np.ndarray, deadline: Deadline, start: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """The value of the chosen rows, up to rounding; None where float64 finds no end, or overflows.
+        """Return the value of the chosen rows [S], up to rounding; None if they never end or float64 overflows.
 
-        By elimination in a small model, else from `start` by what suits.
+        By elimination in a small model, else iteratively from `start`.
         """
         S = choice.size
         if not self.small:
             v = np.zeros(S) if start is None else start.copy()
-            Evaluator(self.rows, deadline).evaluate_exactly(choice, v, 1.0)
+            PolicyEvaluator(self.table, deadline).evaluate_exactly(choice, v, 1.0)
             return v if np.isfinite(v).all() else None
         weights, v = np.zeros((S, S + 1)), np.empty(S)
-        solved = _eliminate(self.rows, self.ends, choice, weights, v)
+        solved = _gth_eliminate(self.table, self.ends, choice, weights, v)
         return v if solved and np.isfinite(v).all() else None
 
 
-@njit(nb.void(ROWS_TYPE, _floats, ROWS_TYPE, _floats), cache=True)
-def _jumps(given, ends, rows, jump_ends):
-    """Fill the table of jumps: each outcome but staying, given that the state is left.
+@njit(nb.void(TABLE_TYPE, _floats, TABLE_TYPE, _floats), cache=True)
+def _jumps(given, ends, table, jump_ends):
+    """Fill the table of the jump chain: the outcomes of each row, given that the state is left.
 
-    A row that only stays is left as it is: it has no jump.
+    A row that only stays has no jump and is copied as it is.
     """
     first, start, to, p, reward = given
-    _, _, _, jump_p, jump_reward = rows
+    _, _, _, jump_p, jump_reward = table
     for s in range(unsigned(first.size - 1)):
         for row in range(unsigned(first[s]), unsigned(first[s + ONE])):
             begin, end = unsigned(start[row]), unsigned(start[row + ONE])
@@ -113,19 +111,19 @@ def _jumps(given, ends, rows, jump_ends):
             jump_reward[row] = reward[row] / leave * (leave + stay) if leaves else reward[row]
 
 
-_block = nb.types.UniTuple(nb.float64, 3)(ROWS_TYPE, _floats, _floats, _floats, _ints, nb.int64, nb.int64)
+_block = nb.types.UniTuple(nb.float64, 3)(TABLE_TYPE, _floats, _floats, _floats, _ints, nb.int64, nb.int64)
 
 
 @njit(_block, cache=True, nogil=True)
-def _backup_block(rows, ends, v, out, choice, begin, end):
-    """Per row: q̂ - v in differences, and how far rounding can have moved it.
+def _backup_block(table, ends, v, out, choice, begin, end):
+    """Compute q̂ - v of every row from differences, with a bound on its rounding error; returns (low, high, error).
 
     Of n entries, a probability of the table is off by (n + 2) u, a reward by (2n + 4) u, a term by one more product and
     a difference, the sum of n + 2 terms by (n + 2) u of their sizes: (3n + 12) u covers all of it, second order
     included. Where products or quotients are below the normal numbers, they miss up to half the smallest number.
     The error of a state is that of its best row, or more where another row may be better than it seems.
     """
-    first, start, to, p, reward = rows
+    first, start, to, p, reward = table
     low, high, worst = np.inf, -np.inf, 0.0
     for s in range(unsigned(begin), unsigned(end)):
         here = v[s]
@@ -157,14 +155,14 @@ def _backup_block(rows, ends, v, out, choice, begin, end):
     return low, high, worst
 
 
-@njit(nb.boolean(ROWS_TYPE, _floats, _ints, nb.float64[:, ::1], _floats), cache=True)
-def _eliminate(rows, ends, choice, weights, v):
-    """v = r + T v for the chosen rows, by state elimination without subtraction (Grassmann, Taksar and Heyman 1985).
+@njit(nb.boolean(TABLE_TYPE, _floats, _ints, nb.float64[:, ::1], _floats), cache=True)
+def _gth_eliminate(table, ends, choice, weights, v):
+    """Solve v = r + T v for the chosen rows by elimination without subtraction (Grassmann, Taksar and Heyman 1985).
 
     weights[s, j] is the weight of going on to state j, weights[s, S] that of ending; only their proportions count, so a
     state's weight of coming back to itself is dropped. Returns False if a state is left with nowhere to go.
     """
-    _, start, to, p, reward = rows
+    _, start, to, p, reward = table
     S = choice.size
     for s in range(S):
         row = unsigned(choice[s])
@@ -195,13 +193,13 @@ def _eliminate(rows, ends, choice, weights, v):
     return True
 
 
-@njit(nb.int64(ROWS_TYPE, _floats), cache=True)
-def _endless_row(rows, ends):
-    """A row of the largest set of states whose actions can keep the process in it for ever; -1 if it is empty.
+@njit(nb.int64(TABLE_TYPE, _floats), cache=True)
+def _improper_row(table, ends):
+    """Return a row of the largest set of states that some policy never leaves; -1 if the set is empty.
 
-    A state is out once every row of it may end or lead to a state that is out; news of that goes to its predecessors.
+    A state is out once every row of it may end or lead to a state that is out, which is passed on to predecessors.
     """
-    first, start, to, p, reward = rows
+    first, start, to, p, reward = table
     S = first.size - 1
     offset = np.zeros(S + 2, np.int64)
     for k in range(to.size):
@@ -243,8 +241,8 @@ def _endless_row(rows, ends):
     return -1
 
 
-def with_rows_of_one(mdp: MDP) -> MDP:
-    """The model with every row and its termination divided by their sum, unless they differ from 1 by rounding only."""
+def normalised(mdp: MDP) -> MDP:
+    """Return the model with every row and its termination divided by their sum, if that is not 1 up to rounding."""
     sums = np.asarray(mdp.transitions.sum(axis=1)).reshape(mdp.rewards.shape)
     total = sums if mdp.termination is None else sums + mdp.termination
     total = np.where(mdp.available, total, 1.0)
@@ -258,15 +256,15 @@ def with_rows_of_one(mdp: MDP) -> MDP:
 
 
 def policy_value(mdp: MDP, policy: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray:
-    """v^π with discount 1 up to rounding; ValueError where the policy never ends, or float64 cannot hold its values."""
+    """Return v^π [S] with discount 1 up to rounding; ValueError if the policy never ends or its values overflow."""
     states = np.arange(mdp.num_states)
     chain = copy.copy(mdp)
     chain.transitions, reward = mdp.under(policy)
     chain.rewards = reward[:, None]
     if mdp.termination is not None:
         chain.termination = mdp.termination[states, policy][:, None]
-    model = Undiscounted(chain, deadline)
-    if model.endless is not None:
+    model = UndiscountedModel(chain, deadline)
+    if model.improper_start is not None:
         raise ValueError(
             "method: policy iteration met a policy that never ends, which has no value with discount 1; "
             "use 'auto' or 'value-iteration'"
@@ -281,8 +279,8 @@ def policy_value(mdp: MDP, policy: np.ndarray, start: np.ndarray, deadline: Dead
 
 
 def _with_sparse_rows(mdp: MDP, deadline: Deadline) -> MDP:
-    """A dense model as a table of rows can be made of it."""
+    """Return a dense model with sparse transitions."""
     twin, matrix = copy.copy(mdp), np.asarray(mdp.transitions)
-    pieces = deadline.pieces(len(matrix), matrix.size)
+    pieces = deadline.chunks(len(matrix), matrix.size)
     twin.transitions = sp.csr_array(sp.vstack([sp.csr_array(matrix[begin:end]) for begin, end in pieces]))
     return twin

@@ -20,7 +20,7 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text
 
-from greedystep.io import replacing
+from greedystep.io import atomic_write
 
 SUFFIXES = (".gif", ".mp4")
 GIF_FASTEST = 50
@@ -40,7 +40,7 @@ def check_film(path: Path, fps: float) -> None:
 def write_film(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
     """Write pictures, uint8 [H, W, 3] of one size, as a film, completely or not at all."""
     check_film(path, fps)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         if path.suffix == ".gif":
             images = (Image.fromarray(frame).quantize(dither=Image.Dither.NONE) for frame in frames)
             each = 10 * round(100 / fps)  # milliseconds

@@ -14,7 +14,7 @@ from greedystep.runs.progress import say
 from greedystep.tables import cell
 
 if TYPE_CHECKING:
-    from greedystep.model_registry import Layout, Model
+    from greedystep.model_registry import GridLayout, NamedModel
     from greedystep.planning import Solution
 
 MAX_ROWS = 64
@@ -29,7 +29,7 @@ VERDICT_STYLES = {"confirmed": "green", "partly": "yellow", "refuted": "red", "u
 ASCII_ARROWS = str.maketrans("↑→↓←", "^>v<")
 
 
-def print_solution(console: Console, model: Model, solution: Solution) -> None:
+def print_solution(console: Console, model: NamedModel, solution: Solution) -> None:
     """The model, how it was solved, how good the answer is, and the answer."""
     say(console, f"{model.name}: {_describe(model)}")
     work = f"{_count(solution.iterations, 'iteration')}, {_count(round(solution.sweeps), 'sweep')}"
@@ -62,7 +62,7 @@ def print_claims(console: Console, results: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def _describe(model: Model) -> str:
+def _describe(model: NamedModel) -> str:
     mdp = model.mdp
     parts = [_count(mdp.num_states, "state"), _count(mdp.num_actions, "action")]
     if not isinstance(mdp.transitions, np.ndarray):
@@ -78,7 +78,7 @@ def _print_summary(console: Console, solution: Solution) -> None:
     say(console, f"policy: action {shares} of {len(solution.policy)} states")
 
 
-def _print_maps(console: Console, layout: Layout, solution: Solution) -> None:
+def _print_maps(console: Console, layout: GridLayout, solution: Solution) -> None:
     """The values, where the terminal is wide enough for numbers, and the policy, where it is wide enough for arrows."""
     if layout.width > console.width or layout.height > MAX_ROWS:
         say(console, f"The map of {layout.height} x {layout.width} cells is too large to print here.")
@@ -98,7 +98,7 @@ def _print_maps(console: Console, layout: Layout, solution: Solution) -> None:
         say(console, ", ".join(used))
 
 
-def _print_map(console: Console, layout: Layout, texts: list[str], styles: list[str] | None) -> None:
+def _print_map(console: Console, layout: GridLayout, texts: list[str], styles: list[str] | None) -> None:
     texts = [MARKS.get(kind, text) for kind, text in zip(layout.cells, texts, strict=True)]
     widest = max(map(len, texts))
     gap = 1 if (widest + 1) * layout.width <= console.width else 0
@@ -111,7 +111,7 @@ def _print_map(console: Console, layout: Layout, texts: list[str], styles: list[
     say(console)
 
 
-def _numbers(values: np.ndarray, layout: Layout, columns: int) -> list[str] | None:
+def _numbers(values: np.ndarray, layout: GridLayout, columns: int) -> list[str] | None:
     """The values with as many decimals (at most three) as the terminal has room for; None where it has none."""
     for decimals in (3, 2, 1, 0):
         texts = [f"{value:.{decimals}f}" for value in values]

@@ -1,8 +1,8 @@
-"""Return estimators: pure functions on one stretch of stored steps, in NumPy or in JAX.
+"""Return estimators: pure functions on a segment of consecutive stored steps, in NumPy or in JAX.
 
 `greedy` lets the data choose the bootstrapping step; `traces` holds the estimators with a fixed rule.
-NumPy arrays are answered by NumPy arrays, JAX arrays by JAX arrays, in the dtype that came in. Neither library's
-compiler is imported before it is needed.
+NumPy arrays in give NumPy arrays out, JAX arrays give JAX arrays, in the same dtype. Neither library's compiler is
+imported before it is needed.
 """
 
 from greedystep.returns.greedy import Greedy, greedy_step, greedy_step_twin, soft_greedy_step

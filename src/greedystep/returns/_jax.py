@@ -1,4 +1,4 @@
-"""The recursions in JAX. All work under jit, vmap and grad, and with axes after the time axis.
+"""The recursions of the estimators in JAX. All work under jit, vmap and grad, and with axes after the time axis.
 
 A recursion that is a composition of maps can go through the steps one after another (`lax.scan`) or as a tree
 (`lax.associative_scan`, log₂ T levels). Compiled for a CPU the scan is always faster, by far. On a GPU a scan pays a
@@ -19,10 +19,10 @@ xp = jnp
 COMPUTABLE = "floating-point numbers"
 
 ASSOCIATIVE_FROM = 16
-"""The shortest stretch worth a tree on a GPU."""
+"""Steps from which a tree is faster than a scan on a GPU."""
 
 WINDOW_SCAN_UP_TO = 512
-"""The longest window that a scan carries through; a tree does less work beyond, on every device."""
+"""Window length up to which a scan is used; beyond, a tree does less work on every device."""
 
 
 def is_computable(dtype: jnp.dtype) -> bool:
@@ -99,7 +99,7 @@ def soft(rewards: Array, discounts: Array, values: Array, cuts: Array | None, al
 
 @partial(jax.jit, static_argnames=("n", "greedy"))
 def window(bests: Array, rewards: Array, discounts: Array, live: Array, n: int, *, greedy: bool) -> tuple[Array, Array]:
-    """The greedy (or the n-step) return over steps t to t+n-1 for every t, and the steps it takes."""
+    """Return the greedy (or the n-step) return over steps t to t+n-1 for every t, and the steps it takes."""
     scan, tree = partial(window_scan, n=n, greedy=greedy), partial(window_tree, n=n, greedy=greedy)
     if n > WINDOW_SCAN_UP_TO:
         return tree(bests, rewards, discounts, live)
@@ -133,7 +133,7 @@ def window_tree(
     """The maps of the n steps composed: T log₂ n operations, all of them side by side.
 
     n is split into powers of two, whose compositions come from each other by doubling. Rolling wraps around the end
-    of the stretch, which does no harm: the last step is not live, so nothing that follows it is read.
+    of the segment, which does no harm: the last step is not live, so nothing that follows it is read.
     """
     power, size = _Map.each_step(bests, rewards, discounts, live), 1
     result, covered = None, 0
@@ -147,7 +147,7 @@ def window_tree(
 
 
 def fold(body: Callable, first: Array, steps: tuple[Array, ...]) -> Array:
-    """`body` applied to `first` and each of the steps in turn."""
+    """Apply `body` to `first` and each of the steps in turn."""
     return lax.scan(lambda carry, step: (body(carry, *step), None), first, steps)[0]
 
 
@@ -192,7 +192,7 @@ def _ahead(maps: _Map, steps: int) -> _Map:
 
 
 def _fastest_for(scan: Callable, tree: Callable, first: Array, *others: Array | None) -> Any:
-    """Choose by length now, and by device when XLA compiles: only then is it known."""
+    """Choose by length now, and by device when XLA compiles: only then the device is known."""
     if len(first) < ASSOCIATIVE_FROM:
         return scan(first, *others)
     return lax.platform_dependent(first, *others, cuda=tree, default=scan)

@@ -1,4 +1,4 @@
-"""The recursions in NumPy, compiled with numba: kernels on `[T, lanes]` behind functions on `[T, ...]`."""
+"""The recursions of the estimators in NumPy, compiled with numba: kernels on `[T, lanes]`, functions on `[T, ...]`."""
 
 from collections.abc import Callable
 
@@ -40,7 +40,7 @@ def soft(rewards: Array, discounts: Array, values: Array, cuts: Array | None, al
 
 
 def window(bests: Array, rewards: Array, discounts: Array, live: Array, n: int, *, greedy: bool) -> tuple[Array, Array]:
-    """The greedy (or the n-step) return over steps t to t+n-1 for every t, in a time that does not depend on n."""
+    """Return the greedy (or the n-step) return over steps t to t+n-1 for every t, in time independent of n."""
     y, steps = np.empty(bests.shape, bests.dtype), np.empty(bests.shape, np.int32)
     maps = _lanes(bests), _lanes(rewards), _lanes(discounts), _lanes(live)
     _window(*maps, min(n, len(live)), greedy, _lanes(y), _lanes(steps))
@@ -48,7 +48,7 @@ def window(bests: Array, rewards: Array, discounts: Array, live: Array, n: int, 
 
 
 def fold(body: Callable, first: Array, steps: tuple[Array, ...]) -> Array:
-    """`body` applied to `first` and each of the steps in turn."""
+    """Apply `body` to `first` and each of the steps in turn."""
     for step in zip(*steps, strict=True):
         first = body(first, *step)
     return first
@@ -104,7 +104,7 @@ def _soft(rewards, discounts, values, cuts, alpha, y):
 
 @njit(cache=True)
 def _window(bests, rewards, discounts, live, n, greedy, y, chosen):
-    """Blocks of n steps (van Herk's way of taking sliding maxima, for maps instead of numbers).
+    """Blocks of n steps (van Herk's algorithm for sliding maxima, for maps instead of numbers).
 
     Every window of n steps is the tail of one block followed by the head of the next. Going backwards, the tails are
     composed by putting one step before another; the heads of the block behind them are kept in two small arrays.

@@ -1,24 +1,24 @@
 """Greedy-step returns: the data choose how many steps to take before bootstrapping.
 
-Of all the returns that take n rewards of a trajectory and then bootstrap, the greedy-step return is the largest:
+The greedy-step return is the largest of the n-step returns:
 
     max_{1≤n≤N}  rₜ + dₜ rₜ₊₁ + … + dₜ⋯dₜ₊ₙ₋₂ rₜ₊ₙ₋₁ + dₜ⋯dₜ₊ₙ₋₁ vₜ₊ₙ₋₁
 
 It needs no behaviour policy and no importance sampling. It is the sampled form of the greedy-step operator for
 deterministic problems (Eq. 6 of the paper); where transitions or rewards are random it is biased upwards.
 
-All functions take arrays of one stretch of stored steps, time first; see `greedy_step` for the conventions.
+All functions take arrays of one segment of stored steps, time axis first; see `greedy_step` for the conventions.
 """
 
 import math
 from typing import NamedTuple
 
-from greedystep.checks import check_whole
-from greedystep.returns._stretch import Array, check_range, stretch
+from greedystep.checks import check_int
+from greedystep.returns._segment import Array, check_range, segment
 
 
 class Greedy(NamedTuple):
-    """Greedy-step returns and the steps they chose."""
+    """Greedy-step returns and the numbers of steps they chose."""
 
     returns: Array
     """`[T, ...]`, the dtype of the input."""
@@ -29,7 +29,7 @@ class Greedy(NamedTuple):
 def greedy_step(
     rewards: Array, discounts: Array, values: Array, *, cuts: Array | None = None, horizon: int | None = None
 ) -> Greedy:
-    """The largest n-step return, 1 ≤ n ≤ `horizon`, from every step of a stretch.
+    """Compute the largest n-step return, 1 ≤ n ≤ `horizon`, from every step of a segment (Eq. 6).
 
     Without a horizon the look-ahead ends with the episode (N = T - t) and one backward pass suffices (Eq. 7):
 
@@ -38,12 +38,12 @@ def greedy_step(
     With a horizon that recursion would look too far, and windows of `horizon` steps are composed instead: exact at
     every length, since no power of γ is ever divided out. The cost grows with the logarithm of `horizon` at most.
 
-    A stretch may hold several episodes back to back. Where a discount is 0 (a termination) the return is the reward:
+    A segment may hold several episodes back to back. Where a discount is 0 (a termination) the return is the reward:
     the value there is not read and may be NaN. Where `cuts` is set (a truncation) and after the last step, the return
     bootstraps and goes no further. Elsewhere a value of -inf means "never bootstrap here".
 
     Args:
-        rewards: `[T, ...]`, rewards[t] for the action taken in s[t]. Axes after the first are independent stretches.
+        rewards: `[T, ...]`, rewards[t] for the action taken in s[t]. Axes after the first are independent segments.
         discounts: `[T, ...]`, γ(1 - terminated[t]), not negative.
         values: `[T, ...]`, values[t] = max_a Q(s[t+1], a), the value of the state that step t leads to.
         cuts: `[T, ...]` booleans, true where step t is the last of its episode or of what is stored, but not terminal.
@@ -53,8 +53,8 @@ def greedy_step(
         The returns and the chosen n. Under `jax.jit`, steps that are not used cost nothing.
     """
     if horizon is not None:
-        horizon = check_whole("horizon", horizon)
-    s, _ = stretch(rewards, discounts, values, cuts)
+        horizon = check_int("horizon", horizon)
+    s, _ = segment(rewards, discounts, values, cuts)
     if horizon is None or horizon >= len(s.rewards):
         return Greedy(*s.kernels.greedy(s.rewards, s.discounts, s.values, s.cuts))
     return Greedy(*s.kernels.window(s.one_step(), s.rewards, s.discounts, s.live(), horizon, greedy=True))
@@ -63,7 +63,7 @@ def greedy_step(
 def greedy_step_twin(
     rewards: Array, discounts: Array, values: Array, other_values: Array, *, cuts: Array | None = None
 ) -> Greedy:
-    """A double estimator over n: choose n with `values`, read the return from `other_values`.
+    """Compute a double estimator over n: n is chosen with `values`, the return is read from `other_values`.
 
         nₜ = argmaxₙ of the n-step returns with v = `values`,    zₜ = the nₜ-step return with v = `other_values`
 
@@ -74,7 +74,7 @@ def greedy_step_twin(
         rewards, discounts, values, cuts: as in `greedy_step`.
         other_values: `[T, ...]`, the values of the same states from another estimator.
     """
-    s, (other_values,) = stretch(rewards, discounts, values, cuts, other_values=other_values)
+    s, (other_values,) = segment(rewards, discounts, values, cuts, other_values=other_values)
     xp = s.kernels.xp
     steps = s.kernels.greedy(s.rewards, s.discounts, s.values, s.cuts)[1]
     goes_on = steps > 1
@@ -86,18 +86,18 @@ def greedy_step_twin(
 def soft_greedy_step(
     rewards: Array, discounts: Array, values: Array, alpha: Array, *, cuts: Array | None = None
 ) -> Array:
-    """Greedy-step returns with a soft maximum, after the softmax of Highway RL (Wang et al. 2024).
+    """Compute greedy-step returns with a soft maximum, after the softmax of Highway RL (Wang et al. 2024).
 
         yₜ = rₜ + dₜ smax_α(vₜ, yₜ₊₁),    smax_α(v, y) = (v e^{αv} + y e^{αy}) / (e^{αv} + e^{αy})
 
     The weight of looking further is σ(α(yₜ₊₁ - vₜ)): as α → ∞ this is `greedy_step`, and at α = 0 it is
-    `lambda_return` with λ = ½. The smaller α, the less a lucky return is believed. The soft maximum is taken between
-    two numbers at every step, as the gate of a recursion, not once over all n.
+    `lambda_return` with λ = ½. The smaller α, the less weight a lucky return gets. The soft maximum is taken
+    between two numbers at every step of the recursion, not once over all n.
 
     Args:
         rewards, discounts, values, cuts: as in `greedy_step`, but values must be finite except at terminations.
         alpha: ≥ 0 and finite, in units of one over reward; a number or `[T, ...]`.
     """
     check_range("alpha", alpha, 0, math.inf)
-    s, (alpha,) = stretch(rewards, discounts, values, cuts, alpha=alpha)
+    s, (alpha,) = segment(rewards, discounts, values, cuts, alpha=alpha)
     return s.kernels.soft(s.rewards, s.discounts, s.values, s.cuts, alpha)

@@ -4,14 +4,14 @@ Nearly all are cases of one recursion (Munos et al. 2016, Safe and Efficient Off
 
     yₜ = rₜ + dₜ (vₜ - cₜ₊₁ qₜ₊₁ + cₜ₊₁ yₜ₊₁)
 
-with vₜ the value of the next state, qₜ₊₁ = Q(sₜ₊₁, aₜ₊₁) that of the action taken there, and a trace cₜ₊₁ that says
-how much of what follows is believed:
+with vₜ the value of the next state, qₜ₊₁ = Q(sₜ₊₁, aₜ₊₁) that of the action taken there, and a trace cₜ₊₁ that weights
+what follows:
 
     lambda_return   q = v, c = λ                  retrace       c = λ min(1, π/μ)
     watkins         q = v, c = λ 1[a greedy]      tree_backup   c = λ π
     q_lambda        c = λ                         q_sigma       c = σ π/μ + (1 - σ) π
 
-The others take a number of steps as they come: n_step, sarsa, monte_carlo, importance_sampled, weighted.
+The others take a number of steps without correction: n_step, sarsa, monte_carlo, importance_sampled, weighted.
 
 Shapes and conventions are those of `greedy_step`: arrays `[T, ...]` with index t for the step from s[t] to s[t+1], so
 that what belongs to the next state or the next action (values, taken, traces, probabilities) stands at t too. At a
@@ -21,8 +21,8 @@ other than rewards, discounts and values may also be single numbers.
 
 import numpy as np
 
-from greedystep.checks import check_whole
-from greedystep.returns._stretch import Array, Stretch, check_range, is_jax, stretch
+from greedystep.checks import check_int
+from greedystep.returns._segment import Array, Segment, check_range, is_jax, segment
 
 
 def off_policy(
@@ -34,7 +34,7 @@ def off_policy(
     *,
     cuts: Array | None = None,
 ) -> Array:
-    """The general off-policy return, yₜ = rₜ + dₜ (vₜ - cₜ₊₁ qₜ₊₁ + cₜ₊₁ yₜ₊₁).
+    """Compute the general off-policy return, yₜ = rₜ + dₜ (vₜ - cₜ₊₁ qₜ₊₁ + cₜ₊₁ yₜ₊₁).
 
     Args:
         rewards: `[T, ...]`.
@@ -42,26 +42,27 @@ def off_policy(
         values: `[T, ...]`, values[t] = E_π Q(s[t+1], ·), or max_a Q(s[t+1], a) for a greedy π.
         taken: `[T, ...]`, taken[t] = Q(s[t+1], a[t+1]) for the action that was taken.
         traces: `[T, ...]`, traces[t] = c[t+1], not negative.
-        cuts: `[T, ...]` booleans, true where the stretch ends at step t without a termination.
+        cuts: `[T, ...]` booleans, true where the segment ends at step t without a termination.
     """
-    s, (taken, traces) = stretch(rewards, discounts, values, cuts, taken=taken, traces=traces)
+    s, (taken, traces) = segment(rewards, discounts, values, cuts, taken=taken, traces=traces)
     return _corrected(s, taken, traces)
 
 
 def lambda_return(
     rewards: Array, discounts: Array, values: Array, lambda_: Array, *, cuts: Array | None = None
 ) -> Array:
-    """The λ-return, yₜ = rₜ + dₜ ((1 - λ) vₜ + λ yₜ₊₁).
+    """Compute the λ-return, yₜ = rₜ + dₜ ((1 - λ) vₜ + λ yₜ₊₁).
 
     With values[t] = max_a Q(s[t+1], a) this is Peng's Q(λ), with Q(s[t+1], a[t+1]) Sarsa(λ), with V_μ(s[t+1]) TD(λ).
-    The weights of the n-step returns are (1 - λ)λⁿ⁻¹; at the end of a stretch the longest one takes what is left.
+    The weights of the n-step returns are (1 - λ)λⁿ⁻¹; at the end of a segment the longest one takes what is left.
     (The paper prints λⁿ for λⁿ⁻¹: those weights do not sum to one.)
 
     Args:
+        rewards, discounts, values, cuts: as in `off_policy`.
         lambda_: in [0, 1]; a number or `[T, ...]`.
     """
     check_range("lambda_", lambda_, 0, 1)
-    s, (lambda_,) = stretch(rewards, discounts, values, cuts, lambda_=lambda_)
+    s, (lambda_,) = segment(rewards, discounts, values, cuts, lambda_=lambda_)
     return _corrected(s, s.values, lambda_)
 
 
@@ -74,15 +75,16 @@ def watkins(
     *,
     cuts: Array | None = None,
 ) -> Array:
-    """Watkins's Q(λ): the λ-return up to the first action that is not greedy, c = λ 1[aₜ₊₁ is greedy].
+    """Compute Watkins's Q(λ): the λ-return up to the first action that is not greedy, c = λ 1[aₜ₊₁ is greedy].
 
     Args:
+        rewards, discounts, cuts: as in `off_policy`.
         values: `[T, ...]`, max_a Q(s[t+1], a).
         greedy: `[T, ...]`, true where a[t+1] attains that maximum (ties count).
         lambda_: in [0, 1].
     """
     check_range("lambda_", lambda_, 0, 1)
-    s, (greedy, lambda_) = stretch(rewards, discounts, values, cuts, greedy=greedy, lambda_=lambda_)
+    s, (greedy, lambda_) = segment(rewards, discounts, values, cuts, greedy=greedy, lambda_=lambda_)
     return _corrected(s, s.values, lambda_ * greedy)
 
 
@@ -95,12 +97,13 @@ def q_lambda(
     *,
     cuts: Array | None = None,
 ) -> Array:
-    """Q^π(λ) of Harutyunyan et al. (2016), Q(λ) with Off-Policy Corrections: c = λ, whatever was done.
+    """Compute Q^π(λ) of Harutyunyan et al. (2016), Q(λ) with Off-Policy Corrections: c = λ for every action.
 
     It converges only if λ is small or the behaviour close to π: λ < (1 - γ) / (γ max_s |π - μ|₁) suffices.
     Peng's Q(λ) is `lambda_return`.
 
     Args:
+        rewards, discounts, cuts: as in `off_policy`.
         values: `[T, ...]`, E_π Q(s[t+1], ·); max_a Q(s[t+1], a) makes it Q*(λ).
         taken: `[T, ...]`, Q(s[t+1], a[t+1]).
         lambda_: in [0, 1].
@@ -119,16 +122,17 @@ def tree_backup(
     *,
     cuts: Array | None = None,
 ) -> Array:
-    """TB(λ) of Precup et al. (2000): c = λ π(aₜ₊₁|sₜ₊₁). Needs no behaviour probabilities.
+    """Compute tree-backup returns TB(λ) of Precup et al. (2000): c = λ π(aₜ₊₁|sₜ₊₁). Needs no behaviour probabilities.
 
     Args:
+        rewards, discounts, cuts: as in `off_policy`.
         values: `[T, ...]`, E_π Q(s[t+1], ·).
         taken: `[T, ...]`, Q(s[t+1], a[t+1]).
         target_prob: `[T, ...]`, π(a[t+1]|s[t+1]).
         lambda_: in [0, 1].
     """
     check_range("lambda_", lambda_, 0, 1)
-    s, (taken, target_prob, lambda_) = stretch(
+    s, (taken, target_prob, lambda_) = segment(
         rewards, discounts, values, cuts, taken=taken, target_prob=target_prob, lambda_=lambda_
     )
     return _corrected(s, taken, lambda_ * target_prob)
@@ -145,16 +149,17 @@ def retrace(
     *,
     cuts: Array | None = None,
 ) -> Array:
-    """Retrace(λ) of Munos et al. (2016): c = λ min(1, π(aₜ₊₁|sₜ₊₁) / μ(aₜ₊₁|sₜ₊₁)).
+    """Compute Retrace(λ) of Munos et al. (2016): c = λ min(1, π(aₜ₊₁|sₜ₊₁) / μ(aₜ₊₁|sₜ₊₁)).
 
     Args:
+        rewards, discounts, cuts: as in `off_policy`.
         values: `[T, ...]`, E_π Q(s[t+1], ·).
         taken: `[T, ...]`, Q(s[t+1], a[t+1]).
         target_prob, behaviour_prob: `[T, ...]`, π and μ of the action a[t+1].
         lambda_: in [0, 1].
     """
     check_range("lambda_", lambda_, 0, 1)
-    s, (taken, target, behaviour, lambda_) = stretch(
+    s, (taken, target, behaviour, lambda_) = segment(
         rewards,
         discounts,
         values,
@@ -178,18 +183,19 @@ def q_sigma(
     *,
     cuts: Array | None = None,
 ) -> Array:
-    """Q(σ) of De Asis et al. (2018): c = σ π/μ + (1 - σ) π, from tree backup (σ = 0) to sampling (σ = 1).
+    """Compute Q(σ) of De Asis et al. (2018): c = σ π/μ + (1 - σ) π, from tree backup (σ = 0) to sampling (σ = 1).
 
-    Sutton & Barto (2018), Eq. 7.17, with the look-ahead going to the end of the stretch.
+    Sutton & Barto (2018), Eq. 7.17, with the look-ahead going to the end of the segment.
 
     Args:
+        rewards, discounts, cuts: as in `off_policy`.
         values: `[T, ...]`, E_π Q(s[t+1], ·).
         taken: `[T, ...]`, Q(s[t+1], a[t+1]).
         target_prob, behaviour_prob: `[T, ...]`, π and μ of the action a[t+1].
         sigma: in [0, 1]; a number or `[T, ...]`.
     """
     check_range("sigma", sigma, 0, 1)
-    s, (taken, target, behaviour, sigma) = stretch(
+    s, (taken, target, behaviour, sigma) = segment(
         rewards,
         discounts,
         values,
@@ -212,7 +218,7 @@ def importance_sampled(
     *,
     cuts: Array | None = None,
 ) -> Array:
-    """Plain per-decision importance sampling, without control variates (Eq. 9 of the paper).
+    """Compute per-decision importance-sampled n-step returns, without control variates (Eq. 9 of the paper).
 
         Σᵢ₌₀ⁿ⁻¹ dₜ⋯dₜ₊ᵢ₋₁ ζᵢ rₜ₊ᵢ + dₜ⋯dₜ₊ₙ₋₁ ζₙ₋₁ vₜ₊ₙ₋₁,    ζᵢ = ρₜ₊₁⋯ρₜ₊ᵢ,    ρ = π/μ
 
@@ -221,37 +227,40 @@ def importance_sampled(
     pass values[t] = ρ[t+1] Q(s[t+1], a[t+1]). With control variates it is `q_sigma` at σ = 1.
 
     Args:
+        rewards, discounts, cuts: as in `off_policy`.
         values: `[T, ...]`, E_π Q(s[t+1], ·).
         target_prob, behaviour_prob: `[T, ...]`, π and μ of the action a[t+1].
-        n: the number of rewards to take; None for all up to the end of the stretch.
+        n: the number of rewards to take; None for all up to the end of the segment.
     """
-    n = None if n is None else check_whole("n", n)
-    s, (target, behaviour) = stretch(
+    n = None if n is None else check_int("n", n)
+    s, (target, behaviour) = segment(
         rewards, discounts, values, cuts, target_prob=target_prob, behaviour_prob=behaviour_prob
     )
-    return _as_they_come(s, s.discounts * _ratios(s, target, behaviour), n)
+    return _uncorrected(s, s.discounts * _ratios(s, target, behaviour), n)
 
 
 def n_step(rewards: Array, discounts: Array, values: Array, n: int, *, cuts: Array | None = None) -> Array:
-    """The uncorrected n-step return, rₜ + dₜ rₜ₊₁ + … + dₜ⋯dₜ₊ₙ₋₁ vₜ₊ₙ₋₁.
+    """Compute the uncorrected n-step return, rₜ + dₜ rₜ₊₁ + … + dₜ⋯dₜ₊ₙ₋₁ vₜ₊ₙ₋₁.
 
-    Where the stretch ends sooner, the return takes the steps that are left and bootstraps there, discounted for just
+    Where the segment ends sooner, the return takes the steps that are left and bootstraps there, discounted for just
     those steps. The cost grows with the logarithm of n at most.
 
     Args:
+        rewards, discounts, values, cuts: as in `off_policy`.
         n: the number of rewards to take, at least 1.
     """
-    n = check_whole("n", n)
-    s, _ = stretch(rewards, discounts, values, cuts)
-    return _as_they_come(s, s.discounts, n)
+    n = check_int("n", n)
+    s, _ = segment(rewards, discounts, values, cuts)
+    return _uncorrected(s, s.discounts, n)
 
 
 def sarsa(rewards: Array, discounts: Array, taken: Array, n: int = 1, *, cuts: Array | None = None) -> Array:
-    """The n-step Sarsa return, Eq. 8 of the paper: `n_step` with the values of the actions taken.
+    """Compute the n-step Sarsa return, Eq. 8 of the paper: `n_step` with the values of the actions taken.
 
     Sarsa(λ) is `lambda_return` with these values.
 
     Args:
+        rewards, discounts, cuts: as in `off_policy`.
         taken: `[T, ...]`, Q(s[t+1], a[t+1]). At a cut, where no action was taken, put the value that π would give.
         n: the number of rewards to take, at least 1.
     """
@@ -259,21 +268,22 @@ def sarsa(rewards: Array, discounts: Array, taken: Array, n: int = 1, *, cuts: A
 
 
 def monte_carlo(rewards: Array, discounts: Array, values: Array, *, cuts: Array | None = None) -> Array:
-    """The return up to the end of the stretch, yₜ = rₜ + dₜ yₜ₊₁; values are read only where it is cut.
+    """Compute the return up to the end of the segment, yₜ = rₜ + dₜ yₜ₊₁; values are read only at cuts.
 
-    Pass zeros for values to count the stored rewards alone.
+    Pass zeros for values to count the stored rewards alone. Arguments as in `off_policy`.
     """
-    s, _ = stretch(rewards, discounts, values, cuts)
-    return _as_they_come(s, s.discounts, None)
+    s, _ = segment(rewards, discounts, values, cuts)
+    return _uncorrected(s, s.discounts, None)
 
 
 def weighted(rewards: Array, discounts: Array, values: Array, weights: Array, *, cuts: Array | None = None) -> Array:
-    """The average Σₙ wₙ yₜ⁽ⁿ⁾ of the n-step returns y⁽¹⁾ … y⁽ᴺ⁾ (Sharma et al. 2017).
+    """Compute the weighted average Σₙ wₙ yₜ⁽ⁿ⁾ of the n-step returns y⁽¹⁾ … y⁽ᴺ⁾ (Sharma et al. 2017).
 
     Where fewer than n steps are left, y⁽ⁿ⁾ is the longest return there is, as in `n_step`: it takes the weights of
-    those that are missing. One pass over the stretch for each weight.
+    those that are missing. One pass over the segment for each weight.
 
     Args:
+        rewards, discounts, values, cuts: as in `off_policy`.
         weights: `[N]`, weights[n-1] = wₙ; they sum to one.
     """
     if not is_jax(weights):
@@ -282,7 +292,7 @@ def weighted(rewards: Array, discounts: Array, values: Array, weights: Array, *,
             raise ValueError(f"weights must sum to one, got a sum of {weights.sum()}")
     if weights.ndim != 1:
         raise ValueError(f"weights must be one row of numbers w_1 … w_N, got shape {weights.shape}")
-    s, _ = stretch(rewards, discounts, values, cuts, beside=weights)
+    s, _ = segment(rewards, discounts, values, cuts, beside=weights)
     xp, live, v, one_step = s.kernels.xp, s.live(), s.successor_values(), s.one_step()
     w = xp.asarray(weights, dtype=s.rewards.dtype)[::-1]
     at_least = xp.cumsum(w)  # Σ_{m≥n} wₘ, from the last n to the first
@@ -295,22 +305,22 @@ def weighted(rewards: Array, discounts: Array, values: Array, weights: Array, *,
     return s.kernels.fold(prepend, w[0] * one_step, (w[1:], at_least[1:]))
 
 
-def _corrected(s: Stretch, taken: Array, traces: Array) -> Array:
+def _corrected(s: Segment, taken: Array, traces: Array) -> Array:
     """yₜ = rₜ + dₜ (vₜ - cₜ₊₁ qₜ₊₁ + cₜ₊₁ yₜ₊₁), with c = 0 where there is no next action."""
     xp, live = s.kernels.xp, s.live()
     c, q = xp.where(live, traces, 0), xp.where(live, taken, 0)
     return s.kernels.linear(s.rewards + s.discounts * (s.successor_values() - c * q), s.discounts * c)
 
 
-def _as_they_come(s: Stretch, discounts: Array, n: int | None) -> Array:
-    """n rewards (None: all that there are), each discounted by `discounts`, then the value."""
+def _uncorrected(s: Segment, discounts: Array, n: int | None) -> Array:
+    """Sum n rewards (None: all to the end of the segment), discounted by `discounts`, then bootstrap."""
     xp, live = s.kernels.xp, s.live()
     if n is None or n >= len(s.rewards):
         return s.kernels.linear(xp.where(live, s.rewards, s.one_step()), xp.where(live, discounts, 0))
     return s.kernels.window(s.one_step(), s.rewards, discounts, live, n, greedy=False)[0]
 
 
-def _ratios(s: Stretch, target_prob: Array, behaviour_prob: Array) -> Array:
+def _ratios(s: Segment, target_prob: Array, behaviour_prob: Array) -> Array:
     """ρₜ₊₁ = π(aₜ₊₁|sₜ₊₁) / μ(aₜ₊₁|sₜ₊₁), and 0 where there is no next action."""
     xp, live = s.kernels.xp, s.live()
     behaviour = xp.where(live, behaviour_prob, 1)

@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from greedystep.io import read_json, saying, write_json
+from greedystep.io import os_error_context, read_json, write_json
 from greedystep.metrics import MetricsFile, Row, check_metrics
 from greedystep.provenance import provenance
 from greedystep.runs.lock import WriterLock, lock_folder
@@ -131,7 +131,7 @@ class RunFolder(ABC):
         if self._restart:
             set_aside(self.folder, self.STATE, METRICS)
         about = self.describe()
-        with saying(f"cannot write {self.folder / CONFIG}"):
+        with os_error_context(f"cannot write {self.folder / CONFIG}"):
             write_json(self.folder / CONFIG, about | {"provenance": provenance(about["config"])})
         self._save()
         events = self.folder / "tensorboard" if self._tensorboard else None

@@ -29,7 +29,16 @@ from threading import Lock
 from typing import Any
 
 from greedystep import schema
-from greedystep.io import LARGEST_JSON, from_json, read_json, reading, replacing, saying, to_json, write_json
+from greedystep.io import (
+    LARGEST_JSON,
+    atomic_write,
+    from_json,
+    open_regular_file,
+    os_error_context,
+    read_json,
+    to_json,
+    write_json,
+)
 from greedystep.provenance import provenance
 
 PACKED = ".jsonl.gz"
@@ -37,7 +46,7 @@ FORMAT = "greedystep parts 1"
 HEADER = {"format": schema.OneOf(FORMAT), "parts": [{"name": str, "sha256": str}]}
 PART_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*\.json")
 SESSION = {
-    "session": {"tasks": [str], "trainings": schema.Whole(), "steps": schema.Whole(), "seconds": schema.Real(0)},
+    "session": {"tasks": [str], "trainings": schema.Int(), "steps": schema.Int(), "seconds": schema.Float(0)},
     "provenance": {"command": str, "device": str},
 }
 """What a file in `sessions` holds."""
@@ -200,8 +209,8 @@ def _write_packed(path: Path, lines: Mapping[str, bytes]) -> None:
     parts = [{"name": name, "sha256": hashlib.sha256(line).hexdigest()} for name, line in sorted(lines.items())]
     text = [to_json({"format": FORMAT, "parts": parts}).encode(), *(lines[part["name"]] for part in parts)]
     with (
-        saying(f"cannot write {path}; the files of its parts stay"),
-        replacing(path) as file,
+        os_error_context(f"cannot write {path}; the files of its parts stay"),
+        atomic_write(path) as file,
         gzip.GzipFile("", "wb", 9, file, mtime=0) as packed,  # neither name nor time: equal parts make equal files
     ):
         packed.writelines(line + b"\n" for line in text)
@@ -213,7 +222,7 @@ def _read_packed(path: Path) -> tuple[dict[str, bytes], list[str], str]:
     names: list[str] = []
     reason = ""
     try:
-        with reading(path) as file, gzip.GzipFile(fileobj=file) as packed:
+        with open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as packed:
             header = schema.check(from_json(packed.readline(LARGEST_JSON).decode()), HEADER, "its first line")
             names = [_checked_name(part["name"]) for part in header["parts"]]
             for name, part in zip(names, header["parts"], strict=True):

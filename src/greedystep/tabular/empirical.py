@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from greedystep import io
-from greedystep.checks import check_whole
+from greedystep.checks import check_int
 from greedystep.envs.toy import END
 from greedystep.mdp import MDP
 from greedystep.memory import check_memory
@@ -26,7 +26,7 @@ class EmpiricalModel:
     """
 
     def __init__(self, num_states: int, num_actions: int):
-        S, A = self.shape = (check_whole("num_states", num_states), check_whole("num_actions", num_actions))
+        S, A = self.shape = (check_int("num_states", num_states), check_int("num_actions", num_actions))
         check_memory(f"num_states={S}, num_actions={A}", 25 * S * A + 8 * S)
         self.counts = Counts(
             visits=np.zeros(S * A, np.int64),
@@ -151,7 +151,7 @@ class EmpiricalModel:
     def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> EmpiricalModel:
         """What `arrays` gave; ValueError if something does not fit."""
         model = cls(num_states, num_actions)
-        given = {name: io.take_array(arrays, name, mine.dtype.kind, 1) for name, mine in model.counts._asdict().items()}
+        given = {name: io.get_array(arrays, name, mine.dtype.kind, 1) for name, mine in model.counts._asdict().items()}
         size = int(given["size"].sum())
         for name, mine in model.counts._asdict().items():
             length = len(mine) or size

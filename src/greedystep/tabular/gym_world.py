@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from greedystep.checks import check_real, check_whole
+from greedystep.checks import check_float, check_int
 from greedystep.tabular.episodes import Episodes, choose
 
 Chooser = Callable[[int], tuple[int, float]]
@@ -39,8 +39,8 @@ class GymWorld:
             raise ValueError(
                 f"limit: {self.name} has no time limit, so an episode may never end; give limit=1000 or so"
             )
-        self.limit = None if limit is None else check_whole("limit", limit)
-        self.discount = check_real("discount", discount, 0, 1, above=True)
+        self.limit = None if limit is None else check_int("limit", limit)
+        self.discount = check_float("discount", discount, 0, 1, above=True)
         self._seed: int | None = 0
 
     @property

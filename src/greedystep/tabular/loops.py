@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from greedystep.checks import check_real, check_real_array, check_whole
+from greedystep.checks import check_float, check_float_array, check_int
 from greedystep.envs.toy import ToyTask
 from greedystep.memory import check_memory
 from greedystep.tabular import kernels
@@ -82,11 +82,11 @@ def learning(
     """
     code, parameters = parameters_of(method, options)
     world, table, random = _world(task), starting_table(task, q), np.random.default_rng(seed)
-    epsilon, kept = check_real("epsilon", epsilon, 0, 1), checked_memory(code, table.shape, memory)
+    epsilon, kept = check_float("epsilon", epsilon, 0, 1), checked_memory(code, table.shape, memory)
     seen = make_seen(0) if watch is None else watch.seen
 
     def go_on(episodes: int) -> Learned:
-        check_memory(f"episodes={check_whole('episodes', episodes)}", 16 * episodes)
+        check_memory(f"episodes={check_int('episodes', episodes)}", 16 * episodes)
         returns, lengths = np.empty(episodes), np.empty(episodes, np.int64)
         if code == GREEDY_STEP_STORED:
             done, kept.shelf = kernels.learn_from_all(
@@ -111,7 +111,7 @@ def collect(
     """Episodes of the ε-greedy policy of a table that does not change; by default, of the uniformly random one."""
     world, table, random = _world(task), starting_table(task, q), np.random.default_rng(seed)
     return Episodes(
-        *kernels.collect(table, world, check_real("epsilon", epsilon, 0, 1), random, check_whole("episodes", episodes))
+        *kernels.collect(table, world, check_float("epsilon", epsilon, 0, 1), random, check_int("episodes", episodes))
     )
 
 
@@ -143,13 +143,13 @@ def replay(
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"q: expected a table [S, A], got shape {list(table.shape)}")
     log.check(*table.shape)
-    gamma = check_real("discount", discount, 0, 1, above=True)
+    gamma = check_float("discount", discount, 0, 1, above=True)
     if method in NEEDS_CHANCES and not (log.chances > 0).all():
         raise ValueError(f"log: {method} needs the behaviour's probability of every action")
     if not _assigns(code, parameters):
         _check_known(log, table, method)
     kept = checked_memory(code, table.shape, memory)
-    if not study(code, parameters, table, kept, log, gamma, check_whole("sweeps", sweeps)):
+    if not study(code, parameters, table, kept, log, gamma, check_int("sweeps", sweeps)):
         raise FloatingPointError(f"{method}: its values have no bound, and left float64; {CURE}")
     return table
 
@@ -199,7 +199,7 @@ def starting_table(task: ToyTask, q: Any) -> np.ndarray:
 
 def filled_table(available: np.ndarray, q: Any) -> np.ndarray:
     """The same for any bool [S, A] of actions that there are."""
-    array = check_real_array("q", q)
+    array = check_float_array("q", q)
     if array.shape not in ((), available.shape):
         raise ValueError(f"q: expected one number or {list(available.shape)}, got shape {list(array.shape)}")
     table = np.where(available, array, -np.inf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from greedystep.checks import check_real, check_whole
+from greedystep.checks import check_float, check_int
 from greedystep.tabular import updates
 from greedystep.tabular.updates import Parameters
 
@@ -76,11 +76,11 @@ def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters
         code = FORMS[form]
     for name in ("alpha", "lambda_", "sigma", "beta", "target_epsilon"):
         if name in chosen:
-            chosen[name] = check_real(name, chosen[name], 0, 1, above=name == "alpha")
+            chosen[name] = check_float(name, chosen[name], 0, 1, above=name == "alpha")
     for name in ("n", "horizon"):
         if name in chosen:
             value = chosen.pop(name)
             if name == "horizon" and value is None:
                 value = WHOLE_EPISODE
-            chosen["n"] = min(check_whole(name, value), WHOLE_EPISODE)
+            chosen["n"] = min(check_int(name, value), WHOLE_EPISODE)
     return code, Parameters(**chosen)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from greedystep import models
-from greedystep.checks import check_real, check_whole
+from greedystep.checks import check_float, check_int
 from greedystep.envs.toy import ToyTask
 from greedystep.tabular.episodes import make_buffer
 from greedystep.tabular.loops import _world as world_of
@@ -72,13 +72,16 @@ class Rudder:
             )
         self.q, self.episodes = starting_table(task, q), 0
         self._world, self._random = world_of(task), np.random.default_rng(seed)
-        self._epsilon, self._alpha = check_real("epsilon", epsilon, 0, 1), check_real("alpha", alpha, 0, 1, above=True)
+        self._epsilon, self._alpha = (
+            check_float("epsilon", epsilon, 0, 1),
+            check_float("alpha", alpha, 0, 1, above=True),
+        )
         inputs = task.num_actions + self.features.shape[1] + 1
         self._store = make_store(task.horizon, size(inputs, UNITS))
 
     def learn(self, episodes: int) -> np.ndarray:
         """Act and learn for so many more episodes; the returns of these episodes, float [episodes]."""
-        returns = np.empty(check_whole("episodes", episodes))
+        returns = np.empty(check_int("episodes", episodes))
         go_on(self._store, self.q, self.features, self._world, self._epsilon, self._alpha, self._random, returns)
         self.episodes += episodes
         return returns

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from greedystep.checks import check_real, check_whole
+from greedystep.checks import check_float, check_int
 from greedystep.envs.toy import END, ToyTask
 from greedystep.tabular.loops import learning
 
@@ -48,8 +48,8 @@ def until_solved(
     model, without noise, after every episode at first and later whenever the number of episodes has grown by the share
     `resolution`: the answer is late by no more than that.
     """
-    check_whole("limit", limit)
-    check_real("resolution", resolution, 0, 1)
+    check_int("limit", limit)
+    check_float("resolution", resolution, 0, 1)
     solves, done = solved_by_greedy(task), 0
     while done < limit:
         more = min(max(1, int(resolution * done)), limit - done)

@@ -51,7 +51,7 @@ class StoredEpisodes:
     def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> StoredEpisodes:
         """What `arrays` gave; ValueError if something does not fit."""
         stored = cls(num_states, num_actions)
-        log = Episodes(**{k: io.take_array(arrays, k, v.dtype.kind, 1) for k, v in stored.arrays().items()})
+        log = Episodes(**{k: io.get_array(arrays, k, v.dtype.kind, 1) for k, v in stored.arrays().items()})
         E, K = len(log.terminated), len(log.actions)
         for name, kept in stored.arrays().items():
             length = {"first": E + 1, "states": K + E, "terminated": E}.get(name, K)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from greedystep import envs, schema
-from greedystep.checks import check_whole
+from greedystep.checks import check_int
 from greedystep.memory import check_memory
 from greedystep.metrics import Row
 from greedystep.runs.folder import (
@@ -186,7 +186,7 @@ def _saved_agent(folder: Path, config: TabularRunConfig) -> TabularAgent | None:
 
 def _check_episodes(config: TabularRunConfig) -> None:
     """ValueError or MemoryError unless the episodes of a row of metrics fit in memory while they are collected."""
-    every = _episodes_per_row(check_whole("episodes", config.episodes))
+    every = _episodes_per_row(check_int("episodes", config.episodes))
     check_memory(f"episodes={config.episodes}", BYTES_PER_EPISODE * every)
 
 
@@ -213,10 +213,10 @@ CONTENT = {
         "options": dict,
         "method": str,
         "method_options": dict,
-        "epsilon": schema.Real(0, 1),
-        "initial": schema.Maybe(schema.Real()),
-        "seed": schema.Whole(),
-        "episodes": schema.Whole(1),
+        "epsilon": schema.Float(0, 1),
+        "initial": schema.Nullable(schema.Float()),
+        "seed": schema.Int(),
+        "episodes": schema.Int(1),
     },
 }
 """What config.json holds, besides its provenance."""

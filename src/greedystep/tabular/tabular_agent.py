@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from greedystep import envs, io, schema
-from greedystep.checks import check_real, check_seed, check_whole
+from greedystep.checks import check_float, check_int, check_seed
 from greedystep.envs.toy import ToyTask
 from greedystep.memory import check_memory
 from greedystep.tabular.branching import Watch
@@ -29,26 +29,26 @@ EVALUATION_EPISODES = 100
 
 _GENERATOR = {
     "bit_generator": schema.OneOf("PCG64"),
-    "state": {"state": schema.Whole(0, 2**128 - 1), "inc": schema.Whole(0, 2**128 - 1)},
-    "has_uint32": schema.Whole(0, 1),
-    "uinteger": schema.Whole(0, 2**32 - 1),
+    "state": {"state": schema.Int(0, 2**128 - 1), "inc": schema.Int(0, 2**128 - 1)},
+    "has_uint32": schema.Int(0, 1),
+    "uinteger": schema.Int(0, 2**32 - 1),
 }
 """NumPy's default generator, which Gymnasium's environments have too."""
 ABOUT = {
     "task": str,
-    "made_with": schema.Maybe(dict),
+    "made_with": schema.Nullable(dict),
     "method": str,
     "options": dict,
-    "epsilon": schema.Real(0, 1),
-    "episodes": schema.Whole(),
-    "steps": schema.Whole(),
+    "epsilon": schema.Float(0, 1),
+    "episodes": schema.Int(),
+    "steps": schema.Int(),
     "warned": bool,
     "random": _GENERATOR,
-    "world": schema.Maybe(
+    "world": schema.Nullable(
         {
-            "discount": schema.Real(0, 1),
-            "limit": schema.Maybe(schema.Whole(1)),
-            "state": {"seed": schema.Maybe(schema.Whole()), "random": _GENERATOR},
+            "discount": schema.Float(0, 1),
+            "limit": schema.Nullable(schema.Int(1)),
+            "state": {"seed": schema.Nullable(schema.Int()), "random": _GENERATOR},
         }
     ),
 }
@@ -98,7 +98,7 @@ class TabularAgent:
         code, _ = parameters_of(method, options)
         seed = check_seed(seed)
         self.task: ToyTask | GymWorld = _task(env, discount, limit)
-        self.method, self.options, self.epsilon = method, options, check_real("epsilon", epsilon, 0, 1)
+        self.method, self.options, self.epsilon = method, options, check_float("epsilon", epsilon, 0, 1)
         S, A = self.task.num_states, self.task.num_actions
         check_memory(f"{self.task.name}: a table of {S} states x {A} actions", 17 * S * A)
         if isinstance(self.task, ToyTask):
@@ -121,7 +121,7 @@ class TabularAgent:
         In a Gymnasium environment an interruption (Ctrl-C) keeps what the finished episodes taught.
         """
         if not isinstance(self.task, ToyTask):
-            learned = self._learn_in_gymnasium(self.task, check_whole("episodes", episodes))
+            learned = self._learn_in_gymnasium(self.task, check_int("episodes", episodes))
         else:
             how: Any = {"epsilon": self.epsilon, "seed": self._random, "memory": self.memory, "watch": self._watch}
             learned = learn(self.task, self.method, episodes=episodes, q=self.q, **how, **self.options)
@@ -186,8 +186,8 @@ class TabularAgent:
             if (episodes, discount, seed) != (None, None, None):
                 raise ValueError(f"evaluate: the expected return of {self.task.name} is exact and takes no arguments")
             return self.task.expected_return(self.q.argmax(axis=1))
-        gamma = self.discount if discount is None else check_real("discount", discount, 0, 1)
-        count = EVALUATION_EPISODES if episodes is None else check_whole("episodes", episodes)
+        gamma = self.discount if discount is None else check_float("discount", discount, 0, 1)
+        count = EVALUATION_EPISODES if episodes is None else check_int("episodes", episodes)
         before, actions, total = self.task.state, self.q.argmax(axis=1), 0.0
         try:
             self.task.seed(0 if seed is None else check_seed(seed))
@@ -219,7 +219,7 @@ class TabularAgent:
         arrays: dict[str, Any] = {"format": FILE_FORMAT, "about": json.dumps(io.jsonable(about)), "q": self.q}
         if self.memory is not None:
             arrays |= {f"memory_{name}": array for name, array in self.memory.arrays().items()}
-        with io.replacing(path) as file:
+        with io.atomic_write(path) as file:
             np.savez(file, **arrays)
 
     @classmethod
@@ -230,11 +230,11 @@ class TabularAgent:
             env: needed only for a task that was not made by its name or id, or whose id "module:name" lets Gymnasium
                 import a module: a file alone does not decide that.
         """
-        arrays = io.load_arrays(path, FILE_FORMAT, "agent")
+        arrays = io.load_npz(path, FILE_FORMAT, "agent")
         try:
-            about = io.from_json(str(io.take_array(arrays, "about", "U", 0)))
+            about = io.from_json(str(io.get_array(arrays, "about", "U", 0)))
             schema.check(about, ABOUT, "about")
-            q = io.take_array(arrays, "q", "f", 2)
+            q = io.get_array(arrays, "q", "f", 2)
             parameters_of(about["method"], about["options"])
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

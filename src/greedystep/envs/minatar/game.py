@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.checks import check_real
+from greedystep.checks import check_float
 from greedystep.envs.core import Environment, ObservationSpec, Step
 
 SIZE = 10
@@ -80,7 +80,7 @@ class MinAtar(Environment):
     """Random 32-bit words that `chance` needs."""
 
     def __post_init__(self) -> None:
-        check_real("sticky", self.sticky, 0, 1)
+        check_float("sticky", self.sticky, 0, 1)
         if not isinstance(self.ramping, (bool, np.bool_)):
             raise ValueError(f"ramping: expected True or False, got {self.ramping!r}")
         if self.actions not in ("full", "minimal"):

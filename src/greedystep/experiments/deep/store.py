@@ -17,25 +17,25 @@ from greedystep.provenance import config_hash, provenance
 from greedystep.runs.parts import PartStore
 
 Record = Mapping[str, Any]
-_NUMBERS = [schema.Maybe(schema.Real())]
+_NUMBERS = [schema.Nullable(schema.Float())]
 LANE = {
     "name": str,
     "task": str,
     "preset": str,
     "setting": dict,
-    "seed": schema.Whole(),
+    "seed": schema.Int(),
     "env": dict,
-    "steps": schema.Whole(1),
-    "curve": {"step": [schema.Whole()], **dict.fromkeys(CURVES, _NUMBERS)},
-    "phase": schema.Whole(),
-    "n_first": [schema.Whole()],
-    "n_last": [schema.Whole()],
+    "steps": schema.Int(1),
+    "curve": {"step": [schema.Int()], **dict.fromkeys(CURVES, _NUMBERS)},
+    "phase": schema.Int(),
+    "n_first": [schema.Int()],
+    "n_last": [schema.Int()],
     "device": str,
-    "evaluation": schema.Maybe(schema.Real()),
-    "diverged": schema.Maybe(schema.Whole()),
-    "seconds": schema.Real(0),
-    "steps_per_second": schema.Maybe(schema.Real(0)),
-    "side_by_side": schema.Whole(1),
+    "evaluation": schema.Nullable(schema.Float()),
+    "diverged": schema.Nullable(schema.Int()),
+    "seconds": schema.Float(0),
+    "steps_per_second": schema.Nullable(schema.Float(0)),
+    "side_by_side": schema.Int(1),
 }
 """What a part holds of one training."""
 

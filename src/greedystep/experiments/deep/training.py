@@ -35,7 +35,7 @@ EVALUATION_SEED = 1_000
 SAVE_EVERY = 60.0
 """Seconds between two checkpoints of an unfinished training."""
 SO_FAR = {
-    "rows": [{"step": schema.Whole(), "lane": schema.Whole(), "n_histogram": [schema.Whole()]}],
+    "rows": [{"step": schema.Int(), "lane": schema.Int(), "n_histogram": [schema.Int()]}],
     "diverged": dict,
 }
 """What a checkpoint of an unfinished training says of itself besides what its trainer does."""

@@ -37,9 +37,9 @@ ALMOST_EQUAL = 1.25
 TIMES = {
     "task": str,
     "preset": str,
-    "lanes": schema.Whole(1),
+    "lanes": schema.Int(1),
     "device": str,
-    "seconds": {agent: [schema.Real(1e-9)] for agent in AGENTS},
+    "seconds": {agent: [schema.Float(1e-9)] for agent in AGENTS},
 }
 Times = Mapping[str, Any]
 """As TIMES; "seconds" are those that equal steps took in each round, by agent."""

@@ -1,7 +1,7 @@
-"""The textbook methods and the paper's Algorithm 1, each as the plain loop of its definition.
+"""Value, policy and modified policy iteration, the paper's Algorithm 1 and multi-step, as plain loops.
 
-They are here to be read and compared; `auto.py` is the fast one. Each is a generator of `Iterate` that goes on until
-nothing changes any more; the caller stops it.
+They are for reading and comparing; policy_iteration.py has the fast solver. Each is a generator of `Iteration` that
+goes on until nothing changes; the caller stops it.
 """
 
 from __future__ import annotations
@@ -13,58 +13,58 @@ import numpy as np
 from greedystep import operators
 from greedystep.mdp import MDP
 from greedystep.planning import undiscounted
+from greedystep.planning.backups import BellmanBackup, Iteration
 from greedystep.planning.deadline import Deadline
-from greedystep.planning.elimination import eliminate_dense
-from greedystep.planning.evaluation import Evaluator
-from greedystep.planning.iterate import Backup, Iterate
-from greedystep.planning.layout import as_rows
+from greedystep.planning.elimination import solve_dense
+from greedystep.planning.layout import as_table
+from greedystep.planning.policy_evaluation import PolicyEvaluator
 
 STALLS = 20
-"""Iterations in a row without a smaller residual after which only rounding is left."""
+"""Iterations without a smaller residual after which only rounding is left."""
 
 
-def backup_of(mdp: MDP, v: np.ndarray) -> Backup:
-    """Bv with the greedy actions of v."""
+def backup_of(mdp: MDP, v: np.ndarray) -> BellmanBackup:
+    """Return Bv [S] with the greedy actions of v."""
     q = mdp.backup(v)
     choice = q.argmax(axis=1)
     out = q[np.arange(v.size), choice]
-    return Backup(v, out, choice, float((out - v).min()), float((out - v).max()))
+    return BellmanBackup(v, out, choice, float((out - v).min()), float((out - v).max()))
 
 
-def value_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iterate]:
-    """v <- B v."""
+def value_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iteration]:
+    """v <- B v = max_a r + γ P v."""
     sweeps = 0.0
     while True:
         backup = backup_of(mdp, v)
         sweeps += 1
-        yield Iterate(lambda v=backup.out: v, backup, sweeps)
+        yield Iteration(lambda v=backup.out: v, backup, sweeps)
         v = backup.out
 
 
 def policy_value(mdp: MDP, policy: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray:
-    """v^π = (I - γ T^π)^-1 r^π up to rounding: by elimination if the model is dense, else from `start`, by what suits.
+    """Return v^π = (I - γ T^π)^-1 r^π [S] up to rounding: by elimination if the model is dense, else from `start`.
 
-    Sparse LU is no way to do it: it fills up where a chain mixes, and cannot be stopped.
+    SciPy's sparse LU would not do: it fills up where a chain mixes, and cannot be interrupted.
     """
     if mdp.discount == 1.0:
         return undiscounted.policy_value(mdp, policy, start, deadline)
     if isinstance(mdp.transitions, np.ndarray):
         states = np.arange(mdp.num_states)
         rows, reward = states * mdp.num_actions + policy, mdp.rewards[states, policy]
-        return eliminate_dense(mdp.transitions, rows, mdp.discount, reward, deadline)
-    rows, v = as_rows(mdp), start.copy()
-    Evaluator(rows, deadline).evaluate_exactly((rows.first[:-1] + policy).astype(np.uint32), v, mdp.discount)
+        return solve_dense(mdp.transitions, rows, mdp.discount, reward, deadline)
+    table, v = as_table(mdp), start.copy()
+    PolicyEvaluator(table, deadline).evaluate_exactly((table.first[:-1] + policy).astype(np.uint32), v, mdp.discount)
     return v
 
 
-def policy_iteration(mdp: MDP, v: np.ndarray, deadline: Deadline) -> Iterator[Iterate]:
-    """Evaluate the greedy policy exactly, improve, until no action is better than the old one."""
+def policy_iteration(mdp: MDP, v: np.ndarray, deadline: Deadline) -> Iterator[Iteration]:
+    """Evaluate the greedy policy exactly and improve it, until no action is better than the old one (Howard 1960)."""
     sweeps, policy, states = 0.0, None, np.arange(mdp.num_states)
     largest_reward, seen = float(np.abs(mdp.rewards[mdp.available]).max()), set()
     while True:
         backup = backup_of(mdp, v)
         sweeps += 1
-        yield Iterate(lambda v=backup.out: v, backup, sweeps)
+        yield Iteration(lambda v=backup.out: v, backup, sweeps)
         if policy is None:
             policy = backup.choice
         else:
@@ -80,13 +80,13 @@ def policy_iteration(mdp: MDP, v: np.ndarray, deadline: Deadline) -> Iterator[It
         sweeps += 1
 
 
-def modified_policy_iteration(mdp: MDP, v: np.ndarray, horizon: int, deadline: Deadline) -> Iterator[Iterate]:
+def modified_policy_iteration(mdp: MDP, v: np.ndarray, horizon: int, deadline: Deadline) -> Iterator[Iteration]:
     """v <- (T^π)^(N-1) B v with π greedy for v (Puterman and Shin 1978)."""
     sweeps = 0.0
     while True:
         backup = backup_of(mdp, v)
         sweeps += 1
-        yield Iterate(lambda v=backup.out: v, backup, sweeps)
+        yield Iteration(lambda v=backup.out: v, backup, sweeps)
         chain, reward = mdp.under(backup.choice)
         v = backup.out
         for _ in range(horizon - 1):
@@ -97,8 +97,8 @@ def modified_policy_iteration(mdp: MDP, v: np.ndarray, horizon: int, deadline: D
 
 def greedy_step(
     mdp: MDP, q: np.ndarray, policies: list[np.ndarray] | None, horizon: int, tolerance: float, deadline: Deadline
-) -> Iterator[Iterate]:
-    """Greedy-Step value iteration, the paper's Algorithm 1: Q <- G Q; without policies, Π = {greedy policy of Q}."""
+) -> Iterator[Iteration]:
+    """Greedy-Step Value Iteration (Algorithm 1): Q <- G Q (Eq. 4); without policies, Π = {greedy policy of Q}."""
     sweeps = 0.0
     work = 1 + (1 if policies is None else len(policies)) * (horizon - 1) / mdp.num_actions
     while True:
@@ -111,15 +111,15 @@ def greedy_step(
         if change <= 0.5 * tolerance * (1 - mdp.discount) or change == 0.0:
             backup = backup_of(mdp, q.max(axis=1))
             sweeps += 1
-        yield Iterate(lambda q=q: q.max(axis=1), backup, sweeps, change)
+        yield Iteration(lambda q=q: q.max(axis=1), backup, sweeps, change)
         if change == 0.0:
             return
 
 
 def multi_step(
     mdp: MDP, q: np.ndarray, policies: list[np.ndarray], horizon: int, tolerance: float, deadline: Deadline
-) -> Iterator[Iterate]:
-    """Q <- max_π (B^π)^(N-1) B Q, to its own fixed point, which lies below Q* in general (the paper's Theorem 6)."""
+) -> Iterator[Iteration]:
+    """Q <- max_π (B^π)^(N-1) B Q, to its own fixed point, which lies below Q* in general (Theorem 6)."""
     rate = mdp.discount**horizon
     solved = tolerance * max(1 - rate, 1e-9)
     sweeps, work, smallest, stalls = 0.0, len(policies) * (1 + (horizon - 1) / mdp.num_actions), np.inf, 0
@@ -132,6 +132,6 @@ def multi_step(
         smallest = min(smallest, own)
         done = own <= solved or (stalls >= STALLS and mdp.discount < 1)
         backup = backup_of(mdp, q.max(axis=1)) if done else None
-        yield Iterate(lambda q=q: q.max(axis=1), backup, sweeps, own_residual=own)
+        yield Iteration(lambda q=q: q.max(axis=1), backup, sweeps, own_residual=own)
         if done:
             return

@@ -1,9 +1,9 @@
-"""The value of a policy: v = r + T v on the Markov chain that it makes of a model.
+"""Policy evaluation: solve v = r + T v for the Markov chain of a policy.
 
-Three ways, each for what it does best: a deterministic chain is walked along its paths; one whose states lead only to
-near neighbours is solved by elimination; any other by BiCGSTAB, which settles what diffuses or mixes slowly, helped by
-sweeps in place, which settle what flows along the numbering. (Each of the last two is hopeless where the other shines.)
-Where a value is wanted exactly and BiCGSTAB does not get there, elimination in another order does (elimination.py).
+Three solvers, each for what it does best. A deterministic chain is followed along its paths. A banded one, whose states
+lead only to near neighbours, is solved by elimination. All others are solved by BiCGSTAB, which handles slow diffusion
+and mixing, preconditioned with Gauss-Seidel sweeps, which handle what flows along the numbering. Where an exact value
+is wanted and BiCGSTAB does not get there, elimination in nested dissection order does (elimination.py).
 """
 
 from __future__ import annotations
@@ -13,36 +13,35 @@ import numpy as np
 from numba import njit
 
 from greedystep.planning import kernels
-from greedystep.planning.deadline import PIECE, Deadline
-from greedystep.planning.elimination import eliminate_sparse
-from greedystep.planning.kernels import ONE, ROWS_TYPE, Rows, expectation, unsigned
+from greedystep.planning.deadline import CHUNK, Deadline
+from greedystep.planning.elimination import solve_sparse
+from greedystep.planning.kernels import ONE, TABLE_TYPE, UNIT, TransitionTable, expectation, unsigned
 
 SWEEPS_PER_ROUND = 5
 """The work of a round of BiCGSTAB, in sweeps of the chain."""
-UNIT = 2.0**-53
 REDUCTION = 1e-10
-"""BiCGSTAB loses touch with the true residual by rounding: it begins afresh when it has reduced it by so much,"""
+"""Residual reduction after which BiCGSTAB restarts, because rounding makes its recurrence drift from the residual."""
 ROUNDS = 500
-"""or after so many rounds."""
+"""Rounds after which BiCGSTAB restarts."""
 PATIENCE = 12
-"""Fresh starts that do not halve the residual, after which float64 or BiCGSTAB can do no more."""
+"""Restarts that do not halve the residual after which evaluation stops."""
 BAND_WORTH = 200
-"""Elimination pays while it takes at most so many operations for every entry of the chain."""
+"""Operations per entry of the chain up to which banded elimination pays."""
 SMALLEST_PIVOT = 1e-12
 
 _ints, _floats = nb.uint32[::1], nb.float64[::1]
 
 
-class Evaluator:
-    """Evaluates policies of one table; all chains are made in the same room."""
+class PolicyEvaluator:
+    """Evaluates policies of one transition table; all chains share one buffer."""
 
-    def __init__(self, rows: Rows, deadline: Deadline | None = None):
-        self._rows, self._deadline = rows, deadline or Deadline()
-        self._wide = False  # once a policy leads far, others will too
-        states = rows.first.size - 1
-        longest = int(np.diff(rows.start).max(initial=0))
-        room = min(states * longest, rows.probability.size)
-        self._chain = Rows(
+    def __init__(self, table: TransitionTable, deadline: Deadline | None = None):
+        self._rows, self._deadline = table, deadline or Deadline()
+        self._wide = False  # once the chain of one policy is not banded, the others are not expected to be
+        states = table.first.size - 1
+        longest = int(np.diff(table.start).max(initial=0))
+        room = min(states * longest, table.probability.size)
+        self._chain = TransitionTable(
             np.arange(states + 1, dtype=np.uint32),
             np.empty(states + 1, np.uint32),
             np.empty(room, np.uint32),
@@ -50,18 +49,18 @@ class Evaluator:
             np.empty(states),
         )
 
-    def chain(self, choice: np.ndarray, discount: float) -> Rows:
-        """The chain of the chosen rows, valid until the next one; probabilities times `discount`."""
-        take_rows(self._rows, choice, discount, False, self._chain)
+    def chain(self, choice: np.ndarray, discount: float) -> TransitionTable:
+        """Return the chain of the chosen rows, probabilities times `discount`; valid until the next call."""
+        extract_chain(self._rows, choice, discount, False, self._chain)
         return self._chain
 
     def evaluate(self, choice: np.ndarray, v: np.ndarray, target: float, most: int, discount: float = 1.0) -> float:
-        """Bring v to the value of the policy, in at most `most` rounds where that takes rounds.
+        """Bring v [S] to the value of the policy, up to a residual of `target` or `most` rounds of BiCGSTAB.
 
-        `target` is what may be left of the residual. Returns the work, in sweeps of the chain.
+        Returns the work, in sweeps of the chain.
         """
         chain = self._chain
-        longest = int(take_rows(self._rows, choice, discount, True, chain))
+        longest = int(extract_chain(self._rows, choice, discount, True, chain))
         work = self._evaluate_directly(chain, longest, v)
         if work > 0.0:
             return work
@@ -69,14 +68,14 @@ class Evaluator:
         return 1.0 + SWEEPS_PER_ROUND * rounds
 
     def evaluate_exactly(self, choice: np.ndarray, v: np.ndarray, discount: float) -> float:
-        """Bring v to the value of the policy up to rounding: until rounding explains what is left of the residual.
+        """Bring v [S] to the value of the policy until rounding explains the residual that is left.
 
-        BiCGSTAB does it where a chain mixes, elimination where it does not. Only where both fail, which takes a large
-        chain that hardly loses anything and fills up, v is what they and PATIENCE times more sweeps reach. Returns the
-        work of the rounds, in sweeps of the chain.
+        BiCGSTAB does it where a chain mixes, elimination where it does not. Where both fail, which takes a large chain
+        with hardly any discount and much fill-in, v is what they and more and more sweeps reach. Returns the work of
+        the rounds, in sweeps of the chain.
         """
         chain = self._chain
-        longest = int(take_rows(self._rows, choice, discount, True, chain))
+        longest = int(extract_chain(self._rows, choice, discount, True, chain))
         work = self._evaluate_directly(chain, longest, v)
         if work > 0.0:
             return work
@@ -92,7 +91,7 @@ class Evaluator:
                 return work
             if (vain > 0 or rounds >= ROUNDS) and not eliminated:
                 eliminated = True
-                if eliminate_sparse(chain, v, self._deadline):
+                if solve_sparse(chain, v, self._deadline):
                     continue
             for i in range(2**vain if vain > 0 else 0):  # slow, but sweeps contract whatever the chain is like
                 kernels.sweep(chain, v, same, bool(i % 2))
@@ -100,26 +99,26 @@ class Evaluator:
             rounds, _ = bicgstab(chain, v, max(noise, REDUCTION * residual), ROUNDS, self._deadline)
             work += 1.0 + SWEEPS_PER_ROUND * rounds
 
-    def _evaluate_directly(self, chain: Rows, longest: int, v: np.ndarray) -> float:
-        """Walk along the paths or eliminate, if the chain is made for it; the work, 0 if it is not."""
-        if longest <= 1 and evaluate_deterministic(chain, v):
+    def _evaluate_directly(self, chain: TransitionTable, longest: int, v: np.ndarray) -> float:
+        """Solve a deterministic or banded chain; returns the work, 0 if the chain is neither."""
+        if longest <= 1 and solve_deterministic(chain, v):
             return 3.0
         if not self._wide:
-            below, above = map(int, reach(chain))
+            below, above = map(int, bandwidth(chain))
             work = below * (2 * above + 1)
             self._wide = work > BAND_WORTH * longest
-            if not self._wide and eliminate(chain, v, below, above, self._deadline):
+            if not self._wide and solve_banded(chain, v, below, above, self._deadline):
                 return 1.0 + work / longest
         return 0.0
 
 
-@njit(nb.int64(ROWS_TYPE, _ints, nb.float64, nb.boolean, ROWS_TYPE), cache=True)
-def take_rows(rows, choice, discount, solve_loops, chain):
-    """Copy one row of each state into `chain`, which has room, the discount multiplied in; returns its longest row.
+@njit(nb.int64(TABLE_TYPE, _ints, nb.float64, nb.boolean, TABLE_TYPE), cache=True)
+def extract_chain(table, choice, discount, solve_loops, chain):
+    """Copy one row of each state into `chain`, with the discount multiplied in; returns the length of the longest row.
 
-    If asked to, solve a step that may stay where it is for its own value, v = r + p v + ..., as layout.py does.
+    With `solve_loops`, a self-loop v = r + p v + ... is solved for v, as in layout.py.
     """
-    _, start, to, p, reward = rows
+    _, start, to, p, reward = table
     _, new_start, new_to, new_p, new_reward = chain
     k, longest = unsigned(0), unsigned(0)
     new_start[0] = 0
@@ -141,11 +140,11 @@ def take_rows(rows, choice, discount, solve_loops, chain):
     return longest
 
 
-@njit(nb.boolean(ROWS_TYPE, _floats), cache=True)
-def evaluate_deterministic(chain, v):
-    """v = r + T v exactly, for a chain whose states have at most one successor: walk to the end, or once round a loop.
+@njit(nb.boolean(TABLE_TYPE, _floats), cache=True)
+def solve_deterministic(chain, v):
+    """Solve v = r + T v exactly for a chain with at most one successor per state: follow paths and close loops.
 
-    Returns False, with v unfinished, when a loop does not lose value (discount 1).
+    Returns False, with v unfinished, if a loop has no discount.
     """
     _, start, to, p, reward = chain
     S = v.size
@@ -188,9 +187,9 @@ def evaluate_deterministic(chain, v):
     return True
 
 
-@njit(nb.types.UniTuple(nb.int64, 2)(ROWS_TYPE), cache=True)
-def reach(chain):
-    """How far a state leads (down, up) in the numbering."""
+@njit(nb.types.UniTuple(nb.int64, 2)(TABLE_TYPE), cache=True)
+def bandwidth(chain):
+    """Return the lower and upper bandwidth of the chain."""
     _, start, to, p, _ = chain
     below = above = 0
     for s in range(unsigned(start.size - 1)):
@@ -201,29 +200,27 @@ def reach(chain):
     return below, above
 
 
-def eliminate(chain: Rows, v: np.ndarray, below: int, above: int, deadline: Deadline) -> bool:
-    """v = (I - T)^-1 r exactly, by Gaussian elimination inside the band; no pivots are sought, for I - T needs none.
+def solve_banded(chain: TransitionTable, v: np.ndarray, below: int, above: int, deadline: Deadline) -> bool:
+    """Solve v = r + T v by Gaussian elimination inside the band, without pivoting, which I - T does not need.
 
     Returns False, and v as it was, if a pivot vanishes: with discount 1 a policy may have no value.
     """
     entries = v.size * (1 + below * (above + 1))
-    if entries <= PIECE:
-        return _eliminate_at_once(chain, v, below, above)
+    if entries <= CHUNK:
+        return _solve_banded_at_once(chain, v, below, above)
     band, x = np.zeros((v.size, below + above + 1)), np.empty(v.size)
-    for begin, end in deadline.pieces(v.size, entries):
-        if not _eliminate(chain, v, below, above, band, x, begin, end):
+    for begin, end in deadline.chunks(v.size, entries):
+        if not _solve_banded(chain, v, below, above, band, x, begin, end):
             return False
     return True
 
 
-_eliminate_signature = nb.boolean(
-    ROWS_TYPE, _floats, nb.int64, nb.int64, nb.float64[:, ::1], _floats, nb.int64, nb.int64
-)
+_banded_signature = nb.boolean(TABLE_TYPE, _floats, nb.int64, nb.int64, nb.float64[:, ::1], _floats, nb.int64, nb.int64)
 
 
-@njit(_eliminate_signature, cache=True)
-def _eliminate(chain, v, below, above, band, x, begin, end):
-    """Eliminate states begin .. end - 1: the first piece fills the band before, the last one writes v after that."""
+@njit(_banded_signature, cache=True)
+def _solve_banded(chain, v, below, above, band, x, begin, end):
+    """Eliminate states begin .. end - 1; the first chunk fills the band before, the last one writes v afterwards."""
     _, start, to, p, reward = chain
     S = v.size
     if begin == 0:
@@ -253,14 +250,14 @@ def _eliminate(chain, v, below, above, band, x, begin, end):
     return True
 
 
-@njit(nb.boolean(ROWS_TYPE, _floats, nb.int64, nb.int64), cache=True)
-def _eliminate_at_once(chain, v, below, above):
-    """A small model in one call, which saves what calls cost."""
+@njit(nb.boolean(TABLE_TYPE, _floats, nb.int64, nb.int64), cache=True)
+def _solve_banded_at_once(chain, v, below, above):
+    """Solve a small model in one call, to save the overhead of several."""
     S = v.size
-    return _eliminate(chain, v, below, above, np.zeros((S, below + above + 1)), np.empty(S), 0, S)
+    return _solve_banded(chain, v, below, above, np.zeros((S, below + above + 1)), np.empty(S), 0, S)
 
 
-def bicgstab(chain: Rows, v: np.ndarray, target: float, most: int, deadline: Deadline) -> tuple[int, float]:
+def bicgstab(chain: TransitionTable, v: np.ndarray, target: float, most: int, deadline: Deadline) -> tuple[int, float]:
     """Solve v = r + T v by BiCGSTAB, preconditioned with symmetric sweeps in place.
 
     With T = L + U, what leads down and up in the numbering, the sweeps divide by (I - L)(I - U). Split in two,
@@ -272,7 +269,7 @@ def bicgstab(chain: Rows, v: np.ndarray, target: float, most: int, deadline: Dea
     recurrence breaks down; v is the best iterate, never a worse one than was given, also when the deadline interrupts.
     Returns (rounds, largest residual).
     """
-    at_once = PIECE // (SWEEPS_PER_ROUND * max(int(chain.start[-1]), 1))
+    at_once = CHUNK // (SWEEPS_PER_ROUND * max(int(chain.start[-1]), 1))
     if at_once > most:
         rounds, left = _bicgstab_at_once(chain, v, target, most)
         return int(rounds), float(left)
@@ -287,11 +284,11 @@ def bicgstab(chain: Rows, v: np.ndarray, target: float, most: int, deadline: Dea
     return int(numbers[0]), float(numbers[1])
 
 
-@njit(nb.boolean(ROWS_TYPE, _floats, nb.float64, nb.int64, nb.int64, nb.float64[:, ::1], _floats), cache=True)
+@njit(nb.boolean(TABLE_TYPE, _floats, nb.float64, nb.int64, nb.int64, nb.float64[:, ::1], _floats), cache=True)
 def _bicgstab(chain, v, target, most, at_once, room, numbers):
-    """The next rounds, `at_once` of them; returns whether they were the last, and then brings v up to date.
+    """Run the next `at_once` rounds; returns whether they were the last, and then updates v.
 
-    `room` [8, S] and `numbers`, zeros at first, hold everything from one call to the next; numbers[0] counts rounds.
+    `room` [8, S] and `numbers`, zeros at first, hold the state between calls; numbers[0] counts rounds.
     """
     _, start, to, p, reward = chain
     S = unsigned(v.size)
@@ -369,9 +366,9 @@ def _bicgstab(chain, v, target, most, at_once, room, numbers):
     return last
 
 
-@njit(nb.types.Tuple((nb.int64, nb.float64))(ROWS_TYPE, _floats, nb.float64, nb.int64), cache=True)
+@njit(nb.types.Tuple((nb.int64, nb.float64))(TABLE_TYPE, _floats, nb.float64, nb.int64), cache=True)
 def _bicgstab_at_once(chain, v, target, most):
-    """All rounds of a small model in one call, which saves what calls cost."""
+    """Run all rounds of a small model in one call, to save the overhead of several."""
     numbers = np.zeros(8)
     _bicgstab(chain, v, target, most, most + 1, np.empty((8, v.size)), numbers)
     return np.int64(numbers[0]), numbers[1]

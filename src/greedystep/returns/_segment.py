@@ -1,4 +1,4 @@
-"""What every estimator is given: checked arrays of one dtype, where the stretch breaks, and who computes on it."""
+"""The checked arguments of an estimator, in one dtype, with the backend (NumPy or JAX) that computes on them."""
 
 import sys
 from types import ModuleType
@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = Any
-"""A NumPy or JAX array. The estimators return the kind, the shape and the dtype that they are given."""
+"""A NumPy or JAX array, or a number. `Any`, because JAX is not imported here; the same kind and dtype are returned."""
 
 
-class Stretch(NamedTuple):
-    """Consecutive stored steps `[T, ...]`, possibly of several episodes packed back to back."""
+class Segment(NamedTuple):
+    """Consecutive stored steps `[T, ...]`, possibly of several episodes one after another."""
 
     rewards: Array
     discounts: Array  # γ, or 0 where the episode terminates
     values: Array  # values[t] is V(s[t+1])
-    cuts: Array | None  # where the stretch ends without a termination; the last step always counts as one
+    cuts: Array | None  # where the segment ends without a termination; the last step always counts as one
     kernels: ModuleType  # `_numba` or `_jax`: the same functions, and `xp`, the array namespace
 
     def live(self) -> Array:
-        """True where the return may look past step t: no termination, no cut, not the last step."""
+        """Return bool `[T, ...]`: where the return may look past step t (no termination, no cut, not the last step)."""
         live = self.discounts != 0
         if self.cuts is not None:
             live = live & ~self.cuts
@@ -28,15 +28,15 @@ class Stretch(NamedTuple):
         return live & ~last.reshape(-1, *[1] * (live.ndim - 1))
 
     def successor_values(self) -> Array:
-        """vₜ, and 0 after a termination, whatever stands in `values` there."""
+        """Return vₜ `[T, ...]`, and 0 after a termination, whatever `values` holds there."""
         return self.kernels.xp.where(self.discounts == 0, 0, self.values)
 
     def one_step(self) -> Array:
-        """rₜ + dₜ vₜ."""
+        """Return the one-step returns rₜ + dₜ vₜ, `[T, ...]`."""
         return self.rewards + self.discounts * self.successor_values()
 
 
-def stretch(
+def segment(
     rewards: Array,
     discounts: Array,
     values: Array,
@@ -44,17 +44,17 @@ def stretch(
     *,
     beside: Array | None = None,
     **others: Array,
-) -> tuple[Stretch, list[Array]]:
-    """Check the arguments of an estimator and bring them to one backend and one dtype.
+) -> tuple[Segment, list[Array]]:
+    """Check the arguments of an estimator and convert them to one backend and one dtype.
 
     Args:
         rewards, discounts, values: arrays `[T, ...]` of one shape.
         cuts: booleans of that shape, or None.
-        beside: an argument of another shape, which only has a say in the choice of the backend.
+        beside: an argument of another shape, which only counts for the choice of the backend.
         **others: further arguments by name; each a single number or an array of that shape.
 
     Returns:
-        The stretch, and the other arguments in the order given.
+        The segment, and the other arguments in the order given.
     """
     kernels = _kernels(rewards, discounts, values, cuts, beside, *others.values())
     arrays = {"rewards": rewards, "discounts": discounts, "values": values} | others
@@ -74,7 +74,7 @@ def stretch(
     if isinstance(discounts := arrays["discounts"], np.ndarray) and not discounts.min(initial=0) >= 0:
         raise ValueError(f"discounts must not be negative, got {discounts.min()}")
     rewards, discounts, values, *rest = arrays.values()
-    return Stretch(rewards, discounts, values, _check_cuts(cuts, shape, kernels), kernels), rest
+    return Segment(rewards, discounts, values, _check_cuts(cuts, shape, kernels), kernels), rest
 
 
 def _check_cuts(cuts: Any, shape: tuple[int, ...], kernels: ModuleType) -> Array | None:
@@ -89,7 +89,7 @@ def _check_cuts(cuts: Any, shape: tuple[int, ...], kernels: ModuleType) -> Array
 
 
 def check_range(name: str, value: Array, low: float, high: float) -> None:
-    """Finite numbers within [low, high], wherever they can be looked at without waiting for a device."""
+    """Check that NumPy numbers lie in [low, high] and are finite; JAX arrays are not checked, to not wait for them."""
     if is_jax(value):
         return
     value = np.asarray(value)
