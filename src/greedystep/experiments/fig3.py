@@ -27,6 +27,7 @@ from greedystep.tables import Table
 
 NAME, IN_PARTS = "fig3", True
 TITLE = "Learning curves of Greedy-Step DQN and nine other methods"
+SHOWN_QUANTITIES, SHOWN_METHODS = ("returns",), PAPER
 
 
 def _paper(task: str) -> list[sweep.Leg]:

@@ -22,6 +22,7 @@ from greedystep.tables import Table
 
 NAME, IN_PARTS = "fig4", True
 TITLE = "Greedy-Step DQN with 1, 2, 4 and 6 target networks: return, mean Q, over-estimation"
+SHOWN_QUANTITIES = ("returns", "q", "overestimation", "n")
 
 SCALES: dict[str, list[sweep.Leg]] = {
     "quick": [sweep.Leg("mountaincar", "paper", Length(50_000, points=100, episodes=20), seeds=5)],

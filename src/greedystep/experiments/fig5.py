@@ -27,6 +27,7 @@ from greedystep.tables import Table
 
 NAME, IN_PARTS = "fig5", True
 TITLE = "The steps that Greedy-Step DQN chooses"
+SHOWN_QUANTITIES, STYLES = ("n",), {GREEDY: (output.ORANGE, output.SOLID)}
 
 
 def _legs(scale: str) -> list[sweep.Leg]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from greedystep.experiments.fig2.contestants import CONTESTANTS, NAMES, published
-from greedystep.experiments.fig2.offline import PUPILS
-from greedystep.experiments.fig2.verdicts import by_exploration_alone, rows_of
+from greedystep.experiments.fig2.grid_world import OFFLINE_METHODS
+from greedystep.experiments.fig2.toy_claims import by_exploration_alone, rows_of
+from greedystep.experiments.fig2.toy_methods import METHODS, TASK_TITLES, published
 from greedystep.tables import Table
 
 
 def tables(result: dict[str, Any]) -> list[Table]:
-    """Of everything whose numbers are there."""
+    """Return the tables whose numbers are complete."""
     numbers, settings = result["numbers"], result["settings"]
     made = []
     if numbers["trace-back"]:
@@ -34,15 +34,15 @@ def _by_delay(name: str, task: str, result: dict[str, Any]) -> Table:
     delays, trials = settings["delays"][task], settings["trials"]
     rows: list[list[Any]] = [
         [
-            "best return first seen, Greedy-Step",
+            "best return first seen (Greedy-Step)",
             *(_spread(row["seen"]) for row in rows_of(numbers, task, "greedy-step")),
         ]
     ]
-    for method, contestant in CONTESTANTS.items():
-        rows.append([contestant.label, *(_episodes(row) for row in rows_of(numbers, task, method))])
+    for method, how in METHODS.items():
+        rows.append([how.label, *(_episodes(row) for row in rows_of(numbers, task, method))])
         theirs = [published(method, delay) for delay in delays] if task == "trace-back" else []
         if any(theirs):
-            rows.append([f"{contestant.label}, published", *(number and f"{number:,}" for number in theirs)])
+            rows.append([f"{how.label}, published", *(number and f"{number:,}" for number in theirs)])
     fewer = ""
     if trials["slow"] < trials["fast"]:
         others = f", {trials['slow']} of slower methods" if task == "trace-back" else ""
@@ -50,8 +50,8 @@ def _by_delay(name: str, task: str, result: dict[str, Any]) -> Table:
         fewer = f" ({trials['medium']} of {few}{others})"
     return Table(
         name,
-        f"{NAMES[task]}: episodes to solve by delay, median (40 to 60 % band) of {trials['fast']} trials{fewer}, "
-        f"ε = {settings['epsilon']:g} for all",
+        f"{TASK_TITLES[task]}: episodes to solve by delay, median (40 % to 60 % quantile) of {trials['fast']} trials"
+        f"{fewer}, ε = {settings['epsilon']:g} for all",
         ["method", *map(str, delays)],
         rows,
     )
@@ -59,17 +59,20 @@ def _by_delay(name: str, task: str, result: dict[str, Any]) -> Table:
 
 def _order(numbers: dict[str, Any], delay: int) -> Table:
     rows = []
-    for method, contestant in CONTESTANTS.items():
+    for method, how in METHODS.items():
         row = next(row for row in rows_of(numbers, "trace-back", method) if row["delay"] == delay)
         solved, seen = row["solved"]["median"], row["seen"]["median"]
         times = None if solved is None or not seen else round(solved / seen, 2)
-        about = [contestant.label, contestant.target, contestant.order, contestant.step]
+        about = [how.label, how.target, how.order, how.step]
         rows.append([*about, _episodes(row), _spread(row["seen"]), times, by_exploration_alone(row)])
     rows.sort(key=lambda row: float("inf") if row[6] is None else row[6])
     return Table(
         "order",
-        f"Trace Back, delay {delay}: how much is the operator, how much the order of updates, how much exploration",
-        ["method", "target", "order", "step", "solved", "best return seen", "ratio", "exploration alone"],
+        f"Trace Back, delay {delay}: effect of operator, update order and exploration on the episodes to solve",
+        [
+            *("method", "target", "update order", "step size"),
+            *("solved", "best return first seen", "ratio", "explained by exploration"),
+        ],
         rows,
     )
 
@@ -79,8 +82,8 @@ def _exploration(numbers: dict[str, Any]) -> Table:
     rows = sorted([*numbers["exploration"], *ours], key=lambda row: (-row["epsilon"], row["delay"]))
     return Table(
         "exploration",
-        "Greedy-Step on Trace Back with other shares ε of random actions",
-        ["ε", "delay", "solved", "best return seen", "in the same episode", "exploration alone"],
+        "Greedy-Step on Trace Back by the share ε of random actions",
+        ["ε", "delay", "solved", "best return first seen", "in the same episode", "explained by exploration"],
         [
             [
                 row["epsilon"],
@@ -106,10 +109,10 @@ def _noise(rows: list[dict[str, Any]]) -> Table:
     right = {(row["method"], row["noise"]): row["right"] for row in rows}
     return Table(
         "noise",
-        f"Choice with noise on every irrelevant step: share of trials that choose right after {rows[0]['episodes']} "
-        f"episodes of delay {rows[0]['delay']}",
+        f"Choice with noise on every irrelevant step, delay {rows[0]['delay']}: share of trials that choose right "
+        f"after {rows[0]['episodes']} episodes",
         ["method", *(f"σ = {level:g}" for level in levels)],
-        [[CONTESTANTS[method].label, *(right[method, level] for level in levels)] for method in methods],
+        [[METHODS[method].label, *(right[method, level] for level in levels)] for method in methods],
     )
 
 
@@ -119,15 +122,15 @@ def _offline(rows: list[dict[str, Any]], logged: int) -> Table:
     return Table(
         "grid",
         f"Grid World from {logged} random episodes: quality of the policy after one pass (1 is optimal), and passes "
-        "until it is 0.9",
+        "until quality 0.9",
         ["method", *(f"quality, size {size}" for size in sizes), *(f"passes, size {size}" for size in sizes)],
         [
             [
-                pupil.label,
+                how.label,
                 *(round(found[name, size]["mean_quality"], 3) + 0.0 for size in sizes),
                 *(_passes(found[name, size]) for size in sizes),
             ]
-            for name, pupil in PUPILS.items()
+            for name, how in OFFLINE_METHODS.items()
         ],
     )
 
@@ -138,9 +141,9 @@ def _passes(row: dict[str, Any]) -> str:
 
 
 def _episodes(row: dict[str, Any]) -> str:
-    """Median and band; how many trials were given up, if any."""
+    """Format median, band, and the number of unsolved trials."""
     count = len(row["solved"]["trials"])
-    lost = f", {row['censored']} of {count} given up" if row["censored"] else ""
+    lost = f", {row['censored']} of {count} unsolved" if row["censored"] else ""
     if row["solved"]["median"] is None:
         return f"> {row['limit']:,}{lost}"
     return _spread(row["solved"]) + lost
@@ -148,7 +151,7 @@ def _episodes(row: dict[str, Any]) -> str:
 
 def _spread(summary: dict[str, Any]) -> str:
     if summary["median"] is None:
-        return "not known"
+        return "unknown"
     low, median, high = (summary[name] for name in ("low", "median", "high"))
     text = f"{median:,.0f}" if median >= 100 else f"{median:g}"
     top = "?" if high is None else f"{high:,.0f}"

@@ -1,35 +1,38 @@
-"""The paper's claims about its toy tasks, and the rules that judge them by the numbers."""
+"""The paper's claims about its toy tasks: what is claimed, the rule that judges it, and why it failed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
-from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict, because
-from greedystep.experiments.fig2.contestants import CONTESTANTS, EPSILON, NAMED, PUBLISHED, published
-from greedystep.experiments.fig2.growth import Growth, growth
-from greedystep.experiments.fig2.offline import PUPILS, Q_LEARNING
+from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict, because, verdict_of_parts
+from greedystep.experiments.fig2.grid_world import OFFLINE_METHODS, Q_LEARNING
+from greedystep.experiments.fig2.toy_methods import EPSILON, METHODS, PAPER_BASELINES, PUBLISHED, published
 
 TASKS = ("choice", "trace-back")
 WHERE = "Section 6.1, Figure 2"
 
 TWENTY = (10, 40)
-"""About 20: within a factor of two."""
+"""Range of medians that counts as about 20: within a factor of two."""
 FLAT = 0.5
-"""Episodes that grow more slowly than the square root of the delay do not grow visibly."""
-ALONE = 1.1
-"""Exploration explains a figure when solving takes at most this many times the episodes until the best was seen."""
+"""Largest exponent of the delay that counts as no visible growth."""
+EXPLAINED = 1.1
+"""Largest ratio of episodes to solve over episodes until the best return is first seen that exploration explains."""
 TWICE = 2.0
-NEXT_TO_NOTHING = 0.25
-"""A quality; 1 is the best."""
+NOTHING_LEARNED = 0.25
+"""Quality below which next to nothing was learned; 1 is optimal."""
 MONOTONE, WIDER = 0.8, 0.1
-"""A gap grows with the size if their rank correlation is at least this and the last gap exceeds the first by this."""
+"""A gap grows with the size if their rank correlation is at least the first number and it widens by the second."""
+RESAMPLES = 1000
+"""Bootstrap resamples of the growth exponent."""
 
 
 def claims(numbers: dict[str, Any]) -> list[Claim]:
-    """Of all rules whose numbers are there."""
+    """Judge every claim whose numbers are complete."""
     rules = {
         about_twenty: ("trace-back", "exploration"),
         no_growth: TASKS,
@@ -44,18 +47,19 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
 
 
 def rows_of(numbers: dict[str, Any], task: str, method: str) -> list[dict[str, Any]]:
-    """One row a delay."""
+    """Return the rows of a method, one per delay."""
     return [row for row in numbers[task] if row["method"] == method]
 
 
 def medians_of(numbers: dict[str, Any], task: str, method: str) -> list[float | None]:
+    """Return the median episodes to solve, one per delay."""
     return [row["solved"]["median"] for row in rows_of(numbers, task, method)]
 
 
 def by_exploration_alone(row: dict[str, Any]) -> bool | None:
-    """Whether the median to solve is explained by the median until the best return was seen; None if not known."""
+    """Return whether exploration alone explains the median episodes to solve; None if they are not known."""
     solved, seen = row["solved"]["median"], row["seen"]["median"]
-    return None if solved is None or seen is None else solved <= ALONE * seen
+    return None if solved is None or seen is None else solved <= EXPLAINED * seen
 
 
 # -- episodes ---------------------------------------------------------------------------------------------------------
@@ -164,7 +168,7 @@ def more_than_thousand(numbers: dict[str, Any]) -> Claim:
     medians = [row["solved"]["median"] for row in rows]
     above = [median is None or median > 1000 for median in medians]
     theirs = [published("rudder", row["delay"]) for row in rows]
-    verdict = _share_verdict(above)
+    verdict = verdict_of_parts(above)
     fewer = any(median is not None and median <= 1000 for median in theirs)
     return Claim(
         "fig2-rudder-thousand",
@@ -177,6 +181,47 @@ def more_than_thousand(numbers: dict[str, Any]) -> Claim:
     )
 
 
+# -- growth with the delay --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Fit of episodes ~ delay^exponent."""
+
+    exponent: float
+    low: float
+    high: float
+    """Ends of the 95 % bootstrap interval of the exponent, trials resampled within each delay."""
+    exponential: bool
+    """Whether log(episodes) is closer to linear in the delay than in its logarithm."""
+
+
+def growth(rows: Sequence[dict[str, Any]]) -> Growth | None:
+    """Fit the medians of these rows, one per delay; None for fewer than three delays or an unknown median."""
+    delays = np.array([row["delay"] for row in rows], float)
+    medians = [row["solved"]["median"] for row in rows]
+    if len(delays) < 3 or any(median is None for median in medians):
+        return None
+    random = np.random.default_rng(0)
+    drawn = []
+    for row in rows:
+        trials = np.array([row["limit"] if one is None else one for one in row["solved"]["trials"]], float)
+        drawn.append(np.median(random.choice(trials, (RESAMPLES, len(trials))), axis=1))
+    logs = np.log(np.array(medians, float))
+    power, power_left = _line(np.log(delays), logs)
+    _, exponential_left = _line(delays, logs)
+    resampled, _ = _line(np.log(delays), np.log(np.array(drawn)))
+    low, high = np.quantile(resampled, (0.025, 0.975))
+    return Growth(float(power), float(low), float(high), bool(exponential_left < power_left))
+
+
+def _line(x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
+    """Return slope and sum of squared residuals of the least-squares line through y [points] or [points, many]."""
+    centred, about = x - x.mean(), y - y.mean(axis=0)
+    slope = centred @ about / (centred @ centred)
+    return slope, ((about - np.multiply.outer(centred, slope)) ** 2).sum(axis=0)
+
+
 # -- comparisons ------------------------------------------------------------------------------------------------------
 
 
@@ -185,9 +230,9 @@ def outperforms(numbers: dict[str, Any]) -> Claim:
     wins, said, at_once = [], [], []
     for task in TASKS:
         ours = medians_of(numbers, task, "greedy-step")
-        rivals = {method: medians_of(numbers, task, method) for method in NAMED}
+        rivals = {method: medians_of(numbers, task, method) for method in PAPER_BASELINES}
         not_beaten = [
-            CONTESTANTS[method].label
+            METHODS[method].label
             for method, theirs in rivals.items()
             if not all(_less(a, b) for a, b in zip(ours, theirs, strict=True))
         ]
@@ -207,8 +252,8 @@ def outperforms(numbers: dict[str, Any]) -> Claim:
         WHERE,
         "all of them, on both tasks",
         "; ".join(said),
-        _share_verdict(wins),
-        because(_share_verdict(wins), why),
+        verdict_of_parts(wins),
+        because(verdict_of_parts(wins), why),
     )
 
 
@@ -231,7 +276,7 @@ def looking_ahead(numbers: dict[str, Any]) -> Claim:
     verdict: Verdict
     if not ratios:
         verdict = "untested"
-    elif max(ratios) <= ALONE:
+    elif max(ratios) <= EXPLAINED:
         verdict = "refuted"
     else:
         verdict = "confirmed" if min(ratios) >= TWICE else "partly"
@@ -256,10 +301,10 @@ def wider_gap(numbers: dict[str, Any]) -> Claim:
         gaps = [mean[size, "greedy-step"] - mean[size, rival] for size in sizes]
         if rival in Q_LEARNING:
             wins.append(_rises(sizes, gaps))
-            if not wins[-1] and later and max(mean[size, rival] for size in later) < NEXT_TO_NOTHING:
-                nothing.append(PUPILS[rival].label)
+            if not wins[-1] and later and max(mean[size, rival] for size in later) < NOTHING_LEARNED:
+                nothing.append(OFFLINE_METHODS[rival].label)
         first, last, widest = (f"{round(gap, 2) + 0.0:.2f}" for gap in (gaps[0], gaps[-1], max(gaps)))
-        said.append(f"{PUPILS[rival].label}: {first} to {last}, widest {widest}")
+        said.append(f"{OFFLINE_METHODS[rival].label}: {first} to {last}, widest {widest}")
     why = NOT_KNOWN
     if nothing:
         why = f"{' and '.join(nothing)}: next to nothing is learned from size {later[0]} on, so no gap can grow (fig2)"
@@ -269,8 +314,8 @@ def wider_gap(numbers: dict[str, Any]) -> Claim:
         "Section 6.1, offline setting, Figure 2 (c)",
         "grows",
         f"gap in quality at size {sizes[0]} and {sizes[-1]} after one pass: " + "; ".join(said),
-        _share_verdict(wins),
-        because(_share_verdict(wins), why),
+        verdict_of_parts(wins),
+        because(verdict_of_parts(wins), why),
     )
 
 
@@ -292,25 +337,19 @@ def like_published(numbers: dict[str, Any]) -> Claim:
         ]
         close = sum(1 / TWICE <= ratio <= TWICE for ratio in ratios)
         wins.append(close >= 2)
-        said.append(
-            f"{CONTESTANTS[method].label}: {_factor(ratios)} times, within 2 at {close} of {len(ratios)} delays"
-        )
+        said.append(f"{METHODS[method].label}: {_factor(ratios)} times, within 2 at {close} of {len(ratios)} delays")
     return Claim(
         "fig2-like-published",
         "Our RUDDER, Q(λ) and SARSA(λ) need about as many episodes on Trace Back as published for RUDDER's Task III.",
         "RUDDER's poster (ml-jku/rudder), Task III; a check of our baselines",
         "1 times",
         "; ".join(said),
-        _share_verdict(wins),
-        because(_share_verdict(wins)),
+        verdict_of_parts(wins),
+        because(verdict_of_parts(wins)),
     )
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
-
-
-def _share_verdict(right: list[bool]) -> Verdict:
-    return "confirmed" if all(right) else "partly" if any(right) else "refuted"
 
 
 def _less(ours: float | None, theirs: float | None) -> bool:
