@@ -177,7 +177,7 @@ def test_what_decides_a_number_decides_the_piece():
 
 
 def batches_of_a_delay():
-    return len(delayed.CONTESTANTS) + len(SMALL["epsilons"])
+    return len(delayed.METHODS) + len(SMALL["epsilons"])
 
 
 @pytest.mark.parametrize("found", [[1, 2], [None, 1], [None, None]])

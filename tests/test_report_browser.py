@@ -324,7 +324,7 @@ def test_training_runs_have_such_curves_too(tmp_path, opened):
     assert lines == [2, 2, 2, 1]
     opened.hover("#runs-charts .panel svg")
     said = opened.evaluate("document.querySelector('#runs-charts .readout').innerText")
-    assert re.match(r"environment steps 2,000\s+greedy-step, ensemble 6\s+3\.000\s+2\.000 to 4\.000\s+lambda, ", said)
+    assert re.match(r"environment steps 3,000\s+greedy-step, ensemble 6\s+3\.500\s+2\.500 to 4\.500\s+lambda, ", said)
     assert opened.complaints() == []
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from greedystep.charts import COLOURS, DASHES, Chart, Style, line_styles, short_count
 from greedystep.io import replacing
@@ -24,7 +25,7 @@ __all__ = ["COLOURS", "DASHES", "draw_charts", "draw_missing", "legend", "panels
 
 GREY = "#777777"
 MARKED = 20
-"""Lines with at most this many points show each of them with a marker."""
+"""Charts whose lines have at most this many points show markers."""
 
 STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
@@ -83,22 +84,29 @@ def _draw_chart(axis: Axes, chart: Chart, styles: Mapping[str, Style]) -> None:
     if not chart.lines:
         draw_missing(axis)
         return
-    for line in chart.lines:
+    has_markers = max(len(line.x) for line in chart.lines) <= MARKED
+    for place, line in enumerate(chart.lines):
         colour, dash = styles[line.label]
-        marker = "o" if len(line.x) <= MARKED else ""
-        axis.plot(line.x, _array(line.y), color=colour, linestyle=dash, marker=marker, label=line.label)
-        if len(line.low):
-            axis.fill_between(line.x, _array(line.low), _array(line.high), color=colour, alpha=0.15, linewidth=0)
+        marker = {"marker": "o", "markersize": 3.5} if has_markers else {}
+        axis.plot(line.x, _array(line.y), color=colour, linestyle=dash, label=line.label, **marker)
+        low, high = _array(line.low), _array(line.high)
+        if len(low) and has_markers and chart.log_x:  # side by side: wide bands would hide each other
+            at = np.array(line.x) * (1 + 0.02 * (place - len(chart.lines) / 2))
+            axis.vlines(at, low, high, color=colour, alpha=0.5, linewidth=2.0, linestyle="-")
+        elif len(low):
+            axis.fill_between(line.x, low, high, color=colour, alpha=0.15, linewidth=0)
     axis.set(xlabel=chart.x, ylabel=chart.y)
     points = sorted({x for line in chart.lines for x in line.x})
-    if chart.log_x:
-        axis.set_xscale("log")
     if chart.log_y:
         axis.set_yscale("log")
-    if len(points) <= MARKED:
+    if chart.log_x:
+        axis.set_xscale("log")
         axis.set_xticks(points[:: -(-len(points) // 8)])
         axis.set_xticks([], minor=True)
-    axis.xaxis.set_major_formatter(lambda value, _: short_count(value))
+    else:
+        is_whole = all(float(x).is_integer() for x in points)
+        axis.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=is_whole))
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}" if chart.log_x else short_count(value))
 
 
 def _array(values: Sequence[float | None]) -> np.ndarray:
@@ -119,7 +127,8 @@ def legend(figure: Figure, axes: Any) -> None:
         found |= dict(zip(labels, handles, strict=True))
     if found:
         columns = int(figure.get_figwidth() / (0.8 + 0.09 * max(map(len, found))))  # as many as fit, in inches
-        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=max(1, min(5, columns)))
+        where = {"loc": "outside lower center", "ncols": max(1, min(5, columns)), "handlelength": 3}
+        figure.legend(list(found.values()), list(found), **where)
 
 
 def save(figure: Figure, stem: str | os.PathLike) -> list[Path]:

@@ -101,9 +101,10 @@ def _exploration(result: dict[str, Any]) -> Chart:
     if numbers["exploration"] and numbers["trace-back"]:
         rows = [*numbers["exploration"], *rows_of(numbers, "trace-back", "greedy-step")]
         rows.sort(key=lambda row: row["delay"])
-        for epsilon in sorted({row["epsilon"] for row in rows}, reverse=True):
+        epsilons = sorted({row["epsilon"] for row in rows}, reverse=True)
+        for epsilon, colour, dash in zip(epsilons, (GREEN, ORANGE, BLUE, RED), DASHES, strict=False):
             mine = [row for row in rows if row["epsilon"] == epsilon]
-            lines.append(_medians(f"Greedy-Step, ε = {epsilon:g}", "delay", mine, None))
+            lines.append(_medians(f"Greedy-Step, ε = {epsilon:g}", "delay", mine, (colour, dash)))
         delays = sorted({row["delay"] for row in rows})
         lines.append(Line("the paper's 20 episodes", delays, [20.0] * len(delays), style=(GREY, DASHES[1])))
     return Chart("Greedy-Step on Trace Back", "delay", "episodes to solve", lines, log_y=True)
