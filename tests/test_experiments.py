@@ -114,7 +114,7 @@ def test_the_matrix_form_is_the_formula_of_the_paper(seed, horizon, as_printed):
 
 
 @pytest.mark.parametrize("case", properties.cases(3), ids=lambda case: case.name)
-def test_the_truth_is_true(case):
+def test_optimal_q_is_a_fixed_point_of_the_bellman_operator(case):
     optimum = properties.optimal_q(case.mdp)
     np.testing.assert_allclose(case.mdp.backup(optimum.max(axis=1)), optimum, atol=1e-9)
     assert case.mdp.deterministic == ("deterministic" in case.name)

@@ -154,7 +154,8 @@ INTRODUCTION = (
     sentence("preliminaries-bellman", "Section 2",
         "Q* is reached by iterating the Bellman optimality operator, whose fixed point it is.", "Q*",
         "table1-one-step-optimality",
-        shows("experiments", "the_truth_is_true", "Q* found by policy iteration is a fixed point")),
+        shows("experiments", "optimal_q_is_a_fixed_point_of_the_bellman_operator",
+            "Q* found by policy iteration is a fixed point")),
 )
 
 # -- Section 3: Greedy-Step value iteration ---------------------------------------------------------------------------

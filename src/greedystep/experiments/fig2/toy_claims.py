@@ -98,7 +98,7 @@ def _near_twenty(row: dict[str, Any]) -> bool:
 
 
 def no_growth(numbers: dict[str, Any]) -> Claim:
-    """By the 95 % interval of the exponent: flat below 1/2, growing above; untested where it covers 1/2."""
+    """Confirmed: on both tasks the 95 % interval of the exponent lies below FLAT; untested where it covers FLAT."""
     found = {task: growth(rows_of(numbers, task, "greedy-step")) for task in TASKS}
     kinds = {_kind(one) for one in found.values()}
     verdict: Verdict
@@ -226,7 +226,7 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
 
 
 def outperforms(numbers: dict[str, Any]) -> Claim:
-    """Per task: a smaller median than every method the paper names, at every delay. Both tasks, one, or none."""
+    """One part per task: at every delay a smaller median than every method that the paper names."""
     wins, said, at_once = [], [], []
     for task in TASKS:
         ours = medians_of(numbers, task, "greedy-step")
@@ -258,7 +258,7 @@ def outperforms(numbers: dict[str, Any]) -> Claim:
 
 
 def looking_ahead(numbers: dict[str, Any]) -> Claim:
-    """Refuted: one-step backups, last step of an episode first, need no more; confirmed: at least twice as many."""
+    """Refuted: one-step backups from the end of each episode need no more; confirmed: at least twice as many."""
     ratios = [
         np.inf if theirs is None else theirs / ours
         for task in TASKS
@@ -293,7 +293,7 @@ def looking_ahead(numbers: dict[str, Any]) -> Claim:
 
 
 def wider_gap(numbers: dict[str, Any]) -> Claim:
-    """The gap of mean quality after one pass rises with the size: for all kinds of Q-learning, some, or none."""
+    """One part per kind of Q-learning: its gap to Greedy-Step in mean quality after one pass grows with the size."""
     sizes = sorted({row["size"] for row in numbers["offline"]})
     mean = {(row["size"], row["method"]): row["mean_quality"] for row in numbers["offline"]}
     wins, said, nothing, later = [], [], [], sizes[1:]
@@ -327,7 +327,7 @@ def _rises(sizes: list[int], gaps: list[float]) -> bool:
 
 
 def like_published(numbers: dict[str, Any]) -> Claim:
-    """Within a factor of two of the published median at two delays or more: all three methods, some, or none."""
+    """One part per method: within a factor of two of the published median at two delays or more."""
     said, wins = [], []
     for method in ("rudder", "watkins", "sarsa-lambda"):
         ratios = [
@@ -349,7 +349,7 @@ def like_published(numbers: dict[str, Any]) -> Claim:
     )
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- formatting ---------------------------------------------------------------------------------------------------------
 
 
 def _less(ours: float | None, theirs: float | None) -> bool:

@@ -65,7 +65,7 @@ class Trial:
         return distance(self.mdp, q, self.optimum)
 
     def knowing(self, decisions: int) -> list[np.ndarray]:
-        """For every state a policy that is optimal wherever it can come within so many decisions from there."""
+        """Return for every state a policy that is optimal in all states it can reach within so many decisions."""
         best = self.optimum.argmax(axis=1)
         step = sp.csr_array(self.mdp.under(best)[0]).toarray() > 0
         frontier = known = np.eye(len(best), dtype=bool)
@@ -80,7 +80,7 @@ class Trial:
 
     @cached_property
     def limit_of_knowing(self) -> np.ndarray:
-        """The theorem on this limit asks for policies that are optimal at times 0 to N."""
+        """The fixed point with policies that are optimal at times 0 to N, as the theorem on it requires."""
         return self.limit(self.knowing(self.depth + 2))
 
 
