@@ -56,7 +56,7 @@ def claims_of_fig2() -> set[str]:
     found = set()
     for path in Path(fig2.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Claim":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "judged":
                 first = node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "id")
                 assert isinstance(first, ast.Constant), f"{path.name}: the id of a claim is not written out"
                 found.add(first.value)

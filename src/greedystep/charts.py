@@ -86,10 +86,7 @@ QUANTITIES = {
 
 
 def learning_charts(
-    numbers: Mapping[str, Any],
-    styles: Mapping[str, Style],
-    quantities: Collection[str],
-    methods: Collection[str] = (),
+    numbers: Mapping[str, Any], styles: Mapping[str, Style], quantities: Collection[str], methods: Collection[str] = ()
 ) -> list[Chart]:
     """Return one chart per quantity and task, with the mean over seeds of every method and its 95 % interval.
 

@@ -49,6 +49,13 @@ def because(verdict: Verdict, why: str = NOT_KNOWN) -> str:
     return why if verdict in FAILED else ""
 
 
+def judged(
+    id: str, claim: str, where: str, claimed: Any, measured: Any, verdict: Verdict, why: str = NOT_KNOWN
+) -> Claim:
+    """Make a claim whose reason is `why` if the verdict is a failure."""
+    return Claim(id, claim, where, claimed, measured, verdict, because(verdict, why))
+
+
 def verdict_if(holds: bool) -> Verdict:
     """Return confirmed or refuted."""
     return "confirmed" if holds else "refuted"

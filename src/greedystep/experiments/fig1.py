@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from greedystep import figures, models, operators
 from greedystep.charts import Chart, Line
-from greedystep.experiments.claims import Claim, Verdict, because, verdict_if
+from greedystep.experiments.claims import Claim, Verdict, judged, verdict_if
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
 
@@ -70,25 +70,23 @@ def _claims(rows: list[dict[str, Any]]) -> list[Claim]:
     two, n = verdict_if(set(ours) == {2}), verdict_if(one_step == horizons)
     faster = _faster(max(ours) < max(one_step), min(work.values()))
     return [
-        Claim(
+        judged(
             "fig1-two-iterations",
             "On the N-horizon problem Greedy-Step needs 2 iterations, whatever N.",
             where,
             2,
             2 if two == "confirmed" else ours,
             two,
-            because(two),
         ),
-        Claim(
+        judged(
             "fig1-n-iterations",
             "On the same problem classical value iteration needs N iterations.",
             where,
             "N",
             "N" if n == "confirmed" else one_step,
             n,
-            because(n),
         ),
-        Claim(
+        judged(
             "fig1-faster",
             "There Greedy-Step converges faster than value iteration.",
             where,
@@ -96,7 +94,7 @@ def _claims(rows: list[dict[str, Any]]) -> list[Claim]:
             f"{max(ours)} iterations against up to {max(one_step)}; {work[FULL]:.2g} times the work of value iteration "
             f"with look-ahead N, {work[HALF]:.2g} times with the shortest look-ahead that does it, N/2",
             faster,
-            because(faster, "one iteration that looks N steps ahead costs as much as N sweeps (fig1, Bellman sweeps)"),
+            "one iteration that looks N steps ahead costs as much as N sweeps (fig1, Bellman sweeps)",
         ),
     ]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict, because, verdict_of_parts
+from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict, judged, verdict_of_parts
 from greedystep.experiments.fig2.grid_world import OFFLINE_METHODS, Q_LEARNING
 from greedystep.experiments.fig2.toy_methods import EPSILON, METHODS, PAPER_BASELINES, PUBLISHED, published
 
@@ -81,14 +81,14 @@ def about_twenty(numbers: dict[str, Any]) -> Claim:
         said += "; exploration alone explains all of these: it is solved when the best return is first seen"
         why = "how soon the best return is seen depends on the share of random actions (fig2)"
     verdict: Verdict = "confirmed" if near[EPSILON] else "partly" if any(near.values()) else "refuted"
-    return Claim(
+    return judged(
         "fig2-twenty-episodes",
         "Greedy-Step Q-learning solves Trace Back in about 20 episodes, whatever the delay.",
         WHERE,
         20,
         said,
         verdict,
-        because(verdict, why),
+        why,
     )
 
 
@@ -108,14 +108,13 @@ def no_growth(numbers: dict[str, Any]) -> Claim:
         verdict = "refuted"
     else:
         verdict = "untested" if "unclear" in kinds else "partly"
-    return Claim(
+    return judged(
         "fig2-no-growth",
         "The episodes Greedy-Step Q-learning needs do not visibly grow with the delay.",
         WHERE,
         "no growth",
         "; ".join(f"{task}: {_power(one)}" for task, one in found.items()),
         verdict,
-        because(verdict),
     )
 
 
@@ -142,7 +141,7 @@ def steep_growth(numbers: dict[str, Any]) -> Claim:
             if median is not None
         ]
     )
-    return Claim(
+    return judged(
         "fig2-q-lambda-exponential",
         "Methods such as Q(λ) need exponentially more episodes as the delay grows (measured: Watkins', Trace Back).",
         WHERE,
@@ -150,9 +149,7 @@ def steep_growth(numbers: dict[str, Any]) -> Claim:
         f"{_power(found)}, {_shape(found)}; the medians published for RUDDER's Task III: "
         + ("unknown" if theirs is None else f"{theirs.exponent:.2f}, {_shape(theirs)}"),
         verdict,
-        because(
-            verdict, "the published medians grow like a power too" if theirs and not theirs.exponential else NOT_KNOWN
-        ),
+        "the published medians grow like a power too" if theirs and not theirs.exponential else NOT_KNOWN,
     )
 
 
@@ -170,14 +167,14 @@ def more_than_thousand(numbers: dict[str, Any]) -> Claim:
     theirs = [published("rudder", row["delay"]) for row in rows]
     verdict = verdict_of_parts(above)
     fewer = any(median is not None and median <= 1000 for median in theirs)
-    return Claim(
+    return judged(
         "fig2-rudder-thousand",
         "RUDDER, the best of the other methods, needs more than 1000 episodes on Trace Back.",
         WHERE,
         "more than 1000",
         f"{_range(medians)} (our reconstruction); RUDDER's authors published {_range(theirs)} at these delays",
         verdict,
-        because(verdict, "RUDDER's authors published fewer at short delays" if fewer else NOT_KNOWN),
+        "RUDDER's authors published fewer at short delays" if fewer else NOT_KNOWN,
     )
 
 
@@ -246,14 +243,14 @@ def outperforms(numbers: dict[str, Any]) -> Claim:
     why = NOT_KNOWN
     if at_once:
         why = f"{' and '.join(at_once)}: it is solved when the best return is first seen; nobody can be sooner (fig2)"
-    return Claim(
+    return judged(
         "fig2-outperforms",
         "On Choice and Trace Back Greedy-Step outperforms RUDDER and the eligibility-trace methods.",
         WHERE,
         "all of them, on both tasks",
         "; ".join(said),
         verdict_of_parts(wins),
-        because(verdict_of_parts(wins), why),
+        why,
     )
 
 
@@ -280,7 +277,7 @@ def looking_ahead(numbers: dict[str, Any]) -> Claim:
         verdict = "refuted"
     else:
         verdict = "confirmed" if min(ratios) >= TWICE else "partly"
-    return Claim(
+    return judged(
         "fig2-because-of-looking-ahead",
         "The speed comes from looking ahead to the end of the game.",
         WHERE,
@@ -288,7 +285,7 @@ def looking_ahead(numbers: dict[str, Any]) -> Claim:
         f"one-step Q-learning that replays each episode backwards needs {_factor(ratios)} times the episodes; "
         f"{sum(a == b for a, b in pairs)} of {len(pairs)} trials with the same seed end in the same episode",
         verdict,
-        because(verdict, "one pass from the end of an episode carries its reward as far as the operator does (fig2)"),
+        "one pass from the end of an episode carries its reward as far as the operator does (fig2)",
     )
 
 
@@ -308,14 +305,14 @@ def wider_gap(numbers: dict[str, Any]) -> Claim:
     why = NOT_KNOWN
     if nothing:
         why = f"{' and '.join(nothing)}: next to nothing is learned from size {later[0]} on, so no gap can grow (fig2)"
-    return Claim(
+    return judged(
         "fig2-grid-gap",
         "Offline on Grid World the gap between Greedy-Step and Q-learning grows with the size of the grid.",
         "Section 6.1, offline setting, Figure 2 (c)",
         "grows",
         f"gap in quality at size {sizes[0]} and {sizes[-1]} after one pass: " + "; ".join(said),
         verdict_of_parts(wins),
-        because(verdict_of_parts(wins), why),
+        why,
     )
 
 
@@ -338,18 +335,17 @@ def like_published(numbers: dict[str, Any]) -> Claim:
         close = sum(1 / TWICE <= ratio <= TWICE for ratio in ratios)
         wins.append(close >= 2)
         said.append(f"{METHODS[method].label}: {_factor(ratios)} times, within 2 at {close} of {len(ratios)} delays")
-    return Claim(
+    return judged(
         "fig2-like-published",
         "Our RUDDER, Q(λ) and SARSA(λ) need about as many episodes on Trace Back as published for RUDDER's Task III.",
         "RUDDER's poster (ml-jku/rudder), Task III; a check of our baselines",
         "1 times",
         "; ".join(said),
         verdict_of_parts(wins),
-        because(verdict_of_parts(wins)),
     )
 
 
-# -- formatting ---------------------------------------------------------------------------------------------------------
+# -- formatting --------------------------------------------------------------------------------------------------------
 
 
 def _less(ours: float | None, theirs: float | None) -> bool:

@@ -85,14 +85,7 @@ def _exploration(numbers: dict[str, Any]) -> Table:
         "Greedy-Step on Trace Back by the share ε of random actions",
         ["ε", "delay", "solved", "best return first seen", "in the same episode", "explained by exploration"],
         [
-            [
-                row["epsilon"],
-                row["delay"],
-                _episodes(row),
-                _spread(row["seen"]),
-                _same(row),
-                by_exploration_alone(row),
-            ]
+            [row["epsilon"], row["delay"], _episodes(row), _spread(row["seen"]), _same(row), by_exploration_alone(row)]
             for row in rows
         ],
     )

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from greedystep import models
-from greedystep.experiments.claims import Claim, because, verdict_if
+from greedystep.experiments.claims import Claim, judged, verdict_if
 from greedystep.experiments.table1.properties import GAMMA, LAMBDA, random_policies
 from greedystep.experiments.table1.theorems import TESTS
 from greedystep.mdp import MDP
@@ -121,31 +121,25 @@ def formula_claims(formulas: dict[str, Any]) -> list[Claim]:
     right = verdict_if(np.allclose(matrix, optimal))
     whole = verdict_if(bool(np.isclose(formulas["lambda_weights"], 1)))
     return [
-        Claim(
+        judged(
             "matrix-formula",
             "The model-based update of Section 4 computes the Greedy-Step operator.",
             "Section 4",
             f"V = {optimal} after one update with N = 2 on a chain of two states",
             f"as printed {matrix}; with the missing transition matrix {formulas['matrix_form']['corrected']}",
             right,
-            because(
-                right,
-                "the sum of rewards lacks the transition of the first action "
-                f"({TESTS}::test_the_printed_matrix_formula_lacks_a_transition)",
-            ),
+            "the sum of rewards lacks the transition of the first action "
+            f"({TESTS}::test_the_printed_matrix_formula_lacks_a_transition)",
         ),
-        Claim(
+        judged(
             "lambda-weights",
             "The λ-operator is (1-λ) Σ λ^N B^N, N >= 1.",
             "Section 5",
             "weights sum to 1",
             f"they sum to {formulas['lambda_weights']:.3g} at λ = {LAMBDA}; λ^(N-1) is right",
             whole,
-            because(
-                whole,
-                "the exponent is one too large "
-                f"({TESTS}::test_the_printed_weights_of_the_lambda_operator_do_not_sum_to_one)",
-            ),
+            "the exponent is one too large "
+            f"({TESTS}::test_the_printed_weights_of_the_lambda_operator_do_not_sum_to_one)",
         ),
     ]
 
@@ -157,7 +151,7 @@ def complexity_claims(cost: dict[str, list[dict[str, Any]]]) -> list[Claim]:
     time, memory = (last[what]["matrices"] / last[what]["outside"] for what in ("seconds", "bytes"))
     square, linear = verdict_if(abs(in_states - 2) <= ORDER), verdict_if(abs(in_steps - 1) <= ORDER)
     return [
-        Claim(
+        judged(
             "complexity",
             "One model-based iteration costs O(|A| |Π| N |S|²).",
             "Section 4",
@@ -165,16 +159,14 @@ def complexity_claims(cost: dict[str, list[dict[str, Any]]]) -> list[Claim]:
             f"|S|^{in_states:.2f} for the matrices; sparse products give the same at {last['states']} states in "
             f"1/{time:.0f} of the time and 1/{memory:.0f} of the memory",
             square,
-            because(square),
         ),
-        Claim(
+        judged(
             "complexity-in-steps",
             "The cost of an iteration is linear in the number of steps.",
             "Abstract, Section 1 and Section 4",
             "N^1",
             f"N^{in_steps:.2f}",
             linear,
-            because(linear),
         ),
     ]
 

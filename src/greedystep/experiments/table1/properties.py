@@ -128,13 +128,7 @@ OPERATORS = {
         lambda c, q: weighted(c.mdp, c.data[0], q, np.full(N, 1 / N)),
     ),
     "Greedy-Step (definition)": Operator(
-        "Q*",
-        "γ",
-        GAMMA,
-        "-",
-        "chosen",
-        lambda A: POLICIES * (N - 1) + A,
-        lambda c, q: greedy_step(c.mdp, c.data, q, N),
+        "Q*", "γ", GAMMA, "-", "chosen", lambda A: POLICIES * (N - 1) + A, lambda c, q: greedy_step(c.mdp, c.data, q, N)
     ),
     "Greedy-Step (proofs)": Operator(
         "Q*",

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from greedystep import models
-from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict, because, verdict_if
+from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict, judged, verdict_if
 from greedystep.experiments.table1.properties import (
     GREEDY,
     MULTI_STEP,
@@ -160,7 +160,7 @@ STATEMENTS: dict[str, dict[str, Callable[[Trial], tuple[float, float]]]] = {
         "contraction to Q*": lambda t: (
             t.error(sampled_limit(t.mdp, t.policies, t.q, N)),
             t.mdp.discount * t.error(t.q),
-        ),
+        )
     },
 }
 
@@ -216,7 +216,7 @@ def _both(rows: list[dict[str, Any]], statement: str) -> tuple[int, str]:
 def _always(id: str, claim: str, where: str, violations: int, measured: str, why: str = NOT_KNOWN) -> Claim:
     """Confirmed: no model violates it."""
     verdict = verdict_if(not violations)
-    return Claim(id, claim, where, "always", measured, verdict, because(verdict, why))
+    return judged(id, claim, where, "always", measured, verdict, why)
 
 
 def _greedy_step(rows: list[dict[str, Any]]) -> list[Claim]:
@@ -336,14 +336,14 @@ def _multi_step(rows: list[dict[str, Any]]) -> list[Claim]:
             f"violated in {equal_text}; its greedy values are wrong in {values}",
             f"true of V, and of Q where transitions are deterministic ({stochastic})",
         ),
-        Claim(
+        judged(
             "multi-step-all-optimal",
             "Its limit is Q* only when all the behaviour policies are optimal.",
             "Section 5",
             "only then",
             f"with one optimal policy among random ones the limit differs from Q* in {one_good_text}",
             only,
-            because(only, f"one optimal policy is enough ({enough})"),
+            f"one optimal policy is enough ({enough})",
         ),
     ]
 
@@ -370,17 +370,14 @@ def sampled_claims(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) ->
             violations,
             f"violated in {violations} of {trials} deterministic models",
         ),
-        Claim(
+        judged(
             "sampled-safe",
             "The model-free algorithms can safely use data collected by arbitrary policies, without correction.",
             "Abstract, Section 1 and Section 4",
             "any data",
             "; ".join(f"{kind} models: limit differs from Q* by {error:.2f}" for kind, error in errors.items()),
             safe,
-            because(
-                safe,
-                "where chance decides, the best stored trajectory is the luckiest, and more data make it worse "
-                f"({more_data})",
-            ),
+            "where chance decides, the best stored trajectory is the luckiest, and more data make it worse "
+            f"({more_data})",
         ),
     ]
