@@ -7,7 +7,7 @@
     pieces        trials that are kept, so that an interrupted run continues
     workers       one queue of all trials for all cores
     toy_claims    the paper's claims, judged by these numbers
-    toy_tables, toy_figures   tables and figures
+    toy_output    figures and tables
 
 "Solved" is RUDDER's rule: the exact expected return of the greedy policy reaches 90 % of the optimal one. Trials that
 did not get there within the limit stay in the numbers as None and count as longer than all others.
@@ -23,9 +23,8 @@ from typing import Any
 
 from greedystep.experiments.fig2 import delayed, grid_world, toy_claims
 from greedystep.experiments.fig2.pieces import Batch, Kept
-from greedystep.experiments.fig2.toy_figures import CHARTS, charts, draw
 from greedystep.experiments.fig2.toy_methods import EPSILON, PUBLISHED, STEP, TRACE
-from greedystep.experiments.fig2.toy_tables import tables
+from greedystep.experiments.fig2.toy_output import CHARTS, charts, draw, tables
 from greedystep.experiments.fig2.workers import carry_out
 from greedystep.runs.progress import ReportProgress
 
