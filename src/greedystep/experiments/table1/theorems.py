@@ -196,6 +196,7 @@ FORK = f"{TESTS}::test_counterexample_2_the_form_of_the_proofs_breaks_theorem_5"
 
 
 def theorem_claims(rows: list[dict[str, Any]]) -> list[Claim]:
+    """Judge the paper's statements by the counted violations."""
     return [*_greedy_step(rows), *_proofs(rows), *_multi_step(rows)]
 
 
