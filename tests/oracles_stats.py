@@ -45,11 +45,6 @@ def last_episodes(ends, returns, g, episodes):
     return fmean(ended) if ended else math.nan
 
 
-def last_steps(ends, returns, g, steps):
-    ended = [value for end, value in zip(ends, returns, strict=True) if g - steps < end <= g]
-    return fmean(ended) if ended else math.nan
-
-
 def steps_to_level(steps, curve, level):
     return next((step for step, height in zip(steps, curve, strict=True) if height >= level), math.inf)
 

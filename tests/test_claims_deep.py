@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
-from made_evidence import against, made, verdicts
+from made_runs import against, made, verdicts
 
+from greedystep.experiments import fig4, fig5, horizon
 from greedystep.experiments.claims import FAILED, NOT_KNOWN, Claim
-from greedystep.experiments.deep import behaviour, performance, reasons, rules, samples, standing
-from greedystep.experiments.deep.methods import GREEDY, METHODS
+from greedystep.experiments.deep import judging
+from greedystep.experiments.deep.compared_methods import GREEDY, METHODS
 from greedystep.experiments.deep.tasks import TASKS
+from greedystep.experiments.fig3 import performance_claims
 
 
 def everyone(task, ours, theirs):
@@ -28,21 +30,21 @@ def test_a_single_seed_judges_nothing():
     one = made(20)
     one = type(one)(one.steps, *(curve[:1] for curve in (one.returns, one.q, one.n, one.overestimation)))
     found = against("breakout", one, made(10))
-    assert performance.twice(found, "breakout").verdict == "untested"
-    assert "a single seed: Greedy-Step DQN" in performance.twice(found, "breakout").measured
+    assert performance_claims.twice(found, "breakout").verdict == "untested"
+    assert "a single seed: Greedy-Step DQN" in performance_claims.twice(found, "breakout").measured
 
 
 def test_times_of_chance_are_not_judged():
     idle = made(0.4, first=0.4)
-    assert performance.twice(against("seaquest", idle, made(0.1, first=0.1)), "seaquest").verdict == "untested"
-    claim = performance.twice(against("seaquest", made(20), made(0.1, first=0.1)), "seaquest")
+    assert performance_claims.twice(against("seaquest", idle, made(0.1, first=0.1)), "seaquest").verdict == "untested"
+    claim = performance_claims.twice(against("seaquest", made(20), made(0.1, first=0.1)), "seaquest")
     assert claim.verdict == "confirmed"
-    assert performance.twice(against("seaquest", idle, made(20)), "seaquest").verdict == "refuted"
-    nobody = samples.half_the_samples(against("pong", idle, idle), "pong")
+    assert performance_claims.twice(against("seaquest", idle, made(20)), "seaquest").verdict == "refuted"
+    nobody = performance_claims.half_the_samples(against("pong", idle, idle), "pong")
     assert (nobody.verdict, nobody.measured) == ("untested", "no method has learned here")
-    alone = samples.half_the_samples(against("pong", idle, made(20)), "pong")
+    alone = performance_claims.half_the_samples(against("pong", idle, made(20)), "pong")
     assert (alone.verdict, alone.reason) == ("refuted", "it has not learned here")
-    assert "ends 19.60" in alone.measured
+    assert "is higher by 19.60" in alone.measured
 
 
 # -- Figure 3 ---------------------------------------------------------------------------------------------------------
@@ -58,16 +60,16 @@ def test_times_of_chance_are_not_judged():
 )
 def test_several_converge_to_the_same_level(theirs, expected):
     found = against("pong", made(50, first=5), *map(made, theirs))
-    claim = samples.same_level(found, "pong")
+    claim = performance_claims.same_level(found, "pong")
     assert claim.verdict == expected
-    assert claim.reason == {"confirmed": "", "partly": rules.UNDECIDED, "refuted": "most of them end lower"}[expected]
+    assert claim.reason == {"confirmed": "", "partly": judging.UNDECIDED, "refuted": "most of them end lower"}[expected]
 
 
 def test_there_is_no_level_where_greedy_step_has_not_learned():
     found = against("mountaincar", made(-1000, first=-1000), made(-100, first=-1000))
-    claim = samples.same_level(found, "mountaincar")
+    claim = performance_claims.same_level(found, "mountaincar")
     assert (claim.verdict, claim.reason) == ("refuted", "Greedy-Step DQN itself has not learned here")
-    assert samples.same_level({}, "mountaincar").verdict == "untested"
+    assert performance_claims.same_level({}, "mountaincar").verdict == "untested"
 
 
 def falls_back(seeds):
@@ -82,7 +84,7 @@ THREE = ("pong", "breakout", "freeway")
 
 @pytest.mark.parametrize(("bad", "expected"), [(0, "confirmed"), (1, "partly"), (2, "refuted")])
 def test_reliable_counts_seeds_that_learn(bad, expected):
-    claim = standing.reliable({(task, GREEDY): falls_back(bad) for task in THREE})
+    claim = performance_claims.reliable({(task, GREEDY): falls_back(bad) for task in THREE})
     assert claim.verdict == expected
     assert f"{5 - bad} of 5 seeds" in claim.measured
     assert claim.reason == (NOT_KNOWN if bad else "")
@@ -90,11 +92,11 @@ def test_reliable_counts_seeds_that_learn(bad, expected):
 
 def test_reliable_counts_seeds_that_diverge():
     lost = made(10, first=1, seeds=[3, 4, 5, 6, 7], diverged=[4, 6])
-    claim = standing.reliable({(task, GREEDY): lost for task in THREE})
+    claim = performance_claims.reliable({(task, GREEDY): lost for task in THREE})
     assert claim.verdict == "refuted"
     assert "the loss of 2 of its 5 seeds was not finite" in claim.reason
-    assert standing.reliable({(task, GREEDY): made(10) for task in THREE[:2]}).verdict == "untested"
-    assert standing.reliable({(task, GREEDY): made(10, steps=1000) for task in THREE}).verdict == "untested"
+    assert performance_claims.reliable({(task, GREEDY): made(10) for task in THREE[:2]}).verdict == "untested"
+    assert performance_claims.reliable({(task, GREEDY): made(10, steps=1000) for task in THREE}).verdict == "untested"
 
 
 def on_three(ours, theirs):
@@ -104,15 +106,15 @@ def on_three(ours, theirs):
 @pytest.mark.parametrize(("ours", "expected"), [(20, "confirmed"), (10, "partly"), (5, "refuted")])
 def test_state_of_the_art_is_judged_against_all_others(ours, expected):
     found = on_three(made(ours), made(8)) | {(task, "peng"): made(10) for task in THREE}
-    claim = standing.state_of_the_art(found)
+    claim = performance_claims.state_of_the_art(found)
     assert claim.verdict == expected
     assert "Peng" in claim.measured
     del found["breakout", "twin"]
-    assert standing.state_of_the_art(found).verdict == "untested"
+    assert performance_claims.state_of_the_art(found).verdict == "untested"
 
 
 def test_state_of_the_art_compares_after_the_same_steps():
-    claim = standing.state_of_the_art(on_three(made(20, reached=1.0, steps=4_000_000), made(12, reached=0.1)))
+    claim = performance_claims.state_of_the_art(on_three(made(20, reached=1.0, steps=4_000_000), made(12, reached=0.1)))
     assert claim.verdict == "refuted"  # 20 at the end, 10 after the two million that all have
     assert "after 2,000,000 steps" in claim.measured
 
@@ -120,15 +122,15 @@ def test_state_of_the_art_compares_after_the_same_steps():
 @pytest.mark.parametrize(("varying", "expected"), [(4, "confirmed"), (1, "partly"), (0, "refuted")])
 def test_priors_are_tuned_case_by_case(varying, expected):
     found = {}
-    for place, (method, option) in enumerate(standing.PRIORS.items()):
+    for place, (method, option) in enumerate(performance_claims.PRIORS.items()):
         for number, task in enumerate(THREE):
             value = number if place < varying else 3
             found[task, method] = made(1, setting={option: value})
-    claim = standing.case_by_case(found)
+    claim = performance_claims.tuned_case_by_case(found)
     assert claim.verdict == expected
     assert ("fig3-settings" in claim.reason) == (expected in FAILED)
     del found["pong", "peng"]
-    assert standing.case_by_case(found).verdict == "untested"
+    assert performance_claims.tuned_case_by_case(found).verdict == "untested"
 
 
 @pytest.mark.parametrize(
@@ -136,23 +138,23 @@ def test_priors_are_tuned_case_by_case(varying, expected):
 )
 def test_sooner_than_dqn(ours, expected):
     found = {("catcher", GREEDY): made(ours, steps=1000), ("catcher", "dqn"): made(10, steps=1000)}
-    assert samples.sooner_at_first(found).verdict == expected
+    assert performance_claims.sooner_than_dqn(found).verdict == expected
 
 
 # -- Figures 4 and 5 --------------------------------------------------------------------------------------------------
 
 
 def by_networks(*finals, **many):
-    numbers = [behaviour.networks(n) for n in behaviour.NETWORKS]
+    numbers = [fig4.networks(n) for n in fig4.NETWORKS]
     found = {("breakout", name): made(final) for name, final in zip(numbers, finals, strict=True)}
-    return found | {("breakout", behaviour.MANY): made(finals[-1], **many)}
+    return found | {("breakout", fig4.SIX): made(finals[-1], **many)}
 
 
 @pytest.mark.parametrize(
     ("finals", "expected"), [((5, 9, 9, 9), "confirmed"), ((9, 9, 9, 9), "partly"), ((9, 12, 9, 9), "refuted")]
 )
 def test_six_is_good_only_if_something_is_worse(finals, expected):
-    assert verdicts(behaviour.claims_networks(by_networks(*finals)))["fig4-six"] == expected
+    assert verdicts(fig4.claims(by_networks(*finals)))["fig4-six"] == expected
 
 
 @pytest.mark.parametrize(
@@ -170,8 +172,8 @@ def test_six_is_good_only_if_something_is_worse(finals, expected):
     ],
 )
 def test_six_networks_against_one(claim, many, expected):
-    found = {("pong", behaviour.ONE): made(5), ("pong", behaviour.MANY): made(**({"final": 5} | many))}
-    assert verdicts(behaviour.claims_networks(found))[claim] == expected
+    found = {("pong", fig4.ONE): made(5), ("pong", fig4.SIX): made(**({"final": 5} | many))}
+    assert verdicts(fig4.claims(found))[claim] == expected
 
 
 @pytest.mark.parametrize(("loses", "other", "expected"), [(1, 5, "confirmed"), (3, 3, "partly"), (5, 1, "refuted")])
@@ -179,38 +181,38 @@ def test_more_stable_means_less_lost(loses, other, expected):
     many, one = made(10), made(10)
     many.returns[:, -1] -= loses
     one.returns[:, -1] -= other
-    found = {("pong", behaviour.ONE): one, ("pong", behaviour.MANY): many}
-    assert verdicts(behaviour.claims_networks(found))["fig4-stable"] == expected
+    found = {("pong", fig4.ONE): one, ("pong", fig4.SIX): many}
+    assert verdicts(fig4.claims(found))["fig4-stable"] == expected
 
 
 @pytest.mark.parametrize(("early", "expected"), [(0.1, "confirmed"), (0.5, "partly"), (0.9, "refuted")])
 def test_a_longer_horizon_is_faster_early(early, expected):
-    found = {("pong", behaviour.CURED): made(10, reached=early), ("pong", behaviour.horizon(1, 6)): made(10)}
-    assert verdicts(behaviour.claims_horizon(found))["horizon-faster"] == expected
+    found = {("pong", horizon.FULL_MAXMIN): made(10, reached=early), ("pong", horizon.horizon(1, 6)): made(10)}
+    assert verdicts(horizon.claims(found))["horizon-faster"] == expected
 
 
 @pytest.mark.parametrize(("double", "expected"), [(9, "confirmed"), (5, "partly"), (3, "refuted")])
 def test_double_beside_greedy_step_alone(double, expected):
-    found = {("pong", behaviour.LONG): made(5), ("pong", behaviour.CURED_BY_DOUBLE): made(double)}
-    assert verdicts(behaviour.claims_horizon(found))["horizon-double"] == expected
+    found = {("pong", horizon.FULL): made(5), ("pong", horizon.FULL_DOUBLE): made(double)}
+    assert verdicts(horizon.claims(found))["horizon-double"] == expected
 
 
 def test_steps_that_stay_are_undecided():
     n = 5 + np.array([[0.3], [-0.3]] * 2 + [[0.0]]) * np.linspace(-1, 1, 100)  # two rise, two fall, one stays
-    got = behaviour.claims_step({("pong", GREEDY): made(10, n=n)}, GREEDY)
+    got = fig5.claims({("pong", GREEDY): made(10, n=n)})
     assert {claim.verdict for claim in got} <= {"partly", "untested"}
-    assert got[0].reason == f"Pong: {rules.UNDECIDED}"
+    assert got[0].reason == f"Pong: {judging.UNDECIDED}"
 
 
 def test_the_phases_are_the_first_and_the_last_hundred_thousand_steps():
     n = np.concatenate([np.full(5, 9.0), np.full(90, 100.0), np.full(5, 2.0)])
-    first, last = behaviour.phases(made(10, n=n, spread=0))
+    first, last = fig5.phases(made(10, n=n, spread=0))
     np.testing.assert_allclose(first, 9)
     np.testing.assert_allclose(last, 2)
-    first, last = behaviour.phases(made(10, n=n, spread=0, steps=1000))  # a fifth of a short training
+    first, last = fig5.phases(made(10, n=n, spread=0, steps=1000))  # a fifth of a short training
     np.testing.assert_allclose(first, (5 * 9 + 15 * 100) / 20)
     nothing = made(10, n=np.nan)
-    assert verdicts(behaviour.claims_step({("pong", GREEDY): nothing}, GREEDY)) == {
+    assert verdicts(fig5.claims({("pong", GREEDY): nothing})) == {
         "fig5-larger-at-first": "untested",
         "fig5-getting-smaller": "untested",
     }
@@ -220,26 +222,30 @@ def test_the_phases_are_the_first_and_the_last_hundred_thousand_steps():
 
 
 def test_a_failure_that_nothing_explains_says_so():
-    claim = performance.twice(against("breakout", made(10), made(10)), "breakout")
+    claim = performance_claims.twice(against("breakout", made(10), made(10)), "breakout")
     assert (claim.verdict, claim.reason) == ("refuted", NOT_KNOWN)
-    claim = performance.twice(against("breakout", made(15), made(10)), "breakout")
-    assert (claim.verdict, claim.reason) == ("partly", rules.UNDECIDED)
+    claim = performance_claims.twice(against("breakout", made(15), made(10)), "breakout")
+    assert (claim.verdict, claim.reason) == ("partly", judging.UNDECIDED)
 
 
 def test_over_estimation_is_a_reason_where_it_is_larger_than_the_rivals():
     found = against("breakout", made(10, over=5.0), made(10, over=1.0))
-    assert "horizon-overestimation" in performance.twice(found, "breakout").reason
-    assert reasons.too_high(made(1, over=1.0), made(1, over=5.0), "dqn") == []
-    assert reasons.too_high(made(1, over=-1.0), made(1, over=-5.0), "dqn") == []
+    assert "horizon-overestimation" in performance_claims.twice(found, "breakout").reason
+    assert performance_claims.overestimates(made(1, over=1.0), made(1, over=5.0), "dqn") == []
+    assert performance_claims.overestimates(made(1, over=-1.0), made(1, over=-5.0), "dqn") == []
 
 
 def test_pessimism_is_a_reason_with_several_networks_only():
-    assert "too pessimistic" in reasons.too_low(made(1, over=-5.0))[0]
-    assert reasons.too_low(made(1, over=5.0)) == reasons.too_low(made(1, over=-5.0, setting={"ensemble": 1})) == []
-    claims = {c.id: c for c in behaviour.claims_networks(by_networks(11, 9, 7, 5, over=-3.0))}
+    assert "too pessimistic" in performance_claims.too_pessimistic(made(1, over=-5.0))[0]
+    assert (
+        performance_claims.too_pessimistic(made(1, over=5.0))
+        == performance_claims.too_pessimistic(made(1, over=-5.0, setting={"ensemble": 1}))
+        == []
+    )
+    claims = {c.id: c for c in fig4.claims(by_networks(11, 9, 7, 5, over=-3.0))}
     assert "Breakout: too pessimistic" in claims["fig4-better"].reason
     assert "too pessimistic" in claims["fig4-six"].reason
-    step = behaviour.claims_step({("pong", GREEDY): made(1, over=-3.0, n=np.linspace(2, 9, 100))}, GREEDY)
+    step = fig5.claims({("pong", GREEDY): made(1, over=-3.0, n=np.linspace(2, 9, 100))})
     assert all("long returns still win" in claim.reason for claim in step)
 
 
@@ -248,9 +254,9 @@ def test_steps_that_shorten_with_one_inflated_network_are_a_reason():
     found = {("pong", GREEDY): made(1, over=3.0, n=rising)}
 
     def said(alone):
-        return [claim.reason for claim in behaviour.claims_step(found | alone, GREEDY)]
+        return [claim.reason for claim in fig5.claims(found | alone)]
 
-    one = ("pong", behaviour.ONE)
+    one = ("pong", fig4.ONE)
     assert all("with one network n falls here too" in reason for reason in said({one: made(1, over=30.0, n=falling)}))
     for alone in ({}, {one: made(1, over=3.0, n=falling)}, {one: made(1, over=30.0, n=rising)}):
         assert said(alone) == [f"Pong: {NOT_KNOWN}"] * 2
@@ -258,38 +264,38 @@ def test_steps_that_shorten_with_one_inflated_network_are_a_reason():
 
 def test_a_rival_that_looks_ahead_too_is_a_reason():
     found = against("breakout", made(10), made(3), made(3), made(10), made(3))
-    assert "without the choice" in performance.twice(found, "breakout").reason
+    assert "without the choice" in performance_claims.twice(found, "breakout").reason
     as_good = against("breakout", made(10), made(10), made(3), made(10), made(3))
-    assert reasons.any_steps(as_good, "breakout", "multi-step") == []
+    assert performance_claims.multi_step_suffices(as_good, "breakout", "multi-step") == []
 
 
 def test_larger_q_with_larger_returns_is_explained():
     found = by_networks(5, 5, 5, 11, q=9.0, over=-2.0)
-    claim = next(c for c in behaviour.claims_networks(found) if c.id == "fig4-smaller-q")
+    claim = next(c for c in fig4.claims(found) if c.id == "fig4-smaller-q")
     assert claim.verdict == "refuted"
-    assert "grows with the reward" in claim.reason
+    assert "grows with the return" in claim.reason
 
 
 def test_a_training_whose_values_are_unknown_is_judged_by_its_returns():
     unknown = made(5, over=np.nan, q=np.nan, n=np.nan, seeds=range(5), diverged=[0, 1, 2, 3, 4])
-    claim = performance.twice(against("breakout", unknown, made(10)), "breakout")
+    claim = performance_claims.twice(against("breakout", unknown, made(10)), "breakout")
     assert claim.verdict == "refuted"
     assert claim.reason == "the loss of 5 of its 5 seeds was not finite (fig3)"
-    got = verdicts(behaviour.claims_networks({("pong", behaviour.ONE): unknown, ("pong", behaviour.MANY): made(10)}))
+    got = verdicts(fig4.claims({("pong", fig4.ONE): unknown, ("pong", fig4.SIX): made(10)}))
     assert got["fig4-better"] == "confirmed"
     assert got["fig4-smaller-q"] == got["fig4-overestimation"] == "untested"
 
 
 def test_double_that_still_over_estimates_is_a_reason():
-    found = {("pong", behaviour.LONG): made(9, over=3.0), ("pong", behaviour.CURED_BY_DOUBLE): made(5, over=3.5)}
-    claim = next(c for c in behaviour.claims_horizon(found) if c.id == "horizon-double")
+    found = {("pong", horizon.FULL): made(9, over=3.0), ("pong", horizon.FULL_DOUBLE): made(5, over=3.5)}
+    claim = next(c for c in horizon.claims(found) if c.id == "horizon-double")
     assert claim.verdict == "refuted"
     assert "over-estimation is 0.50" in claim.reason
-    found |= {("pong", behaviour.CURED_BY_DOUBLE): made(5, over=2.0), ("pong", behaviour.SHORT): made(5, over=0.5)}
-    claim = next(c for c in behaviour.claims_horizon(found) if c.id == "horizon-double")
+    found |= {("pong", horizon.FULL_DOUBLE): made(5, over=2.0), ("pong", horizon.ONE_STEP): made(5, over=0.5)}
+    claim = next(c for c in horizon.claims(found) if c.id == "horizon-double")
     assert "over-estimates less, but still by 2.00" in claim.reason
-    found["pong", behaviour.SHORT] = made(5, over=2.5)
-    claim = next(c for c in behaviour.claims_horizon(found) if c.id == "horizon-double")
+    found["pong", horizon.ONE_STEP] = made(5, over=2.5)
+    claim = next(c for c in horizon.claims(found) if c.id == "horizon-double")
     assert claim.reason == f"Pong: {NOT_KNOWN}"
 
 
@@ -297,7 +303,7 @@ def test_every_failure_has_a_reason_and_nothing_else_has():
     found, setting = {}, {"ensemble": 6, "n": 3, "lambda_": 0.7}
     for task in TASKS:
         found |= everyone(task, made(5), made(10, setting=setting))
-    claims = performance.claims(found)
+    claims = performance_claims.claims(found)
     assert {claim.verdict for claim in claims} >= {"refuted", "confirmed"}
     assert all(bool(claim.reason) == (claim.verdict in FAILED) for claim in claims)
     assert len({claim.id for claim in claims}) == len(claims)

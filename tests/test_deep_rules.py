@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from made_evidence import against, made, verdicts
+from made_runs import against, made, verdicts
 
-from greedystep.experiments.deep import behaviour, performance, rules, samples, timing
-from greedystep.experiments.deep.evidence import gather
-from greedystep.experiments.deep.methods import GREEDY, METHODS
-from greedystep.experiments.deep.tasks import TASKS
-from greedystep.stats import Interval
+from greedystep.experiments import fig4, fig5, horizon
+from greedystep.experiments.deep import judging
+from greedystep.experiments.deep.compared_methods import GREEDY, METHODS
+from greedystep.experiments.deep.method_runs import from_records
+from greedystep.experiments.deep.tasks import LARGEST_GAINS, TASKS
+from greedystep.experiments.fig3 import performance_claims, training_time
 
 # -- intervals --------------------------------------------------------------------------------------------------------
 
@@ -24,20 +25,20 @@ from greedystep.stats import Interval
     ],
 )
 def test_an_interval_is_above_below_or_around_a_bar(low, high, expected):
-    one = Interval(np.array(1.5), np.array(low), np.array(high))
-    assert rules.above(one, 1.5) == expected
+    one = judging.Estimate(1.5, low, high)
+    assert one.above(1.5) == expected
     opposite = {"confirmed": "refuted", "refuted": "confirmed"}.get(expected, expected)
-    assert rules.below(one, 1.5) == opposite
+    assert one.below(1.5) == opposite
 
 
 def test_tasks_together_and_conditions_together():
-    assert rules.together(["confirmed", "confirmed", "untested"]) == "confirmed"
-    assert rules.together(["refuted"]) == "refuted"
-    assert rules.together(["confirmed", "refuted"]) == rules.together(["confirmed", "partly"]) == "partly"
-    assert rules.together([]) == rules.together(["untested"]) == "untested"
-    assert rules.worst(["confirmed", "partly"]) == "partly"
-    assert rules.worst(["confirmed", "refuted", "untested"]) == "refuted"
-    assert rules.worst(["confirmed", "untested"]) == "untested"
+    assert judging.over_tasks(["confirmed", "confirmed", "untested"]) == "confirmed"
+    assert judging.over_tasks(["refuted"]) == "refuted"
+    assert judging.over_tasks(["confirmed", "refuted"]) == judging.over_tasks(["confirmed", "partly"]) == "partly"
+    assert judging.over_tasks([]) == judging.over_tasks(["untested"]) == "untested"
+    assert judging.worst(["confirmed", "partly"]) == "partly"
+    assert judging.worst(["confirmed", "refuted", "untested"]) == "refuted"
+    assert judging.worst(["confirmed", "untested"]) == "untested"
 
 
 # -- Figure 3 ---------------------------------------------------------------------------------------------------------
@@ -48,7 +49,7 @@ def test_tasks_together_and_conditions_together():
 )
 def test_almost_twice_the_best_baseline(ours, expected):
     found = against("breakout", made(ours), made(3), made(10), made(7))
-    claim = performance.twice(found, "breakout")
+    claim = performance_claims.twice(found, "breakout")
     assert claim.verdict == expected
     assert "Maxmin DQN" in claim.measured
 
@@ -56,12 +57,12 @@ def test_almost_twice_the_best_baseline(ours, expected):
 def test_nothing_is_judged_without_all_baselines_or_before_its_length():
     found = against("breakout", made(20), made(10))
     short = against("breakout", made(20, steps=100_000), made(10, steps=100_000))
-    assert performance.twice(short, "breakout").verdict == "untested"
-    assert "100,000" in performance.twice(short, "breakout").measured
+    assert performance_claims.twice(short, "breakout").verdict == "untested"
+    assert "100,000" in performance_claims.twice(short, "breakout").measured
     del found["breakout", "sarsa"]
-    assert performance.twice(found, "breakout").verdict == "untested"
-    assert METHODS["sarsa"].label in performance.twice(found, "breakout").measured
-    assert set(verdicts(performance.claims({})).values()) == {"untested"}
+    assert performance_claims.twice(found, "breakout").verdict == "untested"
+    assert METHODS["sarsa"].label in performance_claims.twice(found, "breakout").measured
+    assert set(verdicts(performance_claims.claims({})).values()) == {"untested"}
 
 
 @pytest.mark.parametrize(
@@ -75,49 +76,52 @@ def test_nothing_is_judged_without_all_baselines_or_before_its_length():
     ],
 )
 def test_half_the_samples(ours, theirs, expected):
-    assert samples.half_the_samples(against("pong", ours, theirs), "pong").verdict == expected
+    assert performance_claims.half_the_samples(against("pong", ours, theirs), "pong").verdict == expected
 
 
 def test_one_fast_baseline_refutes_half_the_samples():
     found = against("pong", made(50, reached=0.1), made(50, reached=0.9), made(50, reached=0.11), made(50))
-    assert samples.half_the_samples(found, "pong").verdict == "refuted"
+    assert performance_claims.half_the_samples(found, "pong").verdict == "refuted"
 
 
 def test_negative_returns_converge_too():
     ours, theirs = made(-100, first=-1000, reached=0.1), made(-100, first=-1000, reached=0.9)
-    claim = samples.half_the_samples(against("mountaincar", ours, theirs), "mountaincar")
+    claim = performance_claims.half_the_samples(against("mountaincar", ours, theirs), "mountaincar")
     assert claim.verdict == "confirmed"
 
 
 def test_worse_on_pixelcopter():
     expected = {5.0: "confirmed", 10.0: "partly", 15.0: "refuted"}
     for ours, verdict in expected.items():
-        assert performance.worse(against("pixelcopter", made(ours), made(10.0))).verdict == verdict
+        assert (
+            performance_claims.not_better_on_pixelcopter(against("pixelcopter", made(ours), made(10.0))).verdict
+            == verdict
+        )
 
 
 @pytest.mark.parametrize(("wins", "expected"), [(6, "confirmed"), (5, "confirmed"), (4, "partly"), (2, "refuted")])
 def test_outperforms_counts_pairs(wins, expected):
-    named = [*performance.TWICE, *performance.SOONER]
+    named = [*LARGEST_GAINS, *performance_claims.FEWER_SAMPLES]
     found = {}
     for place, task in enumerate(named):
         found |= against(task, made(20 if place < wins else 5), made(10))
-    assert performance.outperforms(found).verdict == expected
+    assert performance_claims.outperforms(found).verdict == expected
     del found["pong", "dqn"]
-    assert performance.outperforms(found).verdict == "untested"
+    assert performance_claims.outperforms(found).verdict == "untested"
 
 
 def test_a_higher_curve_that_ends_lower_is_no_win():
     ours, theirs = made(9, reached=0.01), made(10, reached=1.0)
-    assert ours.height().mean() > theirs.height().mean()
-    assert not performance._wins(ours, theirs)
+    assert ours.mean_return().mean() > theirs.mean_return().mean()
+    assert not performance_claims.wins(ours, theirs)
 
 
 def test_sooner_than_dqn_is_judged_at_any_length():
     found = {("catcher", GREEDY): made(10, reached=0.1, steps=1000), ("catcher", "dqn"): made(10, steps=1000)}
-    assert samples.sooner_at_first(found).verdict == "confirmed"
+    assert performance_claims.sooner_than_dqn(found).verdict == "confirmed"
     worse = {("pong", GREEDY): made(5), ("pong", "dqn"): made(10)}
-    assert samples.sooner_at_first(found | worse).verdict == "partly"
-    assert "over 1,000 steps" in samples.sooner_at_first(found).measured
+    assert performance_claims.sooner_than_dqn(found | worse).verdict == "partly"
+    assert "over 1,000 steps" in performance_claims.sooner_than_dqn(found).measured
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,7 @@ def test_equal_time(greedy_1, one_6, greedy_6, expected):
     noise = np.array([1.0, 1.01, 0.99, 3.0])  # the last round was disturbed, for all alike
     seconds = {"one-step, 1": 1.0, "greedy-step, 1": greedy_1, "one-step, 6": one_6, "greedy-step, 6": greedy_6}
     times = {"task": "freeway", "device": "cpu", "seconds": {name: x * noise for name, x in seconds.items()}}
-    claim = timing.claim(times)
+    claim = training_time.claim(times)
     assert claim.verdict == expected
     assert "Freeway, cpu: " in claim.measured
     assert f"{greedy_1:.2f}" in claim.measured
@@ -142,7 +146,7 @@ def test_equal_time(greedy_1, one_6, greedy_6, expected):
 
 
 def test_what_was_not_timed_is_untested():
-    assert timing.claim(None).verdict == "untested"
+    assert training_time.claim(None).verdict == "untested"
 
 
 # -- Figures 4 and 5 --------------------------------------------------------------------------------------------------
@@ -150,45 +154,45 @@ def test_what_was_not_timed_is_untested():
 
 def ensemble(task, finals, **more):
     return {
-        (task, behaviour.networks(number)): made(final, q=20.0 - number, over=10.0 - number, **more)
-        for number, final in zip(behaviour.NETWORKS, finals, strict=True)
+        (task, fig4.networks(number)): made(final, q=20.0 - number, over=10.0 - number, **more)
+        for number, final in zip(fig4.NETWORKS, finals, strict=True)
     }
 
 
 def test_more_networks_as_the_paper_says():
     found = ensemble("breakout", (5, 7, 9, 11))
-    got = verdicts(behaviour.claims_networks(found))
+    got = verdicts(fig4.claims(found))
     assert got.pop("fig4-stable") == "partly"  # all lines end where they are highest
     assert set(got.values()) == {"confirmed"}
 
 
 def test_more_networks_otherwise():
-    got = verdicts(behaviour.claims_networks(ensemble("breakout", (11, 9, 7, 5))))
+    got = verdicts(fig4.claims(ensemble("breakout", (11, 9, 7, 5))))
     assert got["fig4-better"] == got["fig4-six"] == "refuted"
     assert got["fig4-smaller-q"] == "confirmed"
     both = ensemble("breakout", (11, 9, 7, 5)) | ensemble("seaquest", (5, 7, 9, 11))
-    assert verdicts(behaviour.claims_networks(both))["fig4-better"] == "partly"
-    assert set(verdicts(behaviour.claims_networks({})).values()) == {"untested"}
+    assert verdicts(fig4.claims(both))["fig4-better"] == "partly"
+    assert set(verdicts(fig4.claims({})).values()) == {"untested"}
 
 
 def test_stable_means_that_little_of_the_best_is_lost():
     found = ensemble("breakout", (5, 7, 9, 11))
-    alone = found["breakout", behaviour.ONE]
+    alone = found["breakout", fig4.ONE]
     alone.returns[:, -1] -= 3.0
-    np.testing.assert_allclose(behaviour.fall(alone), 3.0)
-    assert verdicts(behaviour.claims_networks(found))["fig4-stable"] == "confirmed"
+    np.testing.assert_allclose(fig4.lost_return(alone), 3.0)
+    assert verdicts(fig4.claims(found))["fig4-stable"] == "confirmed"
 
 
 @pytest.mark.parametrize(("begin", "end", "expected"), [(9, 2, "confirmed"), (2, 9, "refuted")])
 def test_the_chosen_step(begin, end, expected):
     found = {("breakout", GREEDY): made(10, n=np.linspace(begin, end, 100))}
-    assert set(verdicts(behaviour.claims_step(found, GREEDY)).values()) == {expected}
-    assert set(verdicts(behaviour.claims_step({}, GREEDY)).values()) == {"untested"}
+    assert set(verdicts(fig5.claims(found)).values()) == {expected}
+    assert set(verdicts(fig5.claims({})).values()) == {"untested"}
 
 
 def test_a_rise_after_the_first_points_is_no_fall():
     n = np.concatenate([np.full(5, 9.0), np.linspace(2, 8, 95)])
-    got = verdicts(behaviour.claims_step({("breakout", GREEDY): made(10, n=n)}, GREEDY))
+    got = verdicts(fig5.claims({("breakout", GREEDY): made(10, n=n)}))
     assert got == {"fig5-larger-at-first": "confirmed", "fig5-getting-smaller": "refuted"}
 
 
@@ -198,11 +202,11 @@ def test_a_rise_after_the_first_points_is_no_fall():
 def horizons(task="breakout", **over):
     """Over-estimation by name; sooner with a longer horizon."""
     return {
-        (task, behaviour.SHORT): made(10, reached=0.9, over=over["short"]),
-        (task, behaviour.horizon(1, 6)): made(10, reached=0.9, over=over["short"]),
-        (task, behaviour.LONG): made(8, reached=0.1, over=over["long"]),
-        (task, behaviour.CURED): made(12, reached=0.1, over=over["cured"]),
-        (task, behaviour.CURED_BY_DOUBLE): made(11, reached=0.1, over=over["cured"]),
+        (task, horizon.ONE_STEP): made(10, reached=0.9, over=over["short"]),
+        (task, horizon.horizon(1, 6)): made(10, reached=0.9, over=over["short"]),
+        (task, horizon.FULL): made(8, reached=0.1, over=over["long"]),
+        (task, horizon.FULL_MAXMIN): made(12, reached=0.1, over=over["cured"]),
+        (task, horizon.FULL_DOUBLE): made(11, reached=0.1, over=over["cured"]),
     }
 
 
@@ -210,23 +214,23 @@ def horizons(task="breakout", **over):
     ("cured", "expected"), [(1.0, "confirmed"), (4.0, "partly"), (9.0, "refuted"), (10.0, "refuted")]
 )
 def test_the_horizon(cured, expected):
-    got = verdicts(behaviour.claims_horizon(horizons(short=1.0, long=9.0, cured=cured)))
+    got = verdicts(horizon.claims(horizons(short=1.0, long=9.0, cured=cured)))
     assert got.pop("horizon-addressed") == expected
     assert set(got.values()) == {"confirmed"}
 
 
 def test_where_nothing_is_over_estimated_nothing_needs_a_cure():
-    got = verdicts(behaviour.claims_horizon(horizons(short=1.0, long=1.0, cured=1.0)))
+    got = verdicts(horizon.claims(horizons(short=1.0, long=1.0, cured=1.0)))
     assert got["horizon-overestimation"] == got["horizon-addressed"] == "partly"
 
 
 def test_a_horizon_that_helps_nothing():
     found = horizons(short=5.0, long=1.0, cured=1.0)
-    found["breakout", behaviour.CURED] = made(9, reached=1.0, over=6.0)
-    found["breakout", behaviour.CURED_BY_DOUBLE] = made(5)
-    got = verdicts(behaviour.claims_horizon(found))
+    found["breakout", horizon.FULL_MAXMIN] = made(9, reached=1.0, over=6.0)
+    found["breakout", horizon.FULL_DOUBLE] = made(5)
+    got = verdicts(horizon.claims(found))
     assert got == dict.fromkeys(got, "refuted")
-    assert set(verdicts(behaviour.claims_horizon({})).values()) == {"untested"}
+    assert set(verdicts(horizon.claims({})).values()) == {"untested"}
 
 
 # -- from the store to arrays -----------------------------------------------------------------------------------------
@@ -262,23 +266,23 @@ def lane(seed, steps, returns):
 
 def test_longer_trainings_are_read_as_far_as_asked():
     lanes = [lane(0, [10, 20, 30, 40], [None, 2.0, 3.0, 4.0]), lane(1, [20, 40], [2.0, 6.0])]
-    found = gather(lanes, 40)
+    found = from_records(lanes, 40)
     np.testing.assert_array_equal(found.steps, [20, 40])
     np.testing.assert_array_equal(found.returns, [[2.0, 4.0], [2.0, 6.0]])
     np.testing.assert_array_equal(found.q, [[1.0, 1.0], [np.nan, 1.0]])
     assert np.isnan(found.n).all()
-    assert list(found.evaluation) == [7.0, 7.0]
-    shorter = gather(lanes, 20)
-    np.testing.assert_array_equal(shorter.final, [2.0, 2.0])
-    assert shorter.evaluation is None
+    assert list(found.greedy_play) == [7.0, 7.0]
+    shorter = from_records(lanes, 20)
+    np.testing.assert_array_equal(shorter.final_return, [2.0, 2.0])
+    assert shorter.greedy_play is None
 
 
 def test_a_short_last_row_is_passed_over_but_its_episodes_count():
     one = lane(0, [10, 20, 30, 31], [1.0, 1.0, 1.0, 9.0])
     one["curve"]["overestimation"] = [1.0, 2.0, 3.0, 50.0]
-    found = gather([one], 31)
+    found = from_records([one], 31)
     np.testing.assert_array_equal(found.overestimation, [[1.0, 2.0, 3.0, 3.0]])
-    assert found.final[0] > 1
+    assert found.final_return[0] > 1
 
 
 def test_every_method_has_four_settings_and_every_task_an_environment():

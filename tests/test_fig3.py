@@ -11,12 +11,13 @@ from deep_runs import SETTINGS
 from greedystep import io
 from greedystep.cli import main
 from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, luck, presets
-from greedystep.experiments.deep import published, timing, training
-from greedystep.experiments.deep.evidence import Evidence, gather, only_end
-from greedystep.experiments.deep.methods import GREEDY, METHODS, PAPER
+from greedystep.experiments.deep import training
+from greedystep.experiments.deep.compared_methods import GREEDY, METHODS, PAPER
+from greedystep.experiments.deep.method_runs import MethodRuns, from_records, only_end
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import FIGURE_3
 from greedystep.experiments.deep.training import Lane, Length, StoppedError
+from greedystep.experiments.fig3 import published_baselines, training_time
 
 TIMES = ("seconds", "steps_per_second")
 EXPERIMENTS = (fig3, fig4, fig5, horizon, luck, presets)
@@ -156,8 +157,10 @@ def test_the_end_of_a_curve_tells_the_same_final_return(seed):
     assert sum(end["curve"]["episodes"]) == episodes.sum()
     assert {len(column) for column in end["curve"].values()} == {len(end["curve"]["step"])}
     assert len(end["curve"]["step"]) <= 1 + rows - (episodes[::-1].cumsum() > 129).sum()
-    np.testing.assert_allclose(gather([end], 1000).final, gather([whole], 1000).final, rtol=1e-12)
-    assert gather([end], 1000).q[:, -1] == gather([whole], 1000).q[:, -1]
+    np.testing.assert_allclose(
+        from_records([end], 1000).final_return, from_records([whole], 1000).final_return, rtol=1e-12
+    )
+    assert from_records([end], 1000).q[:, -1] == from_records([whole], 1000).q[:, -1]
 
 
 def test_longer_trainings_serve_and_shorter_ones_do_not(made_up):
@@ -318,7 +321,7 @@ def test_presets_agree_where_the_same_method_is_ahead(slow, fast, verdict):
         steps = np.array([1, 2])
         noise = np.array([[0.0, 0.1], [0, -0.1], [0, 0.2]])
         curves = level + noise
-        return Evidence(steps, curves, curves, curves, curves)
+        return MethodRuns(steps, curves, curves, curves, curves)
 
     levels = {"paper": slow, "fast": fast}
     found = {
@@ -336,20 +339,20 @@ def test_presets_agree_where_the_same_method_is_ahead(slow, fast, verdict):
 def test_our_dqn_is_set_beside_the_published_one(times, verdict):
     steps = np.array([2_500_000, 5_000_000])
     found = {}
-    for one, share in zip(published.MINATAR, times, strict=False):
-        curves = np.full((3, 2), share * published.MINATAR[one])
-        found[one] = Evidence(steps, curves, curves, curves, curves)
-    assert published.claims(found)[0].verdict == verdict
+    for one, share in zip(published_baselines.MINATAR, times, strict=False):
+        curves = np.full((3, 2), share * published_baselines.MINATAR[one])
+        found[one] = MethodRuns(steps, curves, curves, curves, curves)
+    assert published_baselines.claims(found)[0].verdict == verdict
 
 
 def test_seeds_that_learned_nothing_are_told_of():
     steps, found = np.array([1_000_000, 3_500_000]), {}
-    for one, level in published.SMALL.items():
+    for one, level in published_baselines.SMALL.items():
         curves = np.full((3, 2), level)
-        found[one] = Evidence(steps, curves, curves, curves, curves)
-    assert published.claims(found)[1].verdict == "confirmed"
+        found[one] = MethodRuns(steps, curves, curves, curves, curves)
+    assert published_baselines.claims(found)[1].verdict == "confirmed"
     found["mountaincar", "maxmin"].returns[0] = -1000
-    claim = published.claims(found)[1]
+    claim = published_baselines.claims(found)[1]
     assert claim.verdict == "partly"
     assert "MountainCar, Maxmin DQN: a median of -154, the worst of 3 seeds at -1000" in claim.reason
 
@@ -420,15 +423,15 @@ def test_lanes_with_their_own_numbers_are_trained_together():
 
 
 def test_agents_are_timed_in_turn_and_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(timing, "ROUNDS", 2)
-    monkeypatch.setattr(timing, "SECONDS", 0.0)
-    assert timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=False, problems=[]) is None
-    times = timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=True, problems=[])
+    monkeypatch.setattr(training_time, "ROUNDS", 2)
+    monkeypatch.setattr(training_time, "SECONDS", 0.0)
+    assert training_time.load_or_measure(tmp_path, "mountaincar", "paper", 1, may_measure=False, problems=[]) is None
+    times = training_time.load_or_measure(tmp_path, "mountaincar", "paper", 1, may_measure=True, problems=[])
     assert times is not None
     assert times["steps"] == 100
     assert all(len(rounds) == 2 and min(rounds) > 0 for rounds in times["seconds"].values())
-    assert timing.kept(tmp_path, "mountaincar", "paper", 1, may_measure=True, problems=[]) == times
-    assert timing.claim(times).verdict in ("confirmed", "partly", "refuted")
+    assert training_time.load_or_measure(tmp_path, "mountaincar", "paper", 1, may_measure=True, problems=[]) == times
+    assert training_time.claim(times).verdict in ("confirmed", "partly", "refuted")
 
 
 def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, monkeypatch):
@@ -466,9 +469,9 @@ def test_a_few_steps_more_than_asked_for_are_still_the_whole_training():
     (trained,) = training.train([lane], Length(596, points=3, episodes=2))
     assert trained["curve"]["step"][-1] == trained["steps"] == 596
     trained |= {"side_by_side": 1, "part": "one"}
-    found = gather([trained], 596)
+    found = from_records([trained], 596)
     assert found.steps[-1] == 596
-    assert found.evaluation is not None
+    assert found.greedy_play is not None
 
 
 def test_a_lane_that_diverges_does_not_end_the_others():

@@ -290,14 +290,14 @@ def test_wrong_types_in_the_configuration_of_a_network_are_named(tmp_path, capsy
 
 @pytest.mark.parametrize("content", ["3", "{}", '{"times": []}', '{"times": {"task": "x"}}'])
 def test_times_that_cannot_be_read_count_as_missing(tmp_path, content):
-    from greedystep.experiments.deep import timing
+    from greedystep.experiments.fig3 import training_time
 
     (tmp_path / "timing").mkdir()
     (tmp_path / "timing" / "freeway-fast-5.json").write_text(content)
     problems = []
-    assert timing.kept(tmp_path, "freeway", "fast", 5, may_measure=False, problems=problems) is None
+    assert training_time.load_or_measure(tmp_path, "freeway", "fast", 5, may_measure=False, problems=problems) is None
     assert len(problems) == 1
-    assert "freeway-fast-5.json does not tell times" in problems[0]
+    assert "freeway-fast-5.json does not hold training times" in problems[0]
 
 
 class Stub:

@@ -24,13 +24,6 @@ def test_the_last_episodes_equal_brute_force(rows, grid, window):
     np.testing.assert_allclose(learning_curves.last_episodes(ends, returns, grid, window), expected, atol=1e-9)
 
 
-@given(episodes, grids, st.integers(1, 40))
-def test_the_last_steps_equal_brute_force(rows, grid, window):
-    ends, returns = zip(*sorted(rows, key=lambda row: row[0]), strict=True) if rows else ((), ())
-    expected = [oracle.last_steps(ends, returns, g, window) for g in grid]
-    np.testing.assert_allclose(learning_curves.last_steps(ends, returns, grid, window), expected, atol=1e-9)
-
-
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(-9, 9, allow_subnormal=False)), max_size=10), st.integers(1, 9))
 def test_chunks_of_equal_episodes_are_like_the_episodes_themselves(chunks, window):
     chunk_ends = 10 * np.arange(1, len(chunks) + 1)
@@ -41,11 +34,6 @@ def test_chunks_of_equal_episodes_are_like_the_episodes_themselves(chunks, windo
     np.testing.assert_allclose(
         learning_curves.last_episodes(chunk_ends, means, grid, window, counts),
         learning_curves.last_episodes(ends, returns, grid, window),
-        atol=1e-9,
-    )
-    np.testing.assert_allclose(
-        learning_curves.last_steps(chunk_ends, means, grid, 3 * window, counts),
-        learning_curves.last_steps(ends, returns, grid, 3 * window),
         atol=1e-9,
     )
 
@@ -182,7 +170,6 @@ def test_one_run_has_no_interval():
         ),
         (lambda: learning_curves.last_episodes([1, 2], [0], [3]), "must be of one length"),
         (lambda: learning_curves.last_episodes([1], [0], [3], 0), "episodes must be at least 1, got 0"),
-        (lambda: learning_curves.last_steps([1], [0], [3], 0), "steps must be positive, got 0"),
         (lambda: learning_curves.area([1, 1], [0, 0]), "steps must be positive and increasing"),
         (lambda: learning_curves.area([1], [0]), "at least two points"),
         (lambda: learning_curves.steps_to_level([0, 1], [0, 0], 0), "steps must be positive and increasing"),

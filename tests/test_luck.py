@@ -2,11 +2,11 @@
 
 import pytest
 from deep_experiments import silent
-from made_evidence import made
+from made_runs import made
 
 from greedystep import envs
 from greedystep.experiments import luck
-from greedystep.experiments.deep.methods import GREEDY
+from greedystep.experiments.deep.compared_methods import GREEDY
 from greedystep.experiments.deep.tasks import TASKS, steady
 
 

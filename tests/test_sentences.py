@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from greedystep import io
-from greedystep.experiments import NAMES, fig1, fig2, luck, presets, settings, table1
+from greedystep.experiments import NAMES, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, settings, table1
 from greedystep.experiments.claims import FAILED, NOT_KNOWN
-from greedystep.experiments.deep import behaviour, performance, timing
-from greedystep.experiments.deep.methods import GREEDY
 from greedystep.experiments.sentence_verdicts import (
     Evidence,
     Row,
@@ -39,10 +37,10 @@ def results():
         patch.setitem(table1.SCALES, "quick", TINY)
         made = {"table1": table1.run("quick", silent), "fig1": fig1.run("quick", silent)}
     claims = {
-        "fig3": [*performance.claims({}), timing.claim(None)],
-        "fig4": behaviour.claims_networks({}),
-        "fig5": behaviour.claims_step({}, GREEDY),
-        "horizon": behaviour.claims_horizon({}),
+        "fig3": fig3.claims({}, None),
+        "fig4": fig4.claims({}),
+        "fig5": fig5.claims({}),
+        "horizon": horizon.claims({}),
         "luck": luck.claims({}),
         "presets": [presets.agree({})],
         "settings": [settings.one_for_all({})],

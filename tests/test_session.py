@@ -10,7 +10,7 @@ from deep_runs import SETTINGS
 
 from greedystep import io
 from greedystep.experiments import NOTHING, fig3, fig5
-from greedystep.experiments.deep import session, sweep
+from greedystep.experiments.deep import protocol, session
 from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.training import Length
 from greedystep.experiments.deep.workplace import Workplace
@@ -112,7 +112,9 @@ def test_a_damaged_note_is_one_sentence(made_up, tmp_path, damage):
 
 
 def test_half_way_states_are_kept_on_interrupt_and_go_when_finished(tmp_path):
-    leg = sweep.Leg("catcher", "paper", Length(600, points=6, episodes=0), changes=SETTINGS | {"returns": "one-step"})
+    leg = protocol.TaskProtocol(
+        "catcher", "paper", Length(600, points=6, episodes=0), changes=SETTINGS | {"returns": "one-step"}
+    )
     store = Store(tmp_path)
 
     def interrupted(share, what):
@@ -121,7 +123,7 @@ def test_half_way_states_are_kept_on_interrupt_and_go_when_finished(tmp_path):
 
     def train(progress):
         runner = session.Session(store, progress, 600)
-        runner.all([lambda: sweep.train_setting(runner, leg, "DQN", {}, 1)])
+        runner.all([lambda: protocol.train_setting(runner, leg, "DQN", {}, 1)])
 
     with pytest.raises(KeyboardInterrupt):
         train(interrupted)

@@ -5,7 +5,7 @@ import pytest
 from deep_experiments import silent
 
 from greedystep.experiments import settings
-from greedystep.experiments.deep.sweep import SELECTION_SEEDS
+from greedystep.experiments.deep.protocol import SELECTION_SEEDS
 from greedystep.experiments.deep.tasks import FIGURE_3
 
 

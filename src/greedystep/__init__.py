@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from greedystep.gymnasium_ids import register_with_gymnasium
 
 if TYPE_CHECKING:
-    from greedystep import envs, models, operators, returns, tabular, trajectory
+    from greedystep import envs, models, operators, returns, stats, tabular, trajectory
     from greedystep.deep.agent import DQN, load
     from greedystep.mdp import MDP
     from greedystep.planning import Solution, solve
@@ -30,6 +30,7 @@ _HOME = {
     "models": None,
     "operators": None,
     "returns": None,
+    "stats": None,
     "tabular": None,
     "trajectory": None,
 }
@@ -47,6 +48,7 @@ __all__ = [
     "operators",
     "returns",
     "solve",
+    "stats",
     "tabular",
     "trajectory",
 ]

@@ -1,4 +1,4 @@
-"""Learning curves: from the episodes of a run to a fixed grid of steps, and how much sooner one method gets there.
+"""Learning curves: mean returns of the last episodes on a grid of steps, area, steps to a level, sample efficiency.
 
 `steps` are the environment steps of a curve's points, positive and increasing. The last axis of a curve is its points.
 """
@@ -12,49 +12,24 @@ from numpy.typing import ArrayLike
 
 from greedystep.stats import Statistic, aggregate, percentiles, resample
 
-# -- from episodes to a grid ------------------------------------------------------------------------------------------
-
 
 def last_episodes(
     ends: ArrayLike, returns: ArrayLike, grid: ArrayLike, episodes: int = 100, counts: ArrayLike | None = None
 ) -> np.ndarray:
-    """The mean return of the last `episodes` episodes that had ended by each step of `grid`; NaN before the first.
+    """Compute the mean return of the last `episodes` episodes that had ended by each step of `grid`.
 
-    Fewer are averaged while fewer have ended. This is the training curve of the paper's Figure 3, whose text leaves the
-    window open, and of Lan et al. (2020), who average 100 episodes.
+    NaN before the first episode; fewer episodes are averaged while fewer have ended. This is the training curve of the
+    paper's Figure 3, which does not name its window, and of Lan et al. (2020), who average 100 episodes.
 
     Args:
-        ends: [rows] the step at which an episode ended, or a chunk of steps with several ends; not decreasing.
+        ends: [rows] the step at which an episode ended, or the end of a chunk with several episodes; not decreasing.
         returns: [rows] its return, or the mean return of the chunk's episodes.
-        grid: [points] the steps to answer for.
-        episodes: the width of the window. It counts the oldest chunk in part, as if its episodes were all alike.
-        counts: [rows] episodes of each chunk, 0 where none ended (its return is then not looked at); default 1.
+        grid: [points] environment steps.
+        episodes: the width of the window. The oldest chunk may count in part, as if its episodes had equal returns.
+        counts: [rows] episodes of each chunk, 0 if none ended (its return is then ignored); default 1.
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}")
-    ended, total, rows = _running_sums(ends, returns, grid, counts)
-    first = np.maximum(ended[rows] - episodes, 0)
-    return _mean(total[rows] - np.interp(first, ended, total), ended[rows] - first)
-
-
-def last_steps(
-    ends: ArrayLike, returns: ArrayLike, grid: ArrayLike, steps: float, counts: ArrayLike | None = None
-) -> np.ndarray:
-    """The mean return of the episodes that ended in (g - steps, g] for each g of `grid`; NaN where none did.
-
-    The other arguments are those of `last_episodes`.
-    """
-    if not steps > 0:
-        raise ValueError(f"steps must be positive, got {steps}")
-    ended, total, rows = _running_sums(ends, returns, grid, counts)
-    before = _running_sums(ends, returns, np.asarray(grid, float) - steps, counts)[2]
-    return _mean(total[rows] - total[before], ended[rows] - ended[before])
-
-
-def _running_sums(
-    ends: ArrayLike, returns: ArrayLike, grid: ArrayLike, counts: ArrayLike | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Episodes and the sum of their returns in the first k rows, for k = 0, 1, ...; and k by each step of the grid."""
     at, value = np.asarray(ends, float), np.asarray(returns, float)
     number = np.ones(at.shape) if counts is None else np.asarray(counts, float)
     if not at.ndim == value.ndim == number.ndim == 1 or not at.shape == value.shape == number.shape:
@@ -63,25 +38,18 @@ def _running_sums(
         )
     if (np.diff(at) < 0).any():
         raise ValueError("ends must not decrease")
-    some = number > 0
-    at, value, number = at[some], value[some], number[some]
-    if not np.isfinite(value).all():
-        raise ValueError(
-            f"returns must be finite, got {value[~np.isfinite(value)][0]} at step {at[~np.isfinite(value)][0]:.0f}"
-        )
-    ended, total = (np.concatenate([[0.0], np.cumsum(x)]) for x in (number, number * value))
-    return ended, total, np.searchsorted(at, np.asarray(grid, float), side="right")
-
-
-def _mean(total: np.ndarray, number: np.ndarray) -> np.ndarray:
+    at, value, number = at[number > 0], value[number > 0], number[number > 0]
+    if len(bad := np.flatnonzero(~np.isfinite(value))):
+        raise ValueError(f"returns must be finite, got {value[bad[0]]} at step {at[bad[0]]:.0f}")
+    ended, total = (np.concatenate([[0.0], np.cumsum(x)]) for x in (number, number * value))  # in the first k rows
+    rows = np.searchsorted(at, np.asarray(grid, float), side="right")
+    first = np.maximum(ended[rows] - episodes, 0)
+    total, number = total[rows] - np.interp(first, ended, total), ended[rows] - first
     return np.where(number > 0, total / np.where(number > 0, number, 1.0), np.nan)
 
 
-# -- what a curve says ------------------------------------------------------------------------------------------------
-
-
 def area(steps: ArrayLike, curve: ArrayLike) -> np.ndarray:
-    """The mean height of a curve over its steps: ∫ curve d steps / (last - first), by trapezoids; NaN gives NaN."""
+    """Compute the area under a curve per step: ∫ curve d steps / (last - first), by trapezoids; NaN gives NaN."""
     at = _checked_steps(steps, curve)
     if len(at) < 2:
         raise ValueError("steps: an area needs at least two points")
@@ -89,9 +57,9 @@ def area(steps: ArrayLike, curve: ArrayLike) -> np.ndarray:
 
 
 def steps_to_level(steps: ArrayLike, curve: ArrayLike, level: ArrayLike) -> np.ndarray:
-    """The first of `steps` at which the curve is at or above `level`; infinity where it never is.
+    """Return the first of `steps` at which the curve is at or above `level`; infinity if it never is.
 
-    `level` is one number, or one for each curve of a stack [..., points].
+    `level` is one number, or one per curve of a stack [..., points].
     """
     at = _checked_steps(steps, curve)
     reached = np.asarray(curve, float) >= np.asarray(level, float)[..., None]
@@ -99,11 +67,11 @@ def steps_to_level(steps: ArrayLike, curve: ArrayLike, level: ArrayLike) -> np.n
 
 
 class TimesFaster(NamedTuple):
-    """Other's steps to a level over one's own: 2 means half the samples.
+    """The other method's steps to a level divided by one's own: 2 means half the samples.
 
-    A method that has not reached the level when its run ends would need at least so many steps, so the ratio is known
-    only between `at_least` and `at_most`; the two are equal where both methods arrive. `low` and `high` are the ends of
-    the bootstrap interval, with the same care in every resample: 0 or infinity where the runs were too short to tell.
+    A method that has not reached the level when its run ends needs at least as many steps as the run had, so the ratio
+    is known only between `at_least` and `at_most`; the two are equal if both methods reach the level. `low` and `high`
+    are the ends of the bootstrap CI, with these bounds in every resample: 0 or infinity if the runs were too short.
     """
 
     at_least: float
@@ -111,7 +79,7 @@ class TimesFaster(NamedTuple):
     low: float
     high: float
     steps: float
-    """Own steps to the level; infinity for never."""
+    """One's own steps to the level; infinity if it is never reached."""
     other_steps: float
 
 
@@ -127,14 +95,14 @@ def times_faster(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> TimesFaster:
-    """How many times fewer steps one method needs than another until the statistic of its runs reaches a level.
+    """Compute how many times fewer steps one method needs than another until a statistic of its runs reaches a level.
 
     Args:
-        steps, other_steps: [points] of each method; grids may differ, and so may lengths of runs.
+        steps, other_steps: [points] of each method; grids and lengths of runs may differ.
         curves, other_curves: [runs, points].
-        level: default the other method's own final level, taken anew in every resample, since it is as uncertain as the
+        level: default the other method's final level, computed in every resample, since it is as uncertain as the
             curves are ("the same final performance with half the samples").
-        statistic: of the runs at each point; the level is sought on that curve.
+        statistic: statistic of the runs at each point, which must reach the level.
     """
     own, theirs = np.asarray(curves, float)[:, None], np.asarray(other_curves, float)[:, None]  # [runs, 1 task, points]
     rng = np.random.default_rng(seed)

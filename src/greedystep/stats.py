@@ -1,13 +1,15 @@
-"""Scores of a few runs, with honest intervals (Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the
-Statistical Precipice"; their package is rliable).
+"""Aggregate scores over runs and tasks with stratified bootstrap confidence intervals, as rliable does.
 
-`scores` is one of: [runs], of one task; [runs, tasks]; or {task: [runs]}, where tasks may differ in their number of
-runs. Further axes, such as the points of a learning curve, are kept: the result is computed for each point of them, and
-a resampled run brings its whole curve. NaN in a score gives NaN. All results are the same for the same seed.
+The statistics are those of Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical
+Precipice": interquartile mean (IQM), mean, median, probability of improvement.
+
+`scores` is one of: [runs], of one task; [runs, tasks]; or {task: [runs]}, if tasks differ in their number of runs.
+Further axes, such as the points of a learning curve, are kept: the result is computed per point, and a resampled run
+brings its whole curve. A NaN score gives NaN. Results are the same for the same seed.
 
 The bootstrap draws runs with replacement within each task (stratified: every task keeps its number of runs) and takes
-the statistic of each resample; the interval is between the percentiles (1 - confidence)/2 and (1 + confidence)/2. Where
-a task has only one run nothing can be said about chance, and both ends are NaN.
+the statistic of each resample; the confidence interval (CI) lies between the percentiles (1 - confidence)/2 and
+(1 + confidence)/2. If a task has a single run, both ends are NaN.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ Statistic = Literal["iqm", "mean", "median"]
 Tasks = list[np.ndarray]
 
 LARGEST_GATHER = 2**22
-"""So many numbers of resampled runs are in memory at a time."""
+"""Most numbers of resampled runs that are in memory at a time."""
 
 
 class Interval(NamedTuple):
-    """An estimate, and the ends of its interval; arrays where scores have further axes."""
+    """A point estimate with the ends of its CI; arrays if scores have further axes."""
 
     estimate: np.ndarray
     low: np.ndarray
@@ -38,7 +40,7 @@ class Interval(NamedTuple):
 
 
 def iqm(scores: ArrayLike, axis: int | None = None) -> np.ndarray:
-    """The interquartile mean: sort n scores, drop floor(n/4) at each end, average the rest (trim_mean of SciPy)."""
+    """Compute the interquartile mean: sort n scores, drop floor(n/4) at each end, average the rest."""
     array = np.asarray(scores, float)
     array = np.sort(array.reshape(-1) if axis is None else np.moveaxis(array, axis, -1), axis=-1)
     n = array.shape[-1]
@@ -49,16 +51,16 @@ def iqm(scores: ArrayLike, axis: int | None = None) -> np.ndarray:
 
 
 def aggregate(scores: Scores, statistic: Statistic = "iqm") -> np.ndarray:
-    """One number for all runs and tasks.
+    """Aggregate all runs of all tasks into one number.
 
-    iqm: of all runs of all tasks together. mean: over tasks of the mean over runs. median: likewise, the median over
-    tasks of the mean over runs (so for one task it is the mean).
+    iqm: of the runs of all tasks pooled. mean: mean over tasks of the mean over runs. median: median over tasks of the
+    mean over runs (so for one task it is the mean).
     """
     return _statistic(statistic)([task[None] for task in _tasks(scores)])[0]
 
 
 def _statistic(name: str) -> Callable[[Tasks], np.ndarray]:
-    """A function from one array [resamples, runs, ...] a task to [resamples, ...]."""
+    """The function that takes one array [resamples, runs, ...] per task to [resamples, ...]."""
     if name not in STATISTICS:
         raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}, got {name!r}")
     return STATISTICS[name]
@@ -86,7 +88,7 @@ def interval(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
-    """A statistic of the scores with its stratified percentile bootstrap interval."""
+    """Compute a statistic of the scores with its stratified percentile bootstrap CI."""
     values = resample(scores, statistic, resamples, np.random.default_rng(seed))
     return Interval(aggregate(scores, statistic), *percentiles(values, values, confidence, scores))
 
@@ -100,7 +102,7 @@ def difference(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
-    """How much higher `scores` are than `other`: statistic(scores) - statistic(other), resampled independently."""
+    """Compute statistic(scores) - statistic(other) with its CI; both are resampled independently."""
     other, rng = _same_tasks(scores, other), np.random.default_rng(seed)
     values = resample(scores, statistic, resamples, rng) - resample(other, statistic, resamples, rng)
     estimate = aggregate(scores, statistic) - aggregate(other, statistic)
@@ -116,11 +118,11 @@ def ratio(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
-    """How many times higher: statistic(scores) / statistic(other), resampled independently.
+    """Compute statistic(scores) / statistic(other) with its CI; both are resampled independently.
 
-    "Times" means something only over a positive score. Where a resample of `other` is not positive, the ratio is
-    infinite for positive `scores`, and may be anything otherwise, which widens the interval at both ends; where the
-    estimate's own denominator is not positive the estimate is NaN.
+    A ratio is defined only over a positive score. If a resample of `other` is not positive, the ratio is infinite for
+    positive `scores` and unbounded on both sides otherwise, which widens the CI; if the denominator of the estimate
+    itself is not positive, the estimate is NaN.
     """
     other, rng = _same_tasks(scores, other), np.random.default_rng(seed)
     above, below = resample(scores, statistic, resamples, rng), resample(other, statistic, resamples, rng)
@@ -138,9 +140,10 @@ def probability_of_improvement(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
-    """How probably a run of `scores` beats a run of `other` on a task drawn at random.
+    """Compute the probability that a run of `scores` beats a run of `other` on a random task, with its CI.
 
-    The mean over tasks of P(X > Y) + P(X = Y)/2 over all pairs of runs (Mann and Whitney's U over the number of pairs).
+    This is the mean over tasks of P(X > Y) + P(X = Y)/2 over all pairs of runs (the Mann-Whitney U statistic divided by
+    the number of pairs).
     """
     ours, theirs = _tasks(scores), _tasks(_same_tasks(scores, other))
     rng = np.random.default_rng(seed)
@@ -155,14 +158,14 @@ def probability_of_improvement(
 
 
 def _wins(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Resamples x [B, n, ...] and y [B, m, ...] -> the share of pairs that x wins, [B, ...]; NaN counts as unknown."""
+    """Resamples x [B, n, ...] and y [B, m, ...] -> the share of pairs that x wins, [B, ...]; NaN if a score is NaN."""
     x, y = x[:, :, None], y[:, None]
     share = np.where(x == y, 0.5, x > y)
     return np.where(np.isnan(x) | np.isnan(y), np.nan, share).mean(axis=(1, 2))
 
 
 def _divide(above: np.ndarray, below: np.ndarray, otherwise: float) -> np.ndarray:
-    """above / below; `otherwise` where below is not positive."""
+    """Return above / below; `otherwise` if below is not positive."""
     unknown = np.where(np.isnan(above) | np.isnan(below), np.nan, otherwise)
     return np.where(below > 0, above / np.where(below > 0, below, 1.0), unknown)
 
@@ -171,7 +174,7 @@ def _divide(above: np.ndarray, below: np.ndarray, otherwise: float) -> np.ndarra
 
 
 def resample(scores: Scores, statistic: Statistic, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """The statistic of each of `resamples` stratified resamples, [resamples, ...]."""
+    """Compute the statistic of each of `resamples` stratified bootstrap resamples, [resamples, ...]."""
     tasks, function = _tasks(scores), _statistic(statistic)
     draws = _draw(tasks, resamples, rng)
     parts = _parts(resamples, sum(task.size for task in tasks))
@@ -181,8 +184,10 @@ def resample(scores: Scores, statistic: Statistic, resamples: int, rng: np.rando
 def percentiles(
     lower: np.ndarray, upper: np.ndarray, confidence: float, *scores: Scores
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of the interval of `confidence` from resamples [resamples, ...], known exactly (lower = upper) or each
-    between two bounds; NaN where a task of `scores` has one run only."""
+    """Compute the ends of the CI from resamples [resamples, ...], each known exactly (lower = upper) or within bounds.
+
+    NaN if a task of `scores` has a single run.
+    """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
     if any(len(task) < 2 for given in scores for task in _tasks(given)):
@@ -195,20 +200,20 @@ def percentiles(
 
 
 def _draw(tasks: Tasks, resamples: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Which runs each resample holds: [resamples, runs] a task."""
+    """Draw the indices of the runs in each resample: [resamples, runs] per task."""
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}")
     return [rng.integers(len(task), size=(resamples, len(task))) for task in tasks]
 
 
 def _parts(resamples: int, numbers: int) -> list[slice]:
-    """Resamples in groups whose numbers fit in memory."""
+    """Split the resamples into groups whose numbers fit in memory."""
     group = max(1, LARGEST_GATHER // max(1, numbers))
     return [slice(first, first + group) for first in range(0, resamples, group)]
 
 
 def _tasks(scores: Scores) -> Tasks:
-    """One array [runs, ...] a task."""
+    """Return one array [runs, ...] per task."""
     if isinstance(scores, Mapping):
         tasks = [np.asarray(task, float) for task in scores.values()]
     else:
@@ -222,7 +227,7 @@ def _tasks(scores: Scores) -> Tasks:
 
 
 def _same_tasks(scores: Scores, other: Scores) -> Scores:
-    """`other` with its tasks in the order of those of `scores`; ValueError where they are not the same."""
+    """Return `other` with its tasks in the order of `scores`; raise ValueError if the tasks differ."""
     if isinstance(scores, Mapping) and isinstance(other, Mapping):
         if set(scores) != set(other):
             raise ValueError(f"other must have the tasks of `scores`, {list(scores)}, got {list(other)}")

@@ -111,7 +111,7 @@ class Reproduce:
             if self.kept is not None:
                 raise BadInputError("kept: results are shown beside those of --scale quick only")
             return {}
-        from greedystep.experiments.deep.kept import check as check_kept
+        from greedystep.experiments.deep.reference_results import check as check_kept
         from greedystep.report import results
 
         if self.kept is None and not _has_results(KEPT):
@@ -126,7 +126,7 @@ class Reproduce:
     def _run_one(self, name: str, settings: dict[str, Any], out: Path, kept: dict[str, Any] | None) -> None:
         from rich.console import Console
 
-        from greedystep.experiments.deep.kept import beside
+        from greedystep.experiments.deep.reference_results import beside
         from greedystep.runs.progress import progress_line
 
         experiment = experiments.load(name)

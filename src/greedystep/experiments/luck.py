@@ -1,15 +1,15 @@
-"""Beyond the paper: is it chance that Greedy-Step DQN takes for skill?
+"""Beyond the paper: does Greedy-Step DQN mistake chance for skill?
 
 Where the same actions can end well or badly, the largest of several returns is often the luckiest. MinAtar repeats the
-last action with probability 0.1, whatever the agent wants. Breakout and Space Invaders have no other chance but how a
-game begins, so that without these sticky actions nothing is luck. Here DQN and Greedy-Step DQN are trained with and
-without, with the settings that they chose with. The rules were written before any run.
+last action with probability 0.1 (sticky actions). Breakout and Space Invaders have no other chance than how a game
+begins. So DQN and Greedy-Step DQN are trained with and without sticky actions, both with the settings chosen with them.
+The rules were written before any run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ from matplotlib.figure import Figure
 
 from greedystep.experiments import fig3
 from greedystep.experiments.claims import Claim
-from greedystep.experiments.deep import output, sweep
-from greedystep.experiments.deep.methods import GREEDY
-from greedystep.experiments.deep.rules import Found, Judged, above, lead, missing, reasons, together, words
-from greedystep.experiments.deep.session import Session
+from greedystep.experiments.deep import plots, protocol
+from greedystep.experiments.deep.compared_methods import GREEDY
+from greedystep.experiments.deep.judging import AllRuns, Outcome, combine, mean_difference, missing_runs
+from greedystep.experiments.deep.method_runs import final_table
+from greedystep.experiments.deep.protocol import TaskProtocol
 from greedystep.experiments.deep.store import Store
-from greedystep.experiments.deep.tasks import TASKS as ALL_TASKS
 from greedystep.experiments.deep.tasks import steady
 from greedystep.experiments.deep.training import Length
 from greedystep.runs.progress import ReportProgress
@@ -34,96 +34,79 @@ GAMES = ("breakout", "space-invaders")
 TASKS = tuple(name for game in GAMES for name in (game, steady(game)))
 BOTH = ("dqn", GREEDY)
 
-
-SCALES: dict[str, list[sweep.Leg]] = {
-    "quick": [sweep.Leg("breakout", "fast", Length(25_000, episodes=20), seeds=2, methods=BOTH)],
-    "paper": [sweep.Leg(game, "fast", Length(2_000_000), seeds=3, selection=1_000_000, methods=BOTH) for game in GAMES],
+SCALES: dict[str, list[TaskProtocol]] = {
+    "quick": [TaskProtocol("breakout", "fast", Length(25_000, episodes=20), seeds=2, methods=BOTH)],
+    "paper": [
+        TaskProtocol(game, "fast", Length(2_000_000), seeds=3, selection=1_000_000, methods=BOTH) for game in GAMES
+    ],
 }
-"""The games as they are; each is trained again without sticky actions."""
+"""With sticky actions; each is trained again without them."""
 
 
 def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
-    store, games = Store(parts), SCALES[scale]
-    without = [replace(leg, task=steady(leg.task), chosen_on=leg.task) for leg in games]
-    wanted = sweep.wanted([*games, *without], only)
-    work = (leg.work(leg.seeds * len(BOTH), len(BOTH) if leg.selection else 0) for leg in wanted)
-    with Session(store, progress, sum(work)) as session:
-        for legs in (games, without):  # in this order, since the first choose for the second
-            sweep.train_methods(session, [leg for leg in legs if leg in wanted])
-    in_pairs = [leg for pair in zip(games, without, strict=True) for leg in pair]
-    found, numbers = sweep.collect(store, in_pairs, lambda leg: sweep.methods_of(store, leg))
-    return {
-        "title": TITLE,
-        "settings": {"scale": scale, **sweep.about(in_pairs)},
-        "numbers": numbers,
-        "claims": [asdict(claim) for claim in claims(found)],
-    }
+    store = Store(parts)
+    protocols = [
+        each for one in SCALES[scale] for each in (one, replace(one, task=steady(one.task), settings_from=one))
+    ]
+    protocol.train_methods(store, progress, protocols, only)
+    runs, numbers = protocol.collect(store, protocols, protocol.method_entries)
+    return protocol.result(TITLE, scale, protocols, numbers, claims(runs))
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------
 
 
-def claims(found: Found) -> list[Claim]:
-    return [for_skill(found), ahead(found)]
+def claims(runs: AllRuns) -> list[Claim]:
+    """Both claims; neither is the paper's."""
+    return [
+        _on_each_game(runs, lambda game: _excess(runs, game)).claim(
+            "luck-for-skill",
+            "Greedy-Step DQN over-estimates because it takes luck for skill: without sticky actions its "
+            "over-estimation (Q minus behaviour return) exceeds DQN's by less.",
+            "not in the paper",
+            "less",
+        ),
+        _on_each_game(runs, lambda game: _lead(runs, game)).claim(
+            "luck-ahead",
+            "Where nothing is left to chance, Greedy-Step DQN is ahead of DQN.",
+            "not in the paper",
+            "more than 0",
+        ),
+    ]
 
 
-def for_skill(found: Found) -> Claim:
-    """The over-estimation of Greedy-Step beyond DQN's, seed by seed: with sticky actions minus without, above 0."""
+def _excess(runs: AllRuns, game: str) -> Outcome:
+    """Confirmed if over-estimation minus DQN's, with sticky actions minus without, has a 95 % CI above 0."""
+    excess = {}
+    for task in (game, steady(game)):
+        ours, theirs = (runs[task, method].final_overestimation for method in (GREEDY, "dqn"))
+        seeds = min(len(ours), len(theirs))
+        excess[task] = ours[:seeds] - theirs[:seeds]
+    gap = mean_difference(excess[game], excess[steady(game)])
+    measured = f"over-estimation minus DQN's: {excess[game].mean():.2f} with, {excess[steady(game)].mean():.2f} without"
+    return Outcome(gap.above(), f"{measured}, a difference of {gap}")
 
-    def judge(game: str) -> Judged:
-        excess = {}
-        for task in (game, steady(game)):
-            ours, theirs = (found[task, method] for method in (GREEDY, "dqn"))
-            seeds = min(len(ours.returns), len(theirs.returns))
-            over = [one.at_end(one.overestimation)[:seeds] for one in (ours, theirs)]
-            excess[task] = over[0] - over[1]
-        gap = lead(excess[game], excess[steady(game)])
-        said = f"beyond DQN by {excess[game].mean():.2f} with, {excess[steady(game)].mean():.2f} without"
-        return Judged(above(gap, 0), f"{said}, a difference of {words(gap)}")
 
-    judged = _on_each_game(found, judge)
-    return judged.claim(
-        "luck-for-skill",
-        "Greedy-Step DQN over-estimates because it takes luck for skill: without sticky actions it does so less, set "
-        "beside DQN.",
-        "not in the paper",
-        "less",
+def _lead(runs: AllRuns, game: str) -> Outcome:
+    """Confirmed if the final return minus DQN's, without sticky actions, has a 95 % CI above 0."""
+    sticky, without = (
+        mean_difference(runs[task, GREEDY].final_return, runs[task, "dqn"].final_return)
+        for task in (game, steady(game))
     )
+    return Outcome(without.above(), f"final return minus DQN's: {without} without, {sticky} with")
 
 
-def ahead(found: Found) -> Claim:
-    """Without sticky actions: Greedy-Step's final return minus DQN's, above 0."""
-
-    def judge(game: str) -> Judged:
-        gaps = {task: lead(found[task, GREEDY].final, found[task, "dqn"].final) for task in (game, steady(game))}
-        return Judged(
-            above(gaps[steady(game)], 0),
-            f"{words(gaps[steady(game)])} more reward than DQN without, {words(gaps[game])} with",
-        )
-
-    judged = _on_each_game(found, judge)
-    return judged.claim(
-        "luck-ahead",
-        "Where nothing is left to chance, Greedy-Step DQN is ahead of DQN.",
-        "not in the paper",
-        "more than 0",
-    )
-
-
-def _on_each_game(found: Found, judge: Callable[[str], Judged]) -> Judged:
-    judged = {}
+def _on_each_game(runs: AllRuns, judge: Callable[[str], Outcome]) -> Outcome:
+    """Judge the games that were trained with and without sticky actions."""
+    outcomes = {}
     for game in GAMES:
-        lacking = [
+        missing = [
             f"{which}: {what}"
             for which, task in (("with sticky actions", game), ("without", steady(game)))
-            if (what := missing(found, task, BOTH))
+            if (what := missing_runs(runs, task, BOTH))
         ]
-        judged[game] = Judged("untested", ", ".join(lacking)) if lacking else judge(game)
-    return Judged(
-        together(one.verdict for one in judged.values()),
-        "; ".join(f"{ALL_TASKS[game].title}: {one.said}" for game, one in judged.items()),
-        reasons({game: one.reason for game, one in judged.items()}),
-    )
+        outcomes[game] = Outcome("untested", ", ".join(missing)) if missing else judge(game)
+    return combine(outcomes)
 
 
 # -- output -----------------------------------------------------------------------------------------------------------
@@ -132,8 +115,8 @@ def _on_each_game(found: Found, judge: Callable[[str], Judged]) -> Judged:
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
     quantities = ("returns", "q", "overestimation")
     styles = {method: fig3.STYLES[method] for method in BOTH}
-    return {"luck": output.draw_tasks(result["numbers"]["tasks"], styles, quantities)}
+    return {"luck": plots.draw_tasks(result["numbers"]["tasks"], styles, quantities)}
 
 
 def tables(result: dict[str, Any]) -> list[Table]:
-    return [output.final_table(NAME, "With and without sticky actions", result["numbers"]["tasks"])]
+    return [final_table(NAME, "With and without sticky actions", result["numbers"]["tasks"])]

@@ -1,8 +1,8 @@
-"""Beyond the paper: which fixed setting wins where?
+"""Beyond the paper: which fixed setting is the best on which task?
 
-Every fixed rule is trained with 1, 2 and 4 networks and three learning rates on two seeds that no other experiment
-reports. The map that comes out says which setting is best on each task, and how far the best single setting for all
-tasks falls behind that choice. Rules are compared at their own best learning rate here, never at a shared one.
+Every fixed rule for the returns is trained with 1, 2 and 4 networks and three learning rates, on two seeds that no
+other experiment reports. The heat maps show the best setting of each task, and how far the best single setting for all
+tasks falls behind that choice. Rules are compared at their own best learning rate, never at a shared one.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from greedystep import figures
-from greedystep.experiments.claims import Claim, Verdict, because
-from greedystep.experiments.deep import output
-from greedystep.experiments.deep.evidence import gather
-from greedystep.experiments.deep.methods import Setting
+from greedystep.experiments.claims import Claim
+from greedystep.experiments.deep.compared_methods import Setting
+from greedystep.experiments.deep.judging import Outcome
+from greedystep.experiments.deep.method_runs import from_records
+from greedystep.experiments.deep.plots import draw_missing
+from greedystep.experiments.deep.protocol import SELECTION_SEEDS
 from greedystep.experiments.deep.session import Session
 from greedystep.experiments.deep.store import Store
-from greedystep.experiments.deep.sweep import SELECTION_SEEDS
 from greedystep.experiments.deep.tasks import FIGURE_3, TASKS
 from greedystep.experiments.deep.training import Lane, Length
 from greedystep.runs.progress import ReportProgress
@@ -44,12 +46,12 @@ RULES: dict[str, Setting] = {
     "greedy-step": {"returns": "greedy-step"},
 }
 NEARLY_BEST = 0.95
-"""A setting is as good as the best if it gets this share of the way from the worst cell to the best."""
+"""Share of the way from the worst setting of a task to its best from which a setting counts as good as the best."""
 
 
 @dataclass(frozen=True)
-class Grid:
-    """The settings that are tried on one task."""
+class SettingGrid:
+    """The settings that are tried on one task: every rule, ensemble size and learning rate."""
 
     task: str
     preset: str
@@ -60,31 +62,32 @@ class Grid:
 
     @property
     def cells(self) -> dict[tuple[str, int, float], Setting]:
-        """(rule, networks, learning rate) -> changes of the preset."""
+        """Settings by rule, number of networks and learning rate."""
         return {
             (rule, ensemble, rate): RULES[rule] | {"ensemble": ensemble, "learning_rate": rate}
             for ensemble, rule, rate in product(self.ensembles, self.rules, self.learning_rates)
         }
 
     def lanes(self, setting: Setting) -> list[Lane]:
+        """The trainings of one setting."""
         return [Lane(self.task, self.preset, setting, seed) for seed in SELECTION_SEEDS]
 
     def programs(self) -> list[list[Lane]]:
-        """All lanes, in groups that one compiled program trains side by side."""
+        """All trainings, in groups that share a compiled program."""
         groups: dict[str, list[Lane]] = {}
         for lane in (lane for setting in self.cells.values() for lane in self.lanes(setting)):
             groups.setdefault(lane.program, []).append(lane)
         return list(groups.values())
 
 
-def _full(task: str) -> Grid:
+def _full(task: str) -> SettingGrid:
     steps = min(TASKS[task].steps, 1_000_000)
-    return Grid(task, "paper" if task == "mountaincar" else "fast", Length(steps, episodes=0, only_end=True))
+    return SettingGrid(task, "paper" if task == "mountaincar" else "fast", Length(steps, episodes=0, only_end=True))
 
 
-SCALES: dict[str, list[Grid]] = {
+SCALES: dict[str, list[SettingGrid]] = {
     "quick": [
-        Grid(
+        SettingGrid(
             "mountaincar",
             "paper",
             Length(10_000, points=20, episodes=0, only_end=True),
@@ -98,41 +101,47 @@ SCALES: dict[str, list[Grid]] = {
 
 def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
     store, grids = Store(parts), SCALES[scale]
-    wanted = [grid for grid in grids if not only or grid.task in only]
-    work = sum(len(grid.cells) * len(SELECTION_SEEDS) * grid.length.steps for grid in wanted)
-    with Session(store, progress, work) as session:
+    asked = [grid for grid in grids if not only or grid.task in only]
+    total = sum(len(grid.cells) * len(SELECTION_SEEDS) * grid.length.steps for grid in asked)
+    with Session(store, progress, total) as session:
         session.all(
             partial(session.ensure, lanes, grid.length, f"{TASKS[grid.task].title}, {lanes[0].config.returns}")
-            for grid in wanted
+            for grid in asked
             for lanes in grid.programs()
         )
-    maps = {grid.task: _map(store, grid) for grid in grids}
+    maps = {grid.task: _collect(store, grid) for grid in grids}
+    missing = [
+        f"{one['title']}: {len(one['cells'])} of {_size(one)} settings are trained"
+        for one in maps.values()
+        if not _is_complete(one)
+    ]
+    about = {
+        grid.task: {
+            "env": TASKS[grid.task].env,
+            **TASKS[grid.task].env_options,
+            "preset": grid.preset,
+            "steps": grid.length.steps,
+            "seeds": list(SELECTION_SEEDS),
+        }
+        for grid in grids
+    }
     return {
         "title": TITLE,
-        "settings": {"scale": scale, "tasks": {grid.task: _about(grid) for grid in grids}},
-        "numbers": {"maps": maps, "missing": _missing(maps), "problems": store.problems},
+        "settings": {"scale": scale, "tasks": about},
+        "numbers": {"maps": maps, "missing": missing, "problems": store.problems},
         "claims": [asdict(one_for_all(maps))],
     }
 
 
-def _about(grid: Grid) -> dict[str, Any]:
-    return {
-        "env": TASKS[grid.task].env,
-        **TASKS[grid.task].env_options,
-        "preset": grid.preset,
-        "steps": grid.length.steps,
-        "seeds": list(SELECTION_SEEDS),
-    }
-
-
-def _map(store: Store, grid: Grid) -> dict[str, Any]:
-    """The returns of both seeds in every cell that was trained."""
+def _collect(store: Store, grid: SettingGrid) -> dict[str, Any]:
+    """The returns of both seeds in every cell that was trained, for the result's JSON."""
     cells = []
     for (rule, ensemble, rate), setting in grid.cells.items():
-        lanes = [store.get(lane, grid.length.steps) for lane in grid.lanes(setting)]
-        if all(lane is not None for lane in lanes):
-            found = gather([lane for lane in lanes if lane is not None], grid.length.steps)
-            cells.append({"rule": rule, "ensemble": ensemble, "learning_rate": rate, "returns": found.final.tolist()})
+        lanes = grid.lanes(setting)
+        records = [record for lane in lanes if (record := store.get(lane, grid.length.steps)) is not None]
+        if len(records) == len(lanes):
+            returns = from_records(records, grid.length.steps).final_return.tolist()
+            cells.append({"rule": rule, "ensemble": ensemble, "learning_rate": rate, "returns": returns})
     return {
         "title": TASKS[grid.task].title,
         "steps": grid.length.steps,
@@ -142,9 +151,15 @@ def _map(store: Store, grid: Grid) -> dict[str, Any]:
     }
 
 
-def _missing(maps: Mapping[str, Any]) -> list[str]:
-    counts = {one["title"]: (len(one["cells"]), len(one["rules"]) * len(one["columns"])) for one in maps.values()}
-    return [f"{task}: {there} of {all_} settings are trained" for task, (there, all_) in counts.items() if there < all_]
+# -- claims -----------------------------------------------------------------------------------------------------------
+
+
+def _size(one: Mapping[str, Any]) -> int:
+    return len(one["rules"]) * len(one["columns"])
+
+
+def _is_complete(one: Mapping[str, Any]) -> bool:
+    return len(one["cells"]) == _size(one)
 
 
 def _name(cell: Mapping[str, Any]) -> str:
@@ -153,12 +168,12 @@ def _name(cell: Mapping[str, Any]) -> str:
 
 
 def _score(cell: Mapping[str, Any]) -> float:
-    """The mean final return over seeds; a seed without a return counts as the worst that can be."""
+    """The mean final return over seeds; -inf if a seed has none."""
     return float(np.nan_to_num(np.mean(np.array(cell["returns"], float)), nan=-np.inf))
 
 
 def shares(one: Mapping[str, Any]) -> dict[str, float]:
-    """Setting -> where its return lies between the worst cell of the task (0) and the best (1)."""
+    """By setting: where its return lies between the worst setting of the task (0) and the best (1)."""
     scores = {_name(cell): _score(cell) for cell in one["cells"]}
     finite = [score for score in scores.values() if np.isfinite(score)]
     if not finite or max(finite) == min(finite):
@@ -170,10 +185,9 @@ def shares(one: Mapping[str, Any]) -> dict[str, float]:
 def best_for_all(maps: Mapping[str, Any]) -> tuple[str, dict[str, float]] | None:
     """The setting with the largest mean share over the tasks that are complete, and its share on each.
 
-    None for fewer than two such tasks: on a single one some setting is always the best.
+    None with fewer than two such tasks: on a single one some setting is always the best.
     """
-    complete = {task: one for task, one in maps.items() if len(one["cells"]) == len(one["rules"]) * len(one["columns"])}
-    found = {task: share for task, one in complete.items() if (share := shares(one))}
+    found = {task: share for task, one in maps.items() if _is_complete(one) and (share := shares(one))}
     common = set.intersection(*(set(share) for share in found.values())) if len(found) > 1 else set()
     if not common:
         return None
@@ -182,28 +196,24 @@ def best_for_all(maps: Mapping[str, Any]) -> tuple[str, dict[str, float]] | None
 
 
 def one_for_all(maps: Mapping[str, Any]) -> Claim:
-    """Confirmed if one setting has at least NEARLY_BEST of the best cell on every task, partly on at least half."""
+    """Confirmed if one setting has a share of at least NEARLY_BEST on every task, partly if on half of them."""
     found = best_for_all(maps)
     if found is None:
-        verdict: Verdict = "untested"
-        measured = "fewer than two tasks have all their settings trained"
+        outcome = Outcome("untested", "fewer than two tasks have all their settings trained")
     else:
         name, share = found
         near = sum(value >= NEARLY_BEST for value in share.values())
-        verdict = "confirmed" if near == len(share) else "partly" if 2 * near >= len(share) else "refuted"
         each = ", ".join(f"{maps[task]['title']} {value:.2f}" for task, value in share.items())
-        measured = f"{name} is the best on average; its share of the best setting of each task: {each}"
-    return Claim(
-        id="settings-one-for-all",
-        claim="One fixed rule with one number of networks and one learning rate is nearly as good as the best of each "
-        "task.",
-        where="not in the paper",
-        claimed=f"at least {NEARLY_BEST:g} of the best everywhere",
-        measured=measured,
-        verdict=verdict,
-        reason=because(
-            verdict, "tasks differ in which rule, ensemble and learning rate they want (table settings-best)"
-        ),
+        outcome = Outcome(
+            "confirmed" if near == len(share) else "partly" if 2 * near >= len(share) else "refuted",
+            f"{name} is the best on average; its share of the best setting of each task: {each}",
+            "tasks differ in which rule, ensemble and learning rate they want (table settings-best)",
+        )
+    return outcome.claim(
+        "settings-one-for-all",
+        "One fixed rule with one number of networks and one learning rate is nearly as good as the best of each task.",
+        "not in the paper",
+        f"at least {NEARLY_BEST:g} of the best everywhere",
     )
 
 
@@ -212,7 +222,7 @@ def one_for_all(maps: Mapping[str, Any]) -> Claim:
 
 @figures.style()
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    """A heat map for each task: rules down, networks and learning rates across, labelled with mean returns."""
+    """Draw a heat map per task: rules down, networks and learning rates across, labelled with mean returns."""
     maps = result["numbers"]["maps"]
     wide = min(3, len(maps))
     figure, axes = figures.panels(-(-len(maps) // wide), wide, squeeze=False)
@@ -222,53 +232,41 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
         if one["cells"]:
             _draw_map(axis, one)
         else:
-            output.draw_missing(axis)
+            draw_missing(axis)
     for axis in axes.flat[len(maps) :]:
         axis.set_axis_off()
     return {"settings": figure}
 
 
-def _draw_map(axis: Any, one: Mapping[str, Any]) -> None:
+def _draw_map(axis: Axes, one: Mapping[str, Any]) -> None:
     share = shares(one)
     values = np.full((len(one["rules"]), len(one["columns"])), np.nan)
     for cell in one["cells"]:
         row, column = one["rules"].index(cell["rule"]), one["columns"].index([cell["ensemble"], cell["learning_rate"]])
         values[row, column] = share.get(_name(cell), 0.0)
-        text = f"{_score(cell):.3g}" if np.isfinite(_score(cell)) else "-"
-        best = values[row, column] == 1.0
-        axis.text(
-            column,
-            row,
-            text,
-            ha="center",
-            va="center",
-            fontsize=7,
-            fontweight="bold" if best else "normal",
-            color="white" if values[row, column] > 0.6 else "black",
-        )
+        score = _score(cell)
+        text = "-" if np.isinf(score) else f"{score:.0f}" if abs(score) >= 100 else f"{score:.3g}"
+        weight = "bold" if values[row, column] == 1.0 else "normal"
+        colour = "white" if values[row, column] > 0.6 else "black"
+        axis.text(column, row, text, ha="center", va="center", fontsize=7, fontweight=weight, color=colour)
     axis.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     axis.grid(False)
     axis.set_yticks(range(len(one["rules"])), one["rules"], fontsize=8)
     labels = [f"{ensemble}\n{rate:g}" for ensemble, rate in one["columns"]]
     axis.set_xticks(range(len(labels)), labels, fontsize=7)
-    axis.set_xlabel("networks, learning rate", fontsize=8)
+    blank = "" if _is_complete(one) else " (blank: not trained)"
+    axis.set_xlabel(f"networks, learning rate{blank}", fontsize=8)
 
 
 def tables(result: dict[str, Any]) -> list[Table]:
     maps = result["numbers"]["maps"]
-    made = [_best_table(maps), _cell_table(maps)]
-    return [table for table in made if table.rows]
+    return [table for table in (_best_table(maps), _cell_table(maps)) if table.rows]
 
 
 def _best_table(maps: Mapping[str, Any]) -> Table:
-    found = best_for_all(maps)
-    rows = []
-    for task, one in maps.items():
-        if not one["cells"]:
-            continue
-        best = max(one["cells"], key=_score)
-        of_single = found[1].get(task) if found else None
-        rows.append([one["title"], _name(best), _score(best), found[0] if found else None, of_single])
+    single, share = best_for_all(maps) or (None, {})
+    bests = {task: max(one["cells"], key=_score) for task, one in maps.items() if one["cells"]}
+    rows = [[maps[task]["title"], _name(best), _score(best), single, share.get(task)] for task, best in bests.items()]
     header = ["task", "best setting", "mean return", "best single setting for all tasks", "its share of the best"]
     return Table("settings-best", "The best fixed setting of each task, and the best single one for all", header, rows)
 

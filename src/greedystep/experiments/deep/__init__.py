@@ -1,14 +1,13 @@
-"""What the experiments with networks share (Figures 3 to 5, and `horizon`).
+"""What the experiments with networks share (Figures 3 to 5, `horizon`, `luck`, `presets`, `settings`).
 
-tasks          the nine tasks: environment, options, settings, lengths
-methods        the ten methods, each with four settings to choose from
-training       lanes that share a program, trained side by side
-store          finished trainings, one file a group of lanes, so that nothing is trained twice
-session        which of them are missing, who runs them, and how far it is
-sweep          the choice of settings on seeds of their own, then the trainings that count
-evidence       trainings of one method on one task as arrays: what figures show and rules judge
-rules          intervals -> verdicts
-performance    the claims about Figure 3
-behaviour      the claims about Figures 4 and 5 and about the horizon
-output         curves with intervals, and tables
+tasks               environments, lengths of trainings, learning rates
+compared_methods    the ten methods, each with four settings to choose from
+protocol            which trainings an experiment needs, and its result from them
+training            lanes that share a compiled program, trained side by side
+store               finished trainings, so that nothing is trained twice
+session             trains what the store lacks, and reports progress
+method_runs         the trainings of one method on one task as arrays, as JSON and as a table
+judging             from confidence intervals to verdicts
+plots               panels of learning curves
+reference_results   full-size results shown beside quick ones
 """

@@ -21,8 +21,8 @@ from greedystep.deep.evaluation import Evaluator
 from greedystep.deep.presets import make_config
 from greedystep.deep.train_metrics import NEVER, Tally
 from greedystep.deep.trainer import Row, Trainer
-from greedystep.experiments.deep.evidence import PHASE, only_end
-from greedystep.experiments.deep.methods import Setting
+from greedystep.experiments.deep.compared_methods import Setting
+from greedystep.experiments.deep.method_runs import PHASE, only_end
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.underway import Underway
 

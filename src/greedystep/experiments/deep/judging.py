@@ -1,0 +1,173 @@
+"""From 95 % confidence intervals over seeds to verdicts. These rules were fixed before the full-length runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from greedystep.experiments.claims import FAILED, NOT_KNOWN, Claim, Verdict
+from greedystep.experiments.deep.compared_methods import BASELINES, GREEDY, METHODS
+from greedystep.experiments.deep.method_runs import MethodRuns
+from greedystep.experiments.deep.tasks import TASKS
+from greedystep.stats import difference, interval
+
+AllRuns = Mapping[tuple[str, str], MethodRuns]
+"""Trainings by task and method (or variant); those that were not trained are absent."""
+
+UNDECIDED = "undecided: the 95 % CI over seeds contains the threshold"
+
+
+class Outcome(NamedTuple):
+    """A verdict, the measurement as text, and why the claim fails if it does."""
+
+    verdict: Verdict
+    measured: str
+    why: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why the claim fails, or that this is not known; empty if it does not fail."""
+        if self.verdict not in FAILED:
+            return ""
+        return self.why or (UNDECIDED if self.verdict == "partly" else NOT_KNOWN)
+
+    def claim(self, id: str, claim: str, where: str, claimed: str) -> Claim:
+        """The paper's statement with this outcome."""
+        return Claim(id, claim, where, claimed, self.measured, self.verdict, self.reason)
+
+
+# -- one estimate -----------------------------------------------------------------------------------------------------
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % CI over seeds, formatted as 1.23 (1.01 to 1.45)."""
+
+    estimate: Any
+    low: Any
+    high: Any
+
+    def above(self, threshold: float = 0.0) -> Verdict:
+        """Confirmed if the CI lies above the threshold, refuted if below, partly if it contains it.
+
+        Untested if there is no CI, as with a single seed.
+        """
+        if np.isnan(self.low) or np.isnan(self.high):
+            return "untested"
+        return "confirmed" if self.low > threshold else "refuted" if self.high < threshold else "partly"
+
+    def below(self, threshold: float = 0.0) -> Verdict:
+        """Confirmed if the CI lies below the threshold, refuted if above; otherwise as `above`."""
+        opposite: dict[Verdict, Verdict] = {"confirmed": "refuted", "refuted": "confirmed"}
+        verdict = self.above(threshold)
+        return opposite.get(verdict, verdict)
+
+    def is_above(self, threshold: float = 0.0) -> bool:
+        """Whether the whole CI lies above the threshold."""
+        return self.above(threshold) == "confirmed"
+
+    def is_below(self, threshold: float = 0.0) -> bool:
+        """Whether the whole CI lies below the threshold."""
+        return self.below(threshold) == "confirmed"
+
+    def __format__(self, digits: str) -> str:
+        numbers = [f"{float(x):{digits or '.2f'}}".replace("inf", "∞") for x in self]
+        return f"{numbers[0]} ({numbers[1]} to {numbers[2]})"
+
+
+def mean(seeds: np.ndarray) -> Estimate:
+    """The mean over seeds."""
+    return Estimate(*interval(seeds, "mean"))
+
+
+def mean_difference(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
+    """The mean of our seeds minus the mean of theirs."""
+    return Estimate(*difference(ours, theirs, "mean"))
+
+
+# -- several verdicts -------------------------------------------------------------------------------------------------
+
+
+def over_tasks(verdicts: Iterable[Verdict]) -> Verdict:
+    """One verdict for several tasks: theirs if all agree, else partly. Untested tasks count only if all are."""
+    known: set[Verdict] = {verdict for verdict in verdicts if verdict != "untested"}
+    if not known:
+        return "untested"
+    return known.pop() if len(known) == 1 else "partly"
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """One verdict for several conditions that must all hold: the first of refuted, untested, partly, confirmed."""
+    order: tuple[Verdict, ...] = ("refuted", "untested", "partly", "confirmed")
+    given = set(verdicts)
+    return next(verdict for verdict in order if verdict in given)
+
+
+def judge_each_task(runs: AllRuns, names: Iterable[str], judge: Callable[[str], Outcome]) -> Outcome:
+    """Judge every task that has trainings of all `names`, and combine the outcomes."""
+    names = tuple(names)
+    outcomes = {task: judge(task) for task in TASKS if all((task, name) in runs for name in names)}
+    return combine(outcomes) if outcomes else Outcome("untested", f"not trained: {'; '.join(names)}")
+
+
+def combine(outcomes: Mapping[str, Outcome]) -> Outcome:
+    """One outcome for several tasks."""
+    return Outcome(
+        over_tasks(one.verdict for one in outcomes.values()),
+        "; ".join(f"{TASKS[task].title}: {one.measured}" for task, one in outcomes.items()),
+        join_reasons({task: one.reason for task, one in outcomes.items()}),
+    )
+
+
+def join_reasons(by_task: Mapping[str, str]) -> str:
+    """The reasons of several tasks in one sentence; a reason that several share appears once, after their names."""
+    tasks: dict[str, list[str]] = {}
+    for task, reason in by_task.items():
+        if reason:
+            tasks.setdefault(reason, []).append(TASKS[task].title)
+    return "; ".join(f"{', '.join(titles)}: {reason}" for reason, titles in tasks.items())
+
+
+# -- the trainings that a claim needs ---------------------------------------------------------------------------------
+
+
+def missing_runs(runs: AllRuns, task: str, methods: Sequence[str] = (*BASELINES, GREEDY)) -> str | None:
+    """Say what is missing to judge a task; None if nothing is."""
+    least = TASKS[task].judged_from
+    absent = [METHODS[method].label for method in methods if (task, method) not in runs]
+    if absent:
+        return f"not trained: {', '.join(absent)}"
+    alone = [METHODS[method].label for method in methods if len(runs[task, method].returns) < 2]
+    if alone:
+        return f"a single seed: {', '.join(alone)}"
+    shortest = min(runs[task, method].steps[-1] for method in methods)
+    return f"trained for {shortest:,} steps, judged from {least:,}" if shortest < least else None
+
+
+def judge_if_trained(runs: AllRuns, task: str, judge: Callable[[], Outcome]) -> Outcome:
+    """Judge one task if Greedy-Step DQN and all baselines of the paper were trained long enough there."""
+    missing = missing_runs(runs, task)
+    return Outcome("untested", missing) if missing else judge()
+
+
+def best_method(runs: AllRuns, task: str, methods: Sequence[str] = BASELINES, steps: int | None = None) -> str:
+    """The method with the highest mean return after `steps` steps (None: at the end); default among the baselines."""
+
+    def score(method: str) -> float:
+        one = runs[task, method]
+        seeds = one.final_return if steps is None else one.return_at(steps)
+        return float(np.nan_to_num(seeds.mean(), nan=-np.inf))
+
+    return max(methods, key=score)
+
+
+def has_learned(one: MethodRuns) -> bool:
+    """Whether the final return minus the first one has a 95 % CI above 0."""
+    return mean_difference(one.final_return, one.first_return).is_above()
+
+
+def pessimism(one: MethodRuns) -> str:
+    """Say that the smallest Q of several networks lies below the behaviour return, if its 95 % CI does; else empty."""
+    gap = mean(one.final_overestimation)
+    return f"too pessimistic: Q minus the behaviour return is {gap}" if gap.is_below() else ""

@@ -1,0 +1,244 @@
+"""The trainings of one method on one task as arrays over seeds: what figures show and claims are judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from greedystep.learning_curves import area, last_episodes
+from greedystep.stats import interval
+from greedystep.tables import Table
+
+EPISODES = 100
+"""Episodes over which a training return is averaged, as in Lan et al. (2020)."""
+POINTS = 200
+"""Largest number of points of a curve."""
+MARKS = (2_000_000,)
+"""Steps at which long trainings are compared with the shorter ones of methods that the paper does not have."""
+LAST = 0.1
+"""Share of the steps, at the end, over which final Q, chosen n and over-estimation are averaged."""
+PHASE = 100_000
+"""Steps covered by each of the two histograms of n, at the beginning and at the end (the paper's Figure 5)."""
+
+
+@dataclass(frozen=True)
+class MethodRuns:
+    """One training per seed; curves are [seeds, points], NaN before the first value."""
+
+    steps: np.ndarray
+    """[points] environment steps."""
+    returns: np.ndarray
+    """Mean training return of the last episodes."""
+    q: np.ndarray
+    """Mean of Q(s, a) over the training batches."""
+    n: np.ndarray
+    """Mean chosen step; all NaN for returns that choose none."""
+    overestimation: np.ndarray
+    """Q(s, a) of the steps played minus the discounted return of the exploring behaviour policy from there on."""
+    n_first: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """[seeds, bins] histogram of n within the first PHASE steps."""
+    n_last: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """[seeds, bins] histogram of n within the last PHASE steps; empty if the trainings go on beyond `steps`."""
+    greedy_play: np.ndarray | None = None
+    """[seeds] mean return of greedy play after training."""
+    steps_per_second: float = np.nan
+    """Environment steps per second of all seeds together."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """Setting, seeds, devices and the like, for the result's JSON."""
+
+    @property
+    def final_return(self) -> np.ndarray:
+        """[seeds] return at the end."""
+        return self.returns[:, -1]
+
+    @property
+    def final_overestimation(self) -> np.ndarray:
+        """[seeds] Q minus the behaviour return at the end."""
+        return self.at_end(self.overestimation)
+
+    @property
+    def first_return(self) -> np.ndarray:
+        """[seeds] return at the first point where all seeds have one; NaN if there is none."""
+        known = np.isfinite(self.returns).all(axis=0)
+        return self.returns[:, known.argmax()] if known.any() else np.full(len(self.returns), np.nan)
+
+    def return_at(self, steps: int) -> np.ndarray:
+        """[seeds] return after that many steps."""
+        return self.returns[:, np.searchsorted(self.steps, steps, side="right") - 1]
+
+    def at_end(self, curves: np.ndarray) -> np.ndarray:
+        """[seeds] mean of a curve over the last tenth of the steps; NaN if it has no value there."""
+        last = curves[:, self.steps > (1 - LAST) * self.steps[-1]]
+        known = np.isfinite(last)
+        count = known.sum(axis=1)
+        return np.where(count, np.where(known, last, 0).sum(axis=1) / np.maximum(count, 1), np.nan)
+
+    def mean_return(self, share: float = 1.0) -> np.ndarray:
+        """[seeds] mean return over the first share of the steps (area under the curve); high for fast learners."""
+        known = np.isfinite(self.returns).all(axis=0) & (self.steps <= share * self.steps[-1])
+        if known.sum() < 2:
+            return np.full(len(self.returns), np.nan)
+        return area(self.steps[known], self.returns[:, known])
+
+
+# -- from records of the store ----------------------------------------------------------------------------------------
+
+
+def from_records(records: Sequence[Mapping[str, Any]], steps: int) -> MethodRuns:
+    """Put stored trainings, one per seed, onto one grid of at most `steps` steps."""
+    grid = _grid(records, steps)
+    curves = [record["curve"] for record in records]
+    whole = all(record["steps"] <= steps for record in records)
+    return MethodRuns(
+        steps=grid,
+        returns=np.array([_returns(curve, grid) for curve in curves]),
+        q=np.array([_latest(curve, "mean_q", grid) for curve in curves]),
+        n=np.array([_latest(curve, "mean_n", grid) for curve in curves]),
+        overestimation=np.array([_latest(curve, "overestimation", grid) for curve in curves]),
+        n_first=np.array([record["n_first"] for record in records], float),
+        n_last=np.array([record["n_last"] for record in records], float) if whole else np.zeros((0, 0)),
+        greedy_play=np.array([record["evaluation"] for record in records], float) if whole else None,
+        steps_per_second=float(np.median(np.array([record["steps_per_second"] for record in records], float))),
+        info={
+            "setting": records[0]["setting"],
+            "seeds": [record["seed"] for record in records],
+            "phase": records[0]["phase"],
+            "preset": records[0]["preset"],
+            "env": records[0]["env"],
+            "side_by_side": max(record["side_by_side"] for record in records),
+            "machines": _machines(records),
+            "diverged": [record["seed"] for record in records if record["diverged"] is not None],
+        },
+    )
+
+
+def _machines(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Trainings, steps and seconds per device; the seconds of trainings that shared a device are divided among them."""
+    machines: dict[str, dict[str, float]] = {}
+    for device in sorted({record["device"] for record in records}):
+        own = [record for record in records if record["device"] == device]
+        seconds = {
+            one["part"]: one["seconds"] / one["side_by_side"] for one in own
+        }  # one entry for all lanes of a part
+        steps = sum(record["steps"] for record in own)
+        machines[device] = {"trainings": len(own), "steps": steps, "seconds": sum(seconds.values())}
+    return machines
+
+
+def _grid(records: Sequence[Mapping[str, Any]], steps: int) -> np.ndarray:
+    """At most POINTS steps of the record with the fewest rows."""
+    fewest = min((np.array(record["curve"]["step"]) for record in records), key=len)
+    inside = fewest[fewest <= steps]
+    return inside[np.unique(np.linspace(0, len(inside) - 1, min(POINTS, len(inside))).round().astype(int))]
+
+
+def _returns(curve: Mapping[str, Any], grid: np.ndarray) -> np.ndarray:
+    returns = [0.0 if value is None else value for value in curve["episode_return"]]
+    return last_episodes(curve["step"], returns, grid, EPISODES, curve["episodes"])
+
+
+def _latest(curve: Mapping[str, Any], column: str, grid: np.ndarray) -> np.ndarray:
+    """The latest known value of a column at each step of the grid.
+
+    A last row much shorter than the others is skipped: too few episodes ended in it.
+    """
+    values = np.array([np.nan if value is None else value for value in curve[column]], float)
+    steps = np.array(curve["step"])
+    lengths = np.diff(steps, prepend=0)
+    known = np.isfinite(values) & (lengths > np.median(lengths) / 2)
+    at = np.searchsorted(steps[known], grid, side="right")
+    return np.append(np.nan, values[known])[at]
+
+
+def only_end(curve: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Shorten a curve without changing its final return: merge all rows before the last EPISODES episodes into one."""
+    episodes, returns = np.array(curve["episodes"]), curve["episode_return"]
+    later = episodes[::-1].cumsum()[::-1] - episodes
+    first = int((later >= EPISODES).sum())
+    if first < 2:
+        return {name: list(column) for name, column in curve.items()}
+    number = int(episodes[:first].sum())
+    total = sum(count * value for count, value in zip(episodes[:first], returns, strict=False) if count)
+    merged = {"episodes": number, "episode_return": float(total) / number if number else None}
+    return {name: [merged.get(name, column[first - 1]), *column[first:]] for name, column in curve.items()}
+
+
+# -- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def summary(runs: MethodRuns) -> dict[str, Any]:
+    """The part of a result's JSON about one method: mean curves with 95 % CIs, and final numbers of each seed."""
+
+    def mean_at_end(curves: np.ndarray) -> dict[str, Any]:
+        return interval(runs.at_end(curves), "mean")._asdict()
+
+    final = runs.final_return
+    return {
+        **runs.info,
+        "steps": runs.steps,
+        "curves": {name: _mean_curve(getattr(runs, name)) for name in ("returns", "q", "n", "overestimation")},
+        "final": {
+            "returns": final,
+            "levels": {str(mark): runs.return_at(mark) for mark in MARKS if mark < runs.steps[-1]},
+            "iqm": interval(final, "iqm")._asdict(),
+            "mean": interval(final, "mean")._asdict(),
+            "q": mean_at_end(runs.q),
+            "overestimation": mean_at_end(runs.overestimation),
+            "n": mean_at_end(runs.n),
+            "greedy_play": runs.greedy_play,
+        },
+        "steps_per_second": runs.steps_per_second,
+    }
+
+
+def _mean_curve(curves: np.ndarray) -> dict[str, list[float]] | None:
+    """Mean over seeds with its 95 % CI, rounded to five digits; None if no seed has any value."""
+    if not np.isfinite(curves).any():
+        return None
+    parts = interval({"": curves}, "mean", resamples=1_000)._asdict()
+    return {name: [float(f"{value:.5g}") for value in np.asarray(part, float)] for name, part in parts.items()}
+
+
+# -- as a table -------------------------------------------------------------------------------------------------------
+
+
+def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
+    """One row of final numbers per task and method, from the tasks of a result's JSON."""
+    header = ["task", "method", "setting", "preset", "steps", "seeds", "mean return", "95 % CI low", "95 % CI high"]
+    header += ["IQM", "greedy play", "mean Q", "Q minus behaviour return", "mean n", "steps/s"]
+    rows = []
+    for task in tasks.values():
+        for entry in task["methods"].values():
+            final = entry["final"]
+            played = final["greedy_play"]
+            rows.append(
+                [task["title"], entry["label"], format_setting(entry["setting"]), entry["preset"], entry["steps"][-1]]
+                + [len(entry["seeds"]), *(none_if_nan(final["mean"][part]) for part in ("estimate", "low", "high"))]
+                + [none_if_nan(final["iqm"]["estimate"]), None if played is None else none_if_nan(np.mean(played))]
+                + [none_if_nan(final[part]["estimate"]) for part in ("q", "overestimation", "n")]
+                + [none_if_nan(entry["steps_per_second"])]
+            )
+    return Table(name, heading, header, rows)
+
+
+def none_if_nan(value: Any) -> float | None:
+    """The number for a table's cell; None if it is not known."""
+    return None if value is None or np.isnan(float(value)) else float(value)
+
+
+_FORMATS: dict[str, Callable[[Any], str]] = {
+    "learning_rate": lambda value: f"lr {value:g}",
+    "ensemble": lambda value: "1 network" if value == 1 else f"{value} networks",
+    "n": lambda value: f"n {value}",
+    "lambda_": lambda value: f"λ {value:g}",
+    "gate": lambda value: f"gate {value:g}",
+    "horizon": lambda value: f"N {value}",
+}
+
+
+def format_setting(setting: Mapping[str, Any]) -> str:
+    """A method's setting in short, such as "lr 0.0003, n 3"."""
+    return ", ".join(write(setting[name]) for name, write in _FORMATS.items() if setting.get(name) is not None)

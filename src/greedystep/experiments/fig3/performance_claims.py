@@ -1,0 +1,385 @@
+"""The paper's claims about Figure 3: reward, samples, reliability, state of the art; how each is judged, why it fails.
+
+The final return is the mean return of the last 100 training episodes; intervals are 95 % bootstrap CIs over seeds. "The
+best of the compared methods" is the one of the paper's four baselines with the highest mean final return. All rules
+were fixed before any full-length run.
+"""
+
+from __future__ import annotations
+
+from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict
+from greedystep.experiments.deep.compared_methods import BASELINES, GREEDY, METHODS
+from greedystep.experiments.deep.judging import (
+    AllRuns,
+    Estimate,
+    Outcome,
+    best_method,
+    has_learned,
+    join_reasons,
+    judge_each_task,
+    judge_if_trained,
+    mean,
+    mean_difference,
+    missing_runs,
+    pessimism,
+    worst,
+)
+from greedystep.experiments.deep.method_runs import MethodRuns
+from greedystep.experiments.deep.tasks import LARGEST_GAINS, TASKS
+from greedystep.learning_curves import times_faster
+from greedystep.stats import ratio
+
+WHERE = "Section 6.1, Figure 3"
+FEWER_SAMPLES = ("pong", "mountaincar", "freeway")
+"""Tasks on which the paper claims fewer samples to the same return."""
+WORSE = "pixelcopter"
+
+ALMOST_TWICE = 1.5
+ALMOST_ALL, HALF = 0.8, 0.5
+"""Shares of the comparisons won from which "outperforms" is confirmed, and below which it is refuted."""
+TWICE_THE_SAMPLES = 2.0
+CONVERGED = 0.9
+"""A method has converged when its return has gone this share of the way from the first to the final return."""
+SEVERAL = 2
+RELIABLE = 0.8
+"""Share of the seeds that must learn, or "reliable" is refuted."""
+ENOUGH_TASKS = 3
+PRIORS = {"multi-step": "n", "sarsa": "n", "peng": "lambda_", "watkins": "lambda_"}
+"""Methods with a fixed prior over the steps, and the option that sets it."""
+
+
+def claims(runs: AllRuns) -> list[Claim]:
+    """All claims of this module."""
+    return [
+        outperforms(runs),
+        *(twice(runs, task) for task in LARGEST_GAINS),
+        not_better_on_pixelcopter(runs),
+        *(same_level(runs, task) for task in FEWER_SAMPLES),
+        *(half_the_samples(runs, task) for task in FEWER_SAMPLES),
+        sooner_than_dqn(runs),
+        reliable(runs),
+        state_of_the_art(runs),
+        tuned_case_by_case(runs),
+    ]
+
+
+# -- reward -----------------------------------------------------------------------------------------------------------
+
+
+def outperforms(runs: AllRuns) -> Claim:
+    """Count the pairs of a task and a baseline that Greedy-Step DQN wins, over all tasks the paper names.
+
+    A pair is won if the difference in mean return over the training has a 95 % CI above 0 and that in final return has
+    none below 0. Confirmed from 80 % of the pairs, refuted below 50 %, untested while a task is missing.
+    """
+    named = (*LARGEST_GAINS, *FEWER_SAMPLES)
+    absent = [TASKS[task].title for task in named if missing_runs(runs, task)]
+    won = {
+        (task, method): wins(runs[task, GREEDY], runs[task, method])
+        for task in named
+        if missing_runs(runs, task) is None
+        for method in BASELINES
+    }
+    measured = f"ahead in {sum(won.values())} of {len(won)} comparisons"
+    verdict: Verdict = "untested"
+    if absent:
+        measured += f"; not judged without {', '.join(absent)}"
+    else:
+        share = sum(won.values()) / len(won)
+        verdict = "confirmed" if share >= ALMOST_ALL else "partly" if share >= HALF else "refuted"
+    lost = {task: method for (task, method), ahead in reversed(won.items()) if not ahead}
+    why = join_reasons({task: why_behind(runs, task, rival) for task, rival in lost.items()})
+    return Outcome(verdict, measured, why or NOT_KNOWN).claim(
+        "fig3-outperforms",
+        "Greedy-Step DQN outperforms almost all compared methods in reward and sample efficiency on almost all tasks "
+        "except Pixelcopter.",
+        WHERE,
+        "almost all",
+    )
+
+
+def wins(ours: MethodRuns, theirs: MethodRuns) -> bool:
+    """Whether our mean return is higher and our final return not lower (95 % CIs)."""
+    higher = mean_difference(ours.mean_return(), theirs.mean_return()).is_above()
+    return higher and not mean_difference(ours.final_return, theirs.final_return).is_below()
+
+
+def twice(runs: AllRuns, task: str) -> Claim:
+    """Confirmed if the 95 % CI of the ratio of final returns lies above 1.5, refuted if below.
+
+    Untested if neither Greedy-Step DQN nor the best baseline has learned. If the baseline's mean may be zero or less,
+    the CI is unbounded (`stats.ratio`).
+    """
+
+    def judge() -> Outcome:
+        best = best_method(runs, task)
+        times = Estimate(*ratio(runs[task, GREEDY].final_return, runs[task, best].final_return, "mean"))
+        measured = f"{times} times the reward of {METHODS[best].label}"
+        if not any(has_learned(runs[task, method]) for method in (GREEDY, best)):
+            return Outcome("untested", f"{measured}, but no method has learned here")
+        return Outcome(times.above(ALMOST_TWICE), measured, why_behind(runs, task, best))
+
+    return judge_if_trained(runs, task, judge).claim(
+        f"fig3-twice-{task}",
+        f"On {TASKS[task].title} Greedy-Step DQN gets almost twice the reward of the best of the compared methods.",
+        WHERE,
+        "almost 2 times",
+    )
+
+
+def not_better_on_pixelcopter(runs: AllRuns) -> Claim:
+    """Confirmed if the final return minus the best baseline's has a 95 % CI below 0, refuted if above."""
+
+    def judge() -> Outcome:
+        best = best_method(runs, WORSE)
+        gap = mean_difference(runs[WORSE, GREEDY].final_return, runs[WORSE, best].final_return)
+        return Outcome(gap.below(), f"final return minus {METHODS[best].label}'s: {gap}")
+
+    return judge_if_trained(runs, WORSE, judge).claim(
+        "fig3-not-pixelcopter",
+        "On Pixelcopter Greedy-Step DQN does not outperform the compared methods.",
+        WHERE,
+        "lower than the best of them",
+    )
+
+
+# -- samples ----------------------------------------------------------------------------------------------------------
+
+
+def same_level(runs: AllRuns, task: str) -> Claim:
+    """Confirmed if the final returns of two baselines have 95 % CIs above the level to which Greedy-Step DQN converges.
+
+    Partly if the CIs of two contain it or lie above; refuted otherwise, and if Greedy-Step DQN itself has not learned.
+    """
+
+    def judge() -> Outcome:
+        ours = runs[task, GREEDY]
+        level, finals = converged_level(ours), {m: mean(runs[task, m].final_return) for m in BASELINES}
+        reached = [final.above(level) for final in finals.values()]
+        measured = f"level {_level(ours, level)}; final returns: " + ", ".join(
+            f"{METHODS[method].label} {final:.3g}" for method, final in finals.items()
+        )
+        if "untested" in reached:
+            return Outcome("untested", measured)
+        if not has_learned(ours):
+            return Outcome("refuted", measured, "Greedy-Step DQN itself has not learned here")
+        if reached.count("confirmed") >= SEVERAL:
+            return Outcome("confirmed", measured)
+        if len(reached) - reached.count("refuted") >= SEVERAL:
+            return Outcome("partly", measured)
+        return Outcome("refuted", measured, "most of them end lower")
+
+    return judge_if_trained(runs, task, judge).claim(
+        f"fig3-same-level-{task}",
+        f"On {TASKS[task].title} several of the compared methods converge to the level of Greedy-Step DQN.",
+        WHERE,
+        "several",
+    )
+
+
+def half_the_samples(runs: AllRuns, task: str) -> Claim:
+    """Confirmed if for every baseline the ratio of steps to Greedy-Step DQN's level has a 95 % CI above 2.
+
+    Refuted if one has a CI below 2, or ends with a higher return (95 % CI above 0). A baseline that never reaches the
+    level counts with the steps it had (`learning_curves.times_faster`). Untested if no method has learned.
+    """
+
+    def judge() -> Outcome:
+        if not any(has_learned(runs[task, method]) for method in (GREEDY, *BASELINES)):
+            return Outcome("untested", "no method has learned here")
+        ours, best = runs[task, GREEDY], best_method(runs, task)
+        level = converged_level(ours)
+        times = {method: steps_ratio(ours, runs[task, method], level) for method in BASELINES}
+        lead = mean_difference(runs[task, best].final_return, ours.final_return)
+        verdict = "refuted" if lead.is_above() else worst(one.above(TWICE_THE_SAMPLES) for one in times.values())
+        if not has_learned(ours):  # then its level is its first return, and steps to it mean nothing
+            measured = f"the final return of {METHODS[best].label} is higher by {lead}"
+            return Outcome(verdict, measured, "it has not learned here")
+        reached = ours.steps[ours.returns.mean(axis=0) >= level]
+        steps = f"{reached[0]:,}" if len(reached) else "never"
+        measured = f"steps to {_level(ours, level)}: {steps}; " + ", ".join(
+            f"{METHODS[method].label} {one:.2g} times as many" for method, one in times.items()
+        )
+        fastest = best if lead.is_above() else min(times, key=lambda method: float(times[method].estimate))
+        return Outcome(verdict, measured, why_behind(runs, task, fastest))
+
+    return judge_if_trained(runs, task, judge).claim(
+        f"fig3-half-the-samples-{task}",
+        f"On {TASKS[task].title} the compared methods need more than twice the samples of Greedy-Step DQN to converge "
+        "to its level.",
+        WHERE,
+        "more than 2 times",
+    )
+
+
+def steps_ratio(ours: MethodRuns, theirs: MethodRuns, level: float) -> Estimate:
+    """How many times our steps the other needs to a level; a lower bound if it never reaches the level."""
+    times = times_faster(ours.steps, ours.returns, theirs.steps, theirs.returns, level, "mean", resamples=2_000)
+    return Estimate(times.at_least, times.low, times.high)
+
+
+def converged_level(ours: MethodRuns) -> float:
+    """The return at which a method has converged."""
+    first = ours.first_return.mean()
+    return float(first + CONVERGED * (ours.final_return.mean() - first))
+
+
+def _level(ours: MethodRuns, level: float) -> str:
+    """The level beside the first return: a level close to that is no achievement."""
+    return f"a return of {level:.3g} (first return {ours.first_return.mean():.3g})"
+
+
+def sooner_than_dqn(runs: AllRuns) -> Claim:
+    """On every trained task: confirmed if the mean return over the training minus DQN's has a 95 % CI above 0."""
+
+    def judge(task: str) -> Outcome:
+        gap = mean_difference(runs[task, GREEDY].mean_return(), runs[task, "dqn"].mean_return())
+        measured = f"{gap} over {runs[task, GREEDY].steps[-1]:,} steps"
+        return Outcome(gap.above(), measured, why_behind(runs, task, "dqn"))
+
+    return judge_each_task(runs, (GREEDY, "dqn"), judge).claim(
+        "fig3-sooner-than-dqn",
+        "Greedy-Step DQN learns from fewer samples than DQN (measured: its mean return over the training minus DQN's).",
+        WHERE,
+        "more than 0",
+    )
+
+
+# -- reliability, state of the art, priors ----------------------------------------------------------------------------
+
+
+def reliable(runs: AllRuns) -> Claim:
+    """Count the seeds whose loss stays finite and whose final return is above the first one, over all judged tasks.
+
+    Confirmed if all are, partly from 80 %, refuted below; untested with fewer than three tasks.
+    """
+    trained = {task: runs[task, GREEDY] for task in TASKS if missing_runs(runs, task, (GREEDY,)) is None}
+    good = {task: _seeds_that_learn(one) for task, one in trained.items()}
+    measured = "; ".join(f"{TASKS[task].title}: {good[task]} of {len(trained[task].returns)} seeds" for task in trained)
+    bad = {task: one for task, one in trained.items() if good[task] < len(one.returns)}
+    why = join_reasons({task: "; ".join([*diverged(one), *too_pessimistic(one)]) for task, one in bad.items()})
+    if len(trained) < ENOUGH_TASKS:
+        outcome = Outcome("untested", measured or "not trained for long enough")
+    else:
+        share = sum(good.values()) / sum(len(one.returns) for one in trained.values())
+        verdict = "confirmed" if share == 1 else "partly" if share >= RELIABLE else "refuted"
+        outcome = Outcome(verdict, measured, why or NOT_KNOWN)
+    return outcome.claim(
+        "fig3-reliable",
+        "Greedy-Step DQN is reliable (measured: seeds whose loss stays finite and whose return ends above its first).",
+        "Abstract",
+        "all seeds",
+    )
+
+
+def _seeds_that_learn(one: MethodRuns) -> int:
+    lost = one.info.get("diverged", [])
+    seeds = one.info.get("seeds", range(len(one.returns)))
+    return sum(seed not in lost for seed, up in zip(seeds, one.final_return > one.first_return, strict=True) if up)
+
+
+def state_of_the_art(runs: AllRuns) -> Claim:
+    """Compare with the best of the nine other methods, five of which the paper leaves out, after equal steps.
+
+    On a task confirmed if the difference in return has a 95 % CI above 0, refuted if below; untested with fewer than
+    three tasks.
+    """
+    others = tuple(method for method in METHODS if method != GREEDY)
+    trained = [task for task in TASKS if missing_runs(runs, task, tuple(METHODS)) is None]
+
+    def judge(task: str) -> Outcome:
+        if task not in trained:
+            return Outcome("untested", "not trained for long enough")
+        steps = min(runs[task, method].steps[-1] for method in METHODS)
+        best = best_method(runs, task, others, steps)
+        gap = mean_difference(runs[task, GREEDY].return_at(steps), runs[task, best].return_at(steps))
+        measured = f"return minus {METHODS[best].label}'s: {gap} after {steps:,} steps"
+        return Outcome(gap.above(), measured, why_behind(runs, task, best))
+
+    outcome = judge_each_task(runs, tuple(METHODS), judge)
+    if len(trained) < ENOUGH_TASKS:
+        outcome = Outcome("untested", outcome.measured)
+    return outcome.claim(
+        "fig3-state-of-the-art",
+        "Greedy-Step DQN achieves state-of-the-art performance (measured: against the best of nine other methods).",
+        "Abstract",
+        "the best",
+    )
+
+
+def tuned_case_by_case(runs: AllRuns) -> Claim:
+    """Which n or λ the methods with a fixed prior choose on each task, from three tasks on.
+
+    Confirmed if every such method chooses several values, partly if some do, refuted if none does. (Two seeds choose: a
+    choice that differs may be chance, one that never differs is not.)
+    """
+    chosen = {
+        method: [
+            runs[task, method].info["setting"][option] for task in TASKS if missing_runs(runs, task, (method,)) is None
+        ]
+        for method, option in PRIORS.items()
+    }
+    measured = "; ".join(
+        f"{METHODS[method].label}: {', '.join(f'{value:g}' for value in sorted(set(values)))}"
+        for method, values in chosen.items()
+        if values
+    )
+    varies = [len(set(values)) > 1 for values in chosen.values() if len(values) >= ENOUGH_TASKS]
+    if len(varies) < len(PRIORS):
+        outcome = Outcome("untested", measured or "not trained for long enough")
+    else:
+        verdict = "confirmed" if all(varies) else "partly" if any(varies) else "refuted"
+        outcome = Outcome(verdict, measured, "one value is the best of those offered on all tasks (fig3-settings)")
+    return outcome.claim(
+        "fig3-case-by-case",
+        "The step n, the decay λ and other priors have to be tuned case by case (measured: values chosen over tasks).",
+        "Section 1 and Section 5",
+        "several values",
+    )
+
+
+# -- reasons ----------------------------------------------------------------------------------------------------------
+# Why Greedy-Step DQN is behind: only what the same trainings measured, with the claim that shows it alone.
+
+
+def why_behind(runs: AllRuns, task: str, rival: str) -> str:
+    """Why Greedy-Step DQN does not lead a rival by as much as claimed; empty if no measurement explains it."""
+    ours, theirs = runs[task, GREEDY], runs[task, rival]
+    reasons = [*diverged(ours), *overestimates(ours, theirs, rival), *too_pessimistic(ours)]
+    return "; ".join([*reasons, *multi_step_suffices(runs, task, rival)])
+
+
+def diverged(ours: MethodRuns) -> list[str]:
+    """The loss of some seeds was not finite."""
+    seeds = ours.info.get("diverged", [])
+    return [f"the loss of {len(seeds)} of its {len(ours.returns)} seeds was not finite (fig3)"] if seeds else []
+
+
+def overestimates(ours: MethodRuns, theirs: MethodRuns, rival: str) -> list[str]:
+    """Q minus the behaviour return is above 0, and larger than the rival's (95 % CIs)."""
+    mine, other = ours.final_overestimation, theirs.final_overestimation
+    if not mean(mine).is_above() or not mean_difference(mine, other).is_above():
+        return []
+    return [
+        f"its Q exceeds the behaviour return by {mean(mine)}, that of {METHODS[rival].label} by "
+        f"{mean(other)} (over-estimation: horizon-overestimation; due to chance: luck-for-skill)"
+    ]
+
+
+def too_pessimistic(ours: MethodRuns) -> list[str]:
+    """The smallest Q of several networks is below the behaviour return (95 % CI)."""
+    number, low = ours.info.get("setting", {}).get("ensemble", 1), pessimism(ours)
+    return [f"with {number} networks {low} (fig4-better)"] if number > 1 and low else []
+
+
+def multi_step_suffices(runs: AllRuns, task: str, rival: str) -> list[str]:
+    """The rival uses a fixed number of steps, and already has a higher mean return than DQN (95 % CI)."""
+    if rival not in ("multi-step", "sarsa") or (task, "dqn") not in runs:
+        return []
+    gap = mean_difference(runs[task, rival].mean_return(), runs[task, "dqn"].mean_return())
+    if not gap.is_above():
+        return []
+    return [
+        f"{METHODS[rival].label}, with a fixed number of steps, already has a mean return {gap} above DQN's (fig3): "
+        "several steps gain much without the choice"
+    ]

@@ -1,0 +1,148 @@
+"""The training time of Greedy-Step DQN relative to DQN, timed in turn with nothing else running.
+
+The trainings of Figure 3 share a machine with others, so their own times cannot be compared. The rule was written
+before any run that it judges.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from greedystep import schema
+from greedystep.deep.run_folder import RunConfig
+from greedystep.experiments.claims import Claim
+from greedystep.experiments.deep.judging import Estimate, Outcome, over_tasks
+from greedystep.experiments.deep.tasks import TASKS
+from greedystep.io import read_json, write_json
+from greedystep.provenance import provenance
+from greedystep.stats import interval
+from greedystep.tables import Table
+
+AGENTS = {f"{returns}, {m}": (returns, m) for m in (1, 6) for returns in ("one-step", "greedy-step")}
+"""Returns and number of networks."""
+DQN = "one-step, 1"
+ROUNDS = 20
+SECONDS = 0.3
+"""Seconds that a timed run lasts at least: short, so that compared runs see the same load on the machine."""
+ALMOST_EQUAL = 1.25
+"""Largest ratio of times that counts as almost equal."""
+
+TIMES = {
+    "task": str,
+    "preset": str,
+    "lanes": schema.Whole(1),
+    "device": str,
+    "seconds": {agent: [schema.Real(1e-9)] for agent in AGENTS},
+}
+Times = Mapping[str, Any]
+"""As TIMES; "seconds" are those that equal steps took in each round, by agent."""
+
+
+class TimedAgent:
+    """An agent that is compiled and past its warm-up, with some lanes."""
+
+    def __init__(self, env: str, preset: str, lanes: int, **settings: Any):
+        never = 64 * 10**7  # steps between two rows of metrics, so that only our own counting ends a chunk
+        config = RunConfig.from_preset(env, preset, seeds=tuple(range(lanes)), log_every=never, **settings)
+        self._trainer, self._period = config.trainer(), config.agent.target_period
+        self._trainer.run(config.agent.warmup + self._period)
+        self.seconds_for(self._period)
+
+    def seconds_for(self, steps: int) -> float:
+        """Train every lane for that many steps and return the seconds it took."""
+        begin = time.perf_counter()
+        self._trainer.run(steps)
+        return time.perf_counter() - begin
+
+    def steps_for(self, seconds: float) -> int:
+        """Steps that take about that long: whole target periods, so that each run has its share of target updates."""
+        return self._period * max(1, math.ceil(seconds / self.seconds_for(self._period)))
+
+
+def measure(task: str, preset: str, lanes: int) -> dict[str, Any]:
+    """Time equal steps of all agents in turn, ROUNDS times."""
+    agents = {
+        name: TimedAgent(TASKS[task].env, preset, lanes, returns=returns, ensemble=ensemble)
+        for name, (returns, ensemble) in AGENTS.items()
+    }
+    steps = min(agent.steps_for(SECONDS) for agent in agents.values())
+    seconds: dict[str, list[float]] = {name: [] for name in agents}
+    for _ in range(ROUNDS):
+        for name, agent in agents.items():
+            seconds[name].append(agent.seconds_for(steps))
+    about = {"task": task, "preset": preset, "lanes": lanes, "steps": steps}
+    return about | {"device": jax.devices()[0].device_kind, "seconds": seconds}
+
+
+def load_or_measure(
+    parts: Path | None, task: str, preset: str, lanes: int, *, may_measure: bool, problems: list[str]
+) -> dict[str, Any] | None:
+    """The times in the folder `parts`; if there are none, measure and save them, or return None if that is not allowed.
+
+    A sentence is added to `problems` if the saved ones cannot be read.
+    """
+    path = None if parts is None else parts / "timing" / f"{task}-{preset}-{lanes}.json"
+    if path is not None and path.exists():
+        try:
+            return _checked(schema.check(read_json(path), {"times": TIMES}, "it")["times"])
+        except ValueError as problem:
+            problems.append(f"{path} does not hold training times ({problem}); they count as missing")
+    if not may_measure:
+        return None
+    times = measure(task, preset, lanes)
+    if path is not None:
+        write_json(path, {"times": times, "provenance": provenance({"timing": [task, preset, lanes]})})
+    return times
+
+
+def _checked(times: dict[str, Any]) -> dict[str, Any]:
+    """Raise ValueError if the rounds cannot be compared."""
+    lengths = {len(rounds) for rounds in times["seconds"].values()}
+    if times["task"] not in TASKS or len(lengths) > 1 or 0 in lengths:
+        raise ValueError("its task is not known, or its rounds differ in number")
+    return times
+
+
+def times_as_long(times: Times, ours: str, theirs: str) -> Estimate:
+    """How many times as long one agent takes as another: the IQM over rounds of the ratio within a round."""
+    return Estimate(*interval(np.array(times["seconds"][ours]) / np.array(times["seconds"][theirs]), "iqm"))
+
+
+def table(name: str, times: Times) -> Table:
+    """The training time of each agent relative to DQN's."""
+    where = f"{TASKS[times['task']].title}, preset {times['preset']}, {times['lanes']} lanes, {times['device']}"
+    rows = [[returns, number, *times_as_long(times, agent, DQN)] for agent, (returns, number) in AGENTS.items()]
+    header = ["returns", "networks", "ratio", "95 % CI low", "95 % CI high"]
+    return Table(name, f"Training time relative to DQN's ({where})", header, rows)
+
+
+def claim(times: Times | None) -> Claim:
+    """Confirmed if the CIs of the ratio of times lie below 1.25 with 1 network and, against DQN and against one-step
+    returns with 6 networks, with 6; partly if not against DQN, or with one number of networks only; else refuted."""
+    if times is None:
+        outcome = Outcome("untested", "not timed")
+    else:
+        one = times_as_long(times, "greedy-step, 1", DQN)
+        six_to_six = times_as_long(times, "greedy-step, 6", "one-step, 6")
+        six_to_one = times_as_long(times, "greedy-step, 6", DQN)
+        verdict, why = over_tasks(ci.below(ALMOST_EQUAL) for ci in (one, six_to_six)), ""
+        if verdict == "confirmed" and not six_to_one.is_below(ALMOST_EQUAL):
+            verdict, why = "partly", "six networks cost more than one, as they do in Maxmin DQN (fig3)"
+        measured = (
+            f"{TASKS[times['task']].title}, {times['device']}: {one} times with 1 network, {six_to_one} "
+            f"with 6; {six_to_six} times Maxmin DQN with 6"
+        )
+        outcome = Outcome(verdict, measured, why)
+    return outcome.claim(
+        "fig3-equal-time",
+        "Greedy-Step DQN needs almost the same training time as DQN.",
+        "Section 4.1, computation complexity",
+        "almost 1 times",
+    )
