@@ -20,3 +20,54 @@ def made_up(monkeypatch):
     monkeypatch.setattr(session.os, "cpu_count", lambda: 1)
     monkeypatch.setattr(training_time, "measure", measure)
     return trainer
+
+
+# -- outcomes of the tests that are evidence for sentences of the paper -----------------------------------------------
+
+OUTCOMES: dict[str, str] = {}
+"""Node id -> outcome in this run; of a parametrized test the worst."""
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--record-evidence",
+        action="store_true",
+        help="run only the tests that are evidence for sentences of the paper, and record their outcomes",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--record-evidence"):
+        from greedystep.experiments.sentences import TESTS
+
+        items[:] = [item for item in items if item.nodeid.split("[")[0] in TESTS]
+
+
+def pytest_runtest_logreport(report):
+    order = ("passed", "skipped", "failed")
+    name = report.nodeid.split("[")[0]
+    OUTCOMES[name] = max(OUTCOMES.get(name, "passed"), report.outcome, key=order.index)
+
+
+def pytest_sessionfinish(session):
+    """Record the outcomes, or fail the session if they differ from the recorded ones."""
+    from greedystep.experiments.sentence_verdicts import OUTCOMES as FILE
+    from greedystep.experiments.sentence_verdicts import recorded_outcomes
+    from greedystep.experiments.sentences import TESTS
+    from greedystep.io import write_json
+    from greedystep.provenance import provenance
+
+    if hasattr(session.config, "workerinput"):  # a worker of pytest-xdist, which sees a part of the tests only
+        return
+    found = {name: OUTCOMES[name] for name in TESTS if name in OUTCOMES}
+    if session.config.getoption("--record-evidence"):
+        if missing := set(TESTS) - set(found):
+            print(f"\nNothing recorded, since some tests did not run: {sorted(missing)}")
+            session.exitstatus = 1
+            return
+        write_json(FILE, {"outcomes": found, "provenance": provenance({}, command="pytest --record-evidence")})
+        return
+    differing = [name for name, outcome in found.items() if recorded_outcomes().get(name) != outcome]
+    if differing:
+        print(f"\nOutcomes differ from {FILE.name}; `pytest --record-evidence` records them anew: {differing}")
+        session.exitstatus = session.exitstatus or 1

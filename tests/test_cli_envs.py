@@ -98,7 +98,7 @@ def test_a_pipe_gets_a_line_a_step(capsys):
         (["minatar/breakout", "--scale", "100"], "scale: expected a number in [0.05, 20], got 100"),
         (["minatar/breakout", "--seed", "-1"], "seed: expected an integer from 0 to 4294967295, got -1"),
         (["minatar/breakout", "--out", "a.avi"], "out: expected a file that ends in .gif or .mp4, got 'a.avi'"),
-        (["minatar/breakout", "--out", "a.gif", "--fps", "60"], "fps: a GIF shows at most 50 pictures a second"),
+        (["minatar/breakout", "--out", "a.gif", "--fps", "60"], "fps: a GIF shows at most 50 frames per second"),
     ],
 )
 def test_bad_input_is_answered_with_a_sentence(words, answer, capsys, tmp_path):

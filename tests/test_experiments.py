@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from greedystep import io, models
 from greedystep.experiments import fig1, table1
 from greedystep.experiments.claims import NOT_KNOWN, VERDICTS
-from greedystep.experiments.table1 import cost, properties, theorems, variance, verdicts
+from greedystep.experiments.table1 import cost, properties, property_claims, theorems
 
 TINY = {"side": 3, "pairs": 4, "trials": 2, "states": [8, 16], "steps": [2, 4]}
 
@@ -114,7 +114,7 @@ def test_the_matrix_form_is_the_formula_of_the_paper(seed, horizon, as_printed):
 
 
 @pytest.mark.parametrize("case", properties.cases(3), ids=lambda case: case.name)
-def test_the_truth_is_true(case):
+def test_optimal_q_is_a_fixed_point_of_the_bellman_operator(case):
     optimum = properties.optimal_q(case.mdp)
     np.testing.assert_allclose(case.mdp.backup(optimum.max(axis=1)), optimum, atol=1e-9)
     assert case.mdp.deterministic == ("deterministic" in case.name)
@@ -122,13 +122,13 @@ def test_the_truth_is_true(case):
 
 def test_matrices_that_are_too_large_are_not_built(monkeypatch):
     monkeypatch.setattr(cost, "LARGEST", 1000)
-    (row,) = cost.cost([8], [])["states"]
+    (row,) = cost.measure_cost([8], [])["states"]
     assert row["seconds"]["matrices"] is None
     assert row["seconds"]["inside"] > 0
 
 
 def test_theorems_that_hold_are_never_violated_and_the_others_are():
-    rows = theorems.theorems(30, lambda share: None)
+    rows = theorems.count_violations(30, lambda share: None)
     violated = {(row["operator"], row["statement"]): row["violations"] for row in rows}
     never, anywhere = ("Theorem 5 with N = n", "Theorem 5 with q >= Q*"), "Theorem 5: max_π (B^π)^n B q = B^(n+1) q"
     needs_determinism = {
@@ -153,7 +153,7 @@ def test_theorems_that_hold_are_never_violated_and_the_others_are():
 
 
 def verdict_of(numbers, name):
-    return next(claim.verdict for claim in verdicts.claims(numbers) if claim.id == name)
+    return next(claim.verdict for claim in table1.claims(numbers) if claim.id == name)
 
 
 def changed(numbers, *path, to):
@@ -201,7 +201,7 @@ def test_a_step_that_is_always_the_same_is_not_adaptive(tiny_table1):
 
 
 DEFINITION, PROOFS = properties.GREEDY
-MULTI_STEP = "multi-step optimality"
+MULTI_STEP = properties.MULTI_STEP
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_statement_is_refuted_by_one_violation_and_by_no_other_statement(tiny_
             row | {"violations": {"deterministic": int((row["operator"], row["statement"]) == broken), "stochastic": 0}}
             for row in tiny_table1["numbers"]["theorems"]
         ]
-        return {claim.id: claim for claim in verdicts.claims(tiny_table1["numbers"] | {"theorems": rows})}
+        return {claim.id: claim for claim in table1.claims(tiny_table1["numbers"] | {"theorems": rows})}
 
     assert judged(None)[name].verdict == "confirmed"
     assert judged((operator, statement))[name].verdict == "refuted"
@@ -272,7 +272,7 @@ def test_sampled_data_are_safe_everywhere_where_nothing_is_chance_or_nowhere(tin
 def test_a_correction_is_needed_where_limits_move_only_without_it(tiny_table1):
     def judged(without, corrected):
         numbers = tiny_table1["numbers"]
-        for name, moves in zip(verdicts.EVALUATION, (without, corrected), strict=True):
+        for name, moves in zip(property_claims.EVALUATION, (without, corrected), strict=True):
             cases = [case | {"moves": moves} for case in numbers["properties"][name]["cases"]]
             numbers = changed(numbers, "properties", name, "cases", to=cases)
         return verdict_of(numbers, "table1-needs-correction")
@@ -314,7 +314,7 @@ def test_deviations_are_those_of_all_trajectories(seed):
     behaviour, target = random.dirichlet(np.ones(2), (2, 3))
     start = random.normal(size=(3, 2))
     ratio = target / behaviour
-    got = variance.deviations(mdp, behaviour, ratio, start, 3)
+    got = properties.deviations(mdp, behaviour, ratio, start, 3)
     for steps, deviation in enumerate(got, 1):
         squares = [
             oracles_claims.variance(mdp, behaviour, ratio, start, s, a, steps) for s in range(3) for a in range(2)

@@ -8,7 +8,7 @@ import pytest
 from greedystep import envs, io
 from greedystep.experiments import fig2
 from greedystep.experiments.claims import NOT_KNOWN, VERDICTS
-from greedystep.experiments.fig2 import contestants, delayed, growth, noise, offline, verdicts
+from greedystep.experiments.fig2 import delayed, grid_world, toy_claims, toy_methods
 from greedystep.tabular import collect, episodes_to_solve, greedy_policy, replay, rudder_episodes_to_solve
 
 TINY = {
@@ -80,7 +80,7 @@ def test_every_trial_is_there_and_those_given_up_are_marked(tiny):
     lost = [row for row in tiny["numbers"]["trace-back"] if row["censored"]]
     assert lost  # 600 episodes are too few for Q(λ)
     texts = {cell for table in fig2.tables(tiny) for row in table.rows for cell in row if isinstance(cell, str)}
-    assert any(text.startswith("> 600") and "given up" in text for text in texts)
+    assert any(text.startswith("> 600") and "unsolved" in text for text in texts)
 
 
 # -- what it measures -------------------------------------------------------------------------------------------------
@@ -96,21 +96,21 @@ def test_a_row_is_its_trials_one_by_one(tiny):
 
 def test_with_noise_the_share_of_right_choices_is_counted(tiny):
     assert [(row["noise"], row["method"]) for row in tiny["numbers"]["noise"]] == [
-        (level, method) for level in TINY["noise"] for method in noise.METHODS
+        (level, method) for level in TINY["noise"] for method in toy_methods.NOISE_METHODS
     ]
     model = [row["right"] for row in tiny["numbers"]["noise"] if row["method"] == "model"]
     assert model[0] == 1.0
     assert all(row["right"] * row["trials"] == int(row["right"] * row["trials"]) for row in tiny["numbers"]["noise"])
 
 
-@pytest.mark.parametrize("method", contestants.CONTESTANTS)
+@pytest.mark.parametrize("method", toy_methods.METHODS)
 def test_a_trial_counts_as_the_library_counts(method):
-    task, contestant = delayed.make("choice", 5), contestants.CONTESTANTS[method]
-    same = {"limit": 400, "seed": 3, "resolution": 0.02 if contestant.pace == "slow" else 0.001}
-    if contestant.method is None:
+    task, how = delayed.make("choice", 5), toy_methods.METHODS[method]
+    same = {"limit": 400, "seed": 3, "resolution": 0.02 if how.pace == "slow" else 0.001}
+    if how.method is None:
         expected = rudder_episodes_to_solve(task, **same)
     else:
-        expected = episodes_to_solve(task, contestant.method, **same, **contestant.options)
+        expected = episodes_to_solve(task, how.method, **same, **how.options)
     assert delayed.trial(task, method, seed=3, limit=400).solved == expected
 
 
@@ -147,10 +147,10 @@ def test_quality_is_one_for_the_best_policy_and_zero_for_never_arriving():
     down_right = np.zeros((16, 4))
     down_right[:, 2] = 1.0
     down_right[12:, 1] = 2.0
-    assert offline.quality(task, down_right) == pytest.approx(1.0)
+    assert grid_world.quality(task, down_right) == pytest.approx(1.0)
     up = np.zeros((16, 4))
     up[:, 0] = 1.0
-    assert offline.quality(task, up) == pytest.approx(0.0)
+    assert grid_world.quality(task, up) == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("size", [2, 5, 9])
@@ -160,24 +160,29 @@ def test_quality_is_that_of_the_exact_return(size):
     for levels in (1, 2, 3, 100):
         q = random.integers(levels, size=(size * size, 4)).astype(float)
         exact = (task.expected_return(greedy_policy(q)) - low) / (task.optimal_return - low)
-        assert offline.quality(task, q) == exact
+        assert grid_world.quality(task, q) == exact
 
 
 def test_passes_are_counted_until_the_policy_is_good():
     task = envs.make("toy/grid-world", size=5)
     log = collect(task, episodes=10, seed=1)
-    slow = offline.PUPILS["q-learning"]
-    first, passes = offline.lesson(task, log, slow)
-    assert passes in offline.PASSES[1:]
+    slow = grid_world.OFFLINE_METHODS["q-learning"]
+    first, passes = grid_world.learn_from_log(task, log, slow)
+    assert passes in grid_world.PASSES[1:]
     low = np.full((25, 4), task.lowest_return)
 
     def after(sweeps):
-        return offline.quality(task, replay(log, low, "q-learning", discount=0.99, sweeps=sweeps, alpha=0.1))
+        return grid_world.quality(task, replay(log, low, "q-learning", discount=0.99, sweeps=sweeps, alpha=0.1))
 
     assert after(1) == pytest.approx(first)
-    assert after(passes) >= offline.GOOD > after(offline.PASSES[offline.PASSES.index(passes) - 1])
+    assert after(passes) >= grid_world.GOOD > after(grid_world.PASSES[grid_world.PASSES.index(passes) - 1])
     # From 0, actions that the log does not show stay the best: no number of passes helps.
-    assert offline.lesson(task, collect(task, episodes=1, seed=1), offline.PUPILS["forward-zero"])[1] is None
+    assert (
+        grid_world.learn_from_log(task, collect(task, episodes=1, seed=1), grid_world.OFFLINE_METHODS["forward-zero"])[
+            1
+        ]
+        is None
+    )
 
 
 # -- growth -----------------------------------------------------------------------------------------------------------
@@ -196,21 +201,21 @@ def row(task, delay, method, median, seen=None, epsilon=0.2, trials=50):
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 2.5])
 def test_a_power_is_recognised(exponent):
-    found = growth.growth([row("t", delay, "m", 3 * delay**exponent) for delay in (5, 10, 20, 40)])
+    found = toy_claims.growth([row("t", delay, "m", 3 * delay**exponent) for delay in (5, 10, 20, 40)])
     assert found.exponent == pytest.approx(exponent, abs=0.01)
     assert found.low < exponent < found.high
     assert exponent == 0 or not found.exponential
 
 
 def test_an_exponential_is_recognised():
-    found = growth.growth([row("t", delay, "m", 2.0**delay) for delay in (5, 8, 10, 12)])
+    found = toy_claims.growth([row("t", delay, "m", 2.0**delay) for delay in (5, 8, 10, 12)])
     assert found.exponential
     assert found.low > 1
 
 
 def test_growth_needs_three_medians():
-    assert growth.growth([row("t", delay, "m", 7.0) for delay in (5, 8)]) is None
-    assert growth.growth([row("t", delay, "m", None if delay == 8 else 7.0) for delay in (5, 8, 10)]) is None
+    assert toy_claims.growth([row("t", delay, "m", 7.0) for delay in (5, 8)]) is None
+    assert toy_claims.growth([row("t", delay, "m", None if delay == 8 else 7.0) for delay in (5, 8, 10)]) is None
 
 
 # -- how it judges ----------------------------------------------------------------------------------------------------
@@ -246,38 +251,38 @@ def numbers(medians=None, epsilon_one=11.0, quality=None, tasks=("choice", "trac
 @pytest.mark.parametrize(
     ("rule", "change", "verdict"),
     [
-        (verdicts.about_twenty, {}, "confirmed"),
-        (verdicts.about_twenty, {"medians": {"greedy-step": lambda d: 41.0}}, "partly"),
-        (verdicts.about_twenty, {"medians": {"greedy-step": lambda d: 41.0}, "epsilon_one": 9.0}, "refuted"),
-        (verdicts.about_twenty, {"medians": {"greedy-step": lambda d: None}, "epsilon_one": None}, "refuted"),
-        (verdicts.no_growth, {}, "confirmed"),
-        (verdicts.no_growth, {"medians": {"greedy-step": lambda d: d**1.0}, "tasks": ["choice"]}, "partly"),
-        (verdicts.no_growth, {"medians": {"greedy-step": lambda d: d**1.0}}, "refuted"),
-        (verdicts.no_growth, {"medians": {"greedy-step": lambda d: d**0.5}}, "untested"),
-        (verdicts.no_growth, {"medians": {"greedy-step": lambda d: None}}, "untested"),
-        (verdicts.steep_growth, {}, "partly"),
-        (verdicts.steep_growth, {"medians": {"watkins": lambda d: 2.0**d}}, "confirmed"),
-        (verdicts.steep_growth, {"medians": {"watkins": lambda d: d**0.8}}, "refuted"),
-        (verdicts.steep_growth, {"medians": {"watkins": lambda d: None}}, "untested"),
-        (verdicts.more_than_thousand, {}, "refuted"),
-        (verdicts.more_than_thousand, {"medians": {"rudder": lambda d: 80.0 * d}}, "partly"),
-        (verdicts.more_than_thousand, {"medians": {"rudder": lambda d: 1001.0}}, "confirmed"),
-        (verdicts.outperforms, {}, "confirmed"),
-        (verdicts.outperforms, {"medians": {"peng": lambda d: 40.0}, "tasks": ["choice"]}, "partly"),
-        (verdicts.outperforms, {"medians": {"rudder": lambda d: 39.0}}, "refuted"),
-        (verdicts.outperforms, {"medians": {"greedy-step": lambda d: None}}, "refuted"),
-        (verdicts.looking_ahead, {}, "refuted"),
-        (verdicts.looking_ahead, {"medians": {"backward": lambda d: 60.0}}, "partly"),
-        (verdicts.looking_ahead, {"medians": {"backward": lambda d: 80.0}}, "confirmed"),
-        (verdicts.looking_ahead, {"medians": {"backward": lambda d: None}}, "confirmed"),
-        (verdicts.looking_ahead, {"medians": {"greedy-step": lambda d: None}}, "untested"),
-        (verdicts.wider_gap, {}, "confirmed"),
-        (verdicts.wider_gap, {"quality": {"forward": [1, 1, 1]}}, "partly"),
-        (verdicts.wider_gap, {"quality": {"greedy-step": [0.9, 0.5, 0.1]}}, "refuted"),
-        (verdicts.like_published, {}, "confirmed"),
-        (verdicts.like_published, {"medians": {"rudder": lambda d: 100.0}}, "partly"),
+        (toy_claims.about_twenty, {}, "confirmed"),
+        (toy_claims.about_twenty, {"medians": {"greedy-step": lambda d: 41.0}}, "partly"),
+        (toy_claims.about_twenty, {"medians": {"greedy-step": lambda d: 41.0}, "epsilon_one": 9.0}, "refuted"),
+        (toy_claims.about_twenty, {"medians": {"greedy-step": lambda d: None}, "epsilon_one": None}, "refuted"),
+        (toy_claims.no_growth, {}, "confirmed"),
+        (toy_claims.no_growth, {"medians": {"greedy-step": lambda d: d**1.0}, "tasks": ["choice"]}, "partly"),
+        (toy_claims.no_growth, {"medians": {"greedy-step": lambda d: d**1.0}}, "refuted"),
+        (toy_claims.no_growth, {"medians": {"greedy-step": lambda d: d**0.5}}, "untested"),
+        (toy_claims.no_growth, {"medians": {"greedy-step": lambda d: None}}, "untested"),
+        (toy_claims.steep_growth, {}, "partly"),
+        (toy_claims.steep_growth, {"medians": {"watkins": lambda d: 2.0**d}}, "confirmed"),
+        (toy_claims.steep_growth, {"medians": {"watkins": lambda d: d**0.8}}, "refuted"),
+        (toy_claims.steep_growth, {"medians": {"watkins": lambda d: None}}, "untested"),
+        (toy_claims.more_than_thousand, {}, "refuted"),
+        (toy_claims.more_than_thousand, {"medians": {"rudder": lambda d: 80.0 * d}}, "partly"),
+        (toy_claims.more_than_thousand, {"medians": {"rudder": lambda d: 1001.0}}, "confirmed"),
+        (toy_claims.outperforms, {}, "confirmed"),
+        (toy_claims.outperforms, {"medians": {"peng": lambda d: 40.0}, "tasks": ["choice"]}, "partly"),
+        (toy_claims.outperforms, {"medians": {"rudder": lambda d: 39.0}}, "refuted"),
+        (toy_claims.outperforms, {"medians": {"greedy-step": lambda d: None}}, "refuted"),
+        (toy_claims.looking_ahead, {}, "refuted"),
+        (toy_claims.looking_ahead, {"medians": {"backward": lambda d: 60.0}}, "partly"),
+        (toy_claims.looking_ahead, {"medians": {"backward": lambda d: 80.0}}, "confirmed"),
+        (toy_claims.looking_ahead, {"medians": {"backward": lambda d: None}}, "confirmed"),
+        (toy_claims.looking_ahead, {"medians": {"greedy-step": lambda d: None}}, "untested"),
+        (toy_claims.wider_gap, {}, "confirmed"),
+        (toy_claims.wider_gap, {"quality": {"forward": [1, 1, 1]}}, "partly"),
+        (toy_claims.wider_gap, {"quality": {"greedy-step": [0.9, 0.5, 0.1]}}, "refuted"),
+        (toy_claims.like_published, {}, "confirmed"),
+        (toy_claims.like_published, {"medians": {"rudder": lambda d: 100.0}}, "partly"),
         (
-            verdicts.like_published,
+            toy_claims.like_published,
             {"medians": dict.fromkeys(("rudder", "watkins", "sarsa-lambda"), lambda d: 100.0)},
             "refuted",
         ),
@@ -290,39 +295,41 @@ def test_every_verdict_has_its_numbers(rule, change, verdict):
 
 
 def test_what_fails_says_why_where_the_experiment_knows():
-    assert "share of random actions" in verdicts.about_twenty(numbers(medians={"greedy-step": lambda d: 41.0})).reason
-    assert verdicts.about_twenty(numbers()).reason == ""
-    assert "like a power too" in verdicts.steep_growth(numbers()).reason
-    assert "published fewer" in verdicts.more_than_thousand(numbers()).reason
-    assert "from the end of an episode" in verdicts.looking_ahead(numbers()).reason
-    assert verdicts.outperforms(numbers(medians={"rudder": lambda d: 39.0}, seen=30.0)).reason == NOT_KNOWN
+    assert "share of random actions" in toy_claims.about_twenty(numbers(medians={"greedy-step": lambda d: 41.0})).reason
+    assert toy_claims.about_twenty(numbers()).reason == ""
+    assert "like a power too" in toy_claims.steep_growth(numbers()).reason
+    assert "published fewer" in toy_claims.more_than_thousand(numbers()).reason
+    assert "from the end of an episode" in toy_claims.looking_ahead(numbers()).reason
+    assert toy_claims.outperforms(numbers(medians={"rudder": lambda d: 39.0}, seen=30.0)).reason == NOT_KNOWN
     as_good = numbers(medians={"peng": lambda d: 40.0}, tasks=["choice"], seen=40.0)
-    assert verdicts.outperforms(as_good).reason.startswith("choice: it is solved when the best return is first seen")
+    assert toy_claims.outperforms(as_good).reason.startswith("choice: it is solved when the best return is first seen")
     nothing = numbers(quality={"q-learning": [0.1, 0.02, 0.01]})
-    assert verdicts.wider_gap(nothing).reason.startswith("Q-learning, α = 0.1: next to nothing is learned from size 10")
-    assert verdicts.wider_gap(numbers(quality={"forward": [1, 1, 1]})).reason == NOT_KNOWN
+    assert toy_claims.wider_gap(nothing).reason.startswith(
+        "Q-learning, α = 0.1: next to nothing is learned from size 10"
+    )
+    assert toy_claims.wider_gap(numbers(quality={"forward": [1, 1, 1]})).reason == NOT_KNOWN
 
 
 def test_where_exploration_explains_a_figure_it_is_said():
-    assert "exploration alone explains all" in verdicts.about_twenty(numbers()).measured
-    assert "exploration alone" not in verdicts.about_twenty(numbers(seen=5.0)).measured
-    assert verdicts.by_exploration_alone(row("t", 5, "m", 44.0, seen=40.0)) is True
-    assert verdicts.by_exploration_alone(row("t", 5, "m", 45.0, seen=40.0)) is False
-    assert verdicts.by_exploration_alone(row("t", 5, "m", None)) is None
+    assert "exploration alone explains all" in toy_claims.about_twenty(numbers()).measured
+    assert "exploration alone" not in toy_claims.about_twenty(numbers(seen=5.0)).measured
+    assert toy_claims.by_exploration_alone(row("t", 5, "m", 44.0, seen=40.0)) is True
+    assert toy_claims.by_exploration_alone(row("t", 5, "m", 45.0, seen=40.0)) is False
+    assert toy_claims.by_exploration_alone(row("t", 5, "m", None)) is None
 
 
 def test_the_published_growth_of_q_lambda_stands_beside_ours():
-    said = verdicts.steep_growth(numbers()).measured
+    said = toy_claims.steep_growth(numbers()).measured
     assert said.endswith("the medians published for RUDDER's Task III: 2.10, nearer to a power of the delay")
 
 
 def test_a_gap_of_nothing_has_no_sign():
-    claim = verdicts.wider_gap(numbers(quality={"backward": [1, 1, 1.001]}))
+    claim = toy_claims.wider_gap(numbers(quality={"backward": [1, 1, 1.001]}))
     assert claim.measured.endswith("backward Q-learning: 0.00 to 0.00, widest 0.00")
 
 
 def test_what_was_published_is_looked_up_by_delay():
-    assert contestants.published("rudder", 20) == 699
-    assert contestants.published("watkins", 25) is None
-    assert contestants.published("rudder", 7) is None
-    assert contestants.published("model", 20) is None
+    assert toy_methods.published("rudder", 20) == 699
+    assert toy_methods.published("watkins", 25) is None
+    assert toy_methods.published("rudder", 7) is None
+    assert toy_methods.published("model", 20) is None

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from greedystep.experiments import fig2
-from greedystep.experiments.fig2 import delayed, offline
+from greedystep.experiments.fig2 import delayed, grid_world
 from greedystep.experiments.fig2.pieces import PIECE, Batch, TrialStore, run_trials
 
 SMALL = {
@@ -168,7 +168,7 @@ def test_other_settings_are_other_pieces(tmp_path):
 def test_what_decides_a_number_decides_the_piece():
     def files(**changes):
         scale = SMALL | changes
-        batches = [*delayed.plan("trace-back", scale), *delayed.plan_exploration(scale), *offline.plan(scale)]
+        batches = [*delayed.plan("trace-back", scale), *delayed.plan_exploration(scale), *grid_world.plan(scale)]
         return {piece.file for batch in batches for piece in batch.pieces()}
 
     batches = len(files())
@@ -178,7 +178,7 @@ def test_what_decides_a_number_decides_the_piece():
 
 
 def batches_of_a_delay():
-    return len(delayed.CONTESTANTS) + len(SMALL["epsilons"])
+    return len(delayed.METHODS) + len(SMALL["epsilons"])
 
 
 @pytest.mark.parametrize("found", [[1, 2], [None, 1], [None, None]])
@@ -219,7 +219,7 @@ def test_a_run_in_pieces_is_the_run_in_one(whole, tmp_path, monkeypatch):
     ]
     assert run(tmp_path) == whole
     monkeypatch.setattr(delayed, "trial", lambda *_, **__: pytest.fail("run again"))
-    monkeypatch.setattr(offline, "lesson", lambda *_: pytest.fail("run again"))
+    monkeypatch.setattr(grid_world, "learn_from_log", lambda *_: pytest.fail("run again"))
     assert run(tmp_path) == whole
     assert whole["numbers"]["missing"] == whole["numbers"]["problems"] == []
 

@@ -35,7 +35,7 @@ def table_run(tmp_path):
         ("seed", 0.5, "'seed'"),
         ("seed", 2**70, "is not a row of metrics"),
         ("step", -1, "is not a row of metrics"),
-        ("step", 10**9, "steps do not rise"),
+        ("step", 10**9, "steps do not increase"),
         ("lane", "0", "is not a row of metrics"),
         ("more", {"a": 1}, "is not a row of metrics"),
         ("more", [[1]], "is not a row of metrics"),

@@ -15,7 +15,7 @@ from greedystep.envs.core import Environment, ObservationSpec, TimeLimit
 from greedystep.envs.rendering import fitting_height, frames_per_second, generic, minatar_board, picture, toy_grid
 from greedystep.envs.rendering.canvas import PANEL, WHITE, Canvas, blend
 from greedystep.envs.rollout import Choice, in_words, play, random_policy
-from greedystep.report import film
+from greedystep.report import video
 
 NAMES = envs.names()
 
@@ -157,7 +157,7 @@ FRAMES = [np.full((11, 21, 3), (20 * i, 0, 255), np.uint8) for i in range(5)]
 
 
 def test_a_gif_has_every_frame_and_the_right_speed(tmp_path):
-    film.write_film(tmp_path / "a.gif", iter(FRAMES), 20)
+    video.write_video(tmp_path / "a.gif", iter(FRAMES), 20)
     with Image.open(tmp_path / "a.gif") as image:
         assert image.n_frames == 5
         assert image.size == (21, 11)
@@ -174,13 +174,13 @@ def test_a_film_that_breaks_off_leaves_nothing(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        film.write_film(tmp_path / "a.gif", broken(), 20)
+        video.write_video(tmp_path / "a.gif", broken(), 20)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
 def test_an_mp4_is_written_or_nothing(tmp_path):
-    film.write_film(tmp_path / "a.mp4", iter(FRAMES), 20)
+    video.write_video(tmp_path / "a.mp4", iter(FRAMES), 20)
     assert b"ftyp" in (tmp_path / "a.mp4").read_bytes()[:32]
 
     def broken():
@@ -188,7 +188,7 @@ def test_an_mp4_is_written_or_nothing(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        film.write_film(tmp_path / "b.mp4", broken(), 20)
+        video.write_video(tmp_path / "b.mp4", broken(), 20)
     assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
 
 
@@ -199,22 +199,22 @@ def test_ffmpeg_gets_every_frame_and_its_complaint_is_passed_on(tmp_path, monkey
     program.write_text('#!/bin/sh\nfor last; do :; done\ncat >"$last"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
-    film.write_film(tmp_path / "a.mp4", iter(FRAMES), 20)
+    video.write_video(tmp_path / "a.mp4", iter(FRAMES), 20)
     assert (tmp_path / "a.mp4").read_bytes() == np.stack(FRAMES).tobytes()
     program.write_text("#!/bin/sh\necho no such coder >&2\nexit 1\n")
     with pytest.raises(OSError, match="ffmpeg failed: no such coder"):
-        film.write_film(tmp_path / "b.mp4", iter(FRAMES), 20)
+        video.write_video(tmp_path / "b.mp4", iter(FRAMES), 20)
     assert not (tmp_path / "b.mp4").exists()
 
 
 def test_films_that_cannot_be_made_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"out: expected a file that ends in \.gif or \.mp4, got 'a\.png'"):
-        film.check_film(tmp_path.joinpath("a.png").relative_to(tmp_path), 10)
-    with pytest.raises(ValueError, match="fps: a GIF shows at most 50 pictures a second, got 60"):
-        film.check_film(tmp_path / "a.gif", 60)
+        video.check_video(tmp_path.joinpath("a.png").relative_to(tmp_path), 10)
+    with pytest.raises(ValueError, match="fps: a GIF shows at most 50 frames per second, got 60"):
+        video.check_video(tmp_path / "a.gif", 60)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(ValueError, match="needs the program ffmpeg, which is not installed"):
-        film.check_film(tmp_path / "a.mp4", 60)
+        video.check_video(tmp_path / "a.mp4", 60)
 
 
 # -- the terminal -----------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_half_blocks_show_two_rows_a_line():
     frame[0, 0] = (255, 0, 0)
     frame[1, 0] = (0, 255, 0)
     out = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=20)
-    out.print(film.half_blocks(frame))
+    out.print(video.half_blocks(frame))
     lines = out.file.getvalue().splitlines()
     assert len(lines) == 2
     assert [line.count("▀") for line in lines] == [3, 3]
@@ -236,7 +236,7 @@ def test_the_live_view_leaves_the_terminal_as_it_was():
     out = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=40, height=10)
 
     def interrupted():
-        with film.live(out, 1000) as show:
+        with video.live(out, 1000) as show:
             show(FRAMES[0][:10], ["first", "panel"])
             show(FRAMES[1][:10], ["second"])
             raise KeyboardInterrupt
@@ -249,8 +249,8 @@ def test_the_live_view_leaves_the_terminal_as_it_was():
 
 
 def test_a_pipe_is_no_place_for_a_live_view():
-    assert not film.can_show(Console(file=io.StringIO()))
-    assert not film.can_show(Console(file=io.StringIO(), force_terminal=True, no_color=True, color_system=None))
+    assert not video.can_show(Console(file=io.StringIO()))
+    assert not video.can_show(Console(file=io.StringIO(), force_terminal=True, no_color=True, color_system=None))
 
 
 # -- toy tasks --------------------------------------------------------------------------------------------------------

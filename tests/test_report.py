@@ -13,12 +13,13 @@ import pytest
 
 from greedystep import experiments, figures, tables
 from greedystep.cli import main
+from greedystep.experiments import errata
 from greedystep.experiments.claims import VERDICTS, Claim
 from greedystep.experiments.sentences import SENTENCES
 from greedystep.experiments.table1 import theorems
 from greedystep.io import write_json
 from greedystep.provenance import provenance
-from greedystep.report import elements, errata, gaps, page, results, verdicts
+from greedystep.report import claim_tables, elements, page, results
 from greedystep.tables import Table
 
 NASTY = 'a <b>"bold"</b> & $summary | γ ≤ 1_000 % \\ {x}'
@@ -224,8 +225,8 @@ def test_numbers_of_another_make_spoil_only_their_own_section(tmp_path, result, 
     claim = asdict(Claim("other", "Something else", "Section 1", 1, 1, "confirmed"))
     write_json(tmp_path / "in" / f"{name}.json", {**result, "name": name, "numbers": numbers, "claims": [claim]})
     html = written_page(tmp_path / "in")
-    assert "no figures: its numbers are not those of this version" in html
-    assert "no tables: its numbers are not those of this version" in html
+    assert "no figures: its numbers do not have the structure of this version" in html
+    assert "no tables: its numbers do not have the structure of this version" in html
     assert html.count("<img") == 2
     assert len(Rows(html).claims) == len(CLAIMS) + 1
 
@@ -243,7 +244,7 @@ def test_the_command_names_a_damaged_file_and_draws_the_rest(tmp_path, result, c
 def test_experiments_that_were_not_run_are_listed_with_their_command(result):
     html = render(result)
     for name in experiments.NAMES:
-        assert (f"<li>{elements.heading(name)}: greedystep reproduce {name}</li>" in html) == (name != "fig1")
+        assert (f"<li>{experiments.heading(name)}: greedystep reproduce {name}</li>" in html) == (name != "fig1")
     assert f"1 of {len(experiments.NAMES)} experiments" in html
 
 
@@ -255,7 +256,7 @@ def test_missing_and_short_trainings_are_listed(result):
     tasks = {"a": {**short, "title": "Breakout"}, "b": {**short, "title": "Seaquest"}, "c": whole, "d": partly}
     made = {**result, "settings": {"scale": "paper"}}
     made["numbers"] = {"tasks": tasks, "missing": ["Freeway, DQN: not trained"], "problems": ["parts/x is damaged"]}
-    found = gaps.of_results([made])
+    found = page.gaps([made])
     assert found["Figure 1"] == [
         "parts/x is damaged",
         "Freeway, DQN: not trained",
@@ -263,16 +264,16 @@ def test_missing_and_short_trainings_are_listed(result):
         "Asterix: 100,000 of 5,000,000 steps of DQN",
     ]
     assert set(found) == {"Not run", "Figure 1"}
-    assert gaps.of_results([result])["Smaller than in the paper"] == ["Figure 1: scale quick; in full: --scale paper"]
+    assert page.gaps([result])["Smaller than in the paper"] == ["Figure 1: scale quick; in full: --scale paper"]
 
 
 # -- the paper sentence by sentence -----------------------------------------------------------------------------------
 
 
 def test_every_sentence_has_a_row_that_leads_to_its_evidence(result):
-    one = next(check for sentence in SENTENCES for check in sentence.checks if isinstance(check, str))
+    one = next(check for sentence in SENTENCES for check in sentence.evidence if isinstance(check, str))
     claim = Claim(one, "Something", "Abstract", 1, 1, "confirmed")
-    html = verdicts.sentences([{**result, "claims": [asdict(claim)]}])
+    html = claim_tables.sentences([{**result, "claims": [asdict(claim)]}])
     found = re.findall(r'<tr id="sentence-([^"]+)" data-verdict="(\w+)">', html)
     assert [id for id, _ in found] == [sentence.id for sentence in SENTENCES]
     assert set(re.findall(r'href="#claim-([^"]+)"', html)) == {one}  # the other claims are not on the page
@@ -297,8 +298,8 @@ def test_errata_show_how_often_random_models_violate_a_statement(result):
     (operator, statement), kinds = counted.counted[0], {"deterministic": 0, "stochastic": 7}
     row = {"operator": operator, "statement": statement, "trials": 100, "violations": kinds}
     table1 = {**result, "name": "table1", "numbers": {"theorems": [row]}}
-    assert "0 of 100 random deterministic models and 7 of 100 stochastic ones" in errata.counts(counted, [table1])
-    assert errata.counts(counted, [result]) == ""
+    assert "0 of 100 random deterministic models and 7 of 100 stochastic ones" in errata.violations(counted, [table1])
+    assert errata.violations(counted, [result]) == ""
 
 
 def test_every_registered_experiment_is_complete():
@@ -351,7 +352,7 @@ def test_claims_come_first_one_row_each(result):
     assert Rows(html).claims == [(claim.id, claim.verdict) for claim in CLAIMS]
     assert html.index('id="claims"') < html.index("<section")
     assert "4 claims: 1 confirmed, 1 partly, 1 refuted, 1 untested." in html
-    assert set(verdicts.MARKS) == set(VERDICTS)
+    assert set(claim_tables.MARKS) == set(VERDICTS)
 
 
 def test_a_claim_tells_where_it_stands_why_it_failed_and_where_the_evidence_is(result):

@@ -12,7 +12,7 @@ from greedystep.experiments import fig1, fig3, fig4, fig5, horizon
 from greedystep.experiments.deep import session
 from greedystep.io import write_json
 from greedystep.provenance import provenance
-from greedystep.report import results, run_curves, runs
+from greedystep.report import results, run_groups, run_report
 
 NASTY = '</script><script>pwned = 1</script><img src=x onerror="pwned = 1">'
 
@@ -63,24 +63,26 @@ def computed(browser, selector, name):
 
 def step_of(browser):
     """What the first panel of Figure 4 says at its top."""
-    said = re.match(r"step ([\d,]+)", browser.evaluate("document.querySelector('#fig4-curves .readout').innerText"))
+    said = re.match(
+        r"environment steps ([\d,]+)", browser.evaluate("document.querySelector('#fig4-charts .readout').innerText")
+    )
     assert said is not None
     return int(said[1].replace(",", ""))
 
 
 def test_everything_is_drawn_from_the_page_alone(browser):
-    titles = every(browser, "#fig3-curves .panel", "e.querySelector('figcaption').textContent")
-    quantities = len(every(browser, "#fig3-curves h3", "1"))
+    titles = every(browser, "#fig3-charts .panel", "e.querySelector('figcaption').textContent")
+    quantities = len(every(browser, "#fig3-charts h3", "1"))
     assert len(titles) == 3 * quantities
-    empty = every(browser, "#fig3-curves .panel", "e.querySelectorAll('path[d]:not([d=\"\"])').length === 0")
+    empty = every(browser, "#fig3-charts .panel", "e.querySelectorAll('path[d]:not([d=\"\"])').length === 0")
     assert [title for title, is_empty in zip(titles, empty, strict=True) if is_empty] == ["Breakout"] * quantities
-    assert every(browser, "#fig3-curves .panel:first-child text", "e.textContent") == ["not trained"] * quantities
+    assert every(browser, "#fig3-charts .panel:first-child text", "e.textContent") == ["no data"] * quantities
     for name in ("fig4", "fig5", "horizon"):
-        paths = every(browser, f"#{name}-curves .panel", "e.querySelectorAll('path[d]:not([d=\"\"])').length")
+        paths = every(browser, f"#{name}-charts .panel", "e.querySelectorAll('path[d]:not([d=\"\"])').length")
         assert len(paths) >= 3
         assert all(paths)
     assert (
-        every(browser, "#fig4-curves .panel:first-child path", "e.getAttribute('d').includes('NaN')").count(True) == 0
+        every(browser, "#fig4-charts .panel:first-child path", "e.getAttribute('d').includes('NaN')").count(True) == 0
     )
     assert [url for url in browser.requests() if not url.startswith(("data:", "file:", "about:"))] == []
     images = "Promise.all([...document.images].map(i => i.decode().then(() => i.naturalWidth)))"
@@ -91,7 +93,7 @@ def test_everything_is_drawn_from_the_page_alone(browser):
 
 def test_text_in_a_result_is_only_text(browser):
     assert browser.evaluate("typeof pwned") == "undefined"
-    assert NASTY in every(browser, "#fig3-curves .legend button", "e.textContent")
+    assert NASTY in every(browser, "#fig3-charts .legend button", "e.textContent")
     browser.evaluate(
         "document.body.append(document.createRange().createContextualFragment('<script>pwned = 1</script>'))"
     )
@@ -101,13 +103,13 @@ def test_text_in_a_result_is_only_text(browser):
 
 
 def test_hovering_shows_the_numbers_of_all_shown_methods(browser):
-    panel = "#fig4-curves .panel"
+    panel = "#fig4-charts .panel"
     assert browser.evaluate(f"document.querySelector('{panel} .readout').hidden")
     browser.hover(f"{panel} svg")
     assert not browser.evaluate(f"document.querySelector('{panel} .readout').hidden")
     shown = every(browser, f"{panel}:first-child .readout tr", "[...e.cells].map(c => c.textContent)")[:4]
     step = step_of(browser)
-    spec = browser.evaluate("JSON.parse(document.querySelector('#fig4-curves script').textContent)")
+    spec = browser.evaluate("JSON.parse(document.querySelector('#fig4-charts script').textContent)")
     panel_of = spec["quantities"][0]["panels"][0]
     expected = {}
     for curve in panel_of["curves"]:
@@ -125,20 +127,20 @@ def test_hovering_shows_the_numbers_of_all_shown_methods(browser):
 
 
 def test_quantities_of_one_task_stand_side_by_side(browser):
-    tops = every(browser, "#horizon-curves .panel", "e.checkVisibility() ? e.getBoundingClientRect().top : null")
+    tops = every(browser, "#horizon-charts .panel", "e.checkVisibility() ? e.getBoundingClientRect().top : null")
     assert len({top for top in tops if top is not None}) == 1
     assert sum(top is not None for top in tops) == 3
 
 
 def test_bars_are_read_too(browser):
-    last = "#fig5-curves > div:last-child > div:last-child"
+    last = "#fig5-charts > div:last-child > div:last-child"
     browser.hover(f"{last} .panel svg")
     said = browser.evaluate(f"document.querySelector('{last} .readout').textContent")
-    assert re.match(r"n = [\d+-]+first [\d,]+ steps0\.\d+last [\d,]+ steps0\.\d+", said)
+    assert re.match(r"chosen n [\d+-]+first [\d,]+ steps0\.\d+last [\d,]+ steps0\.\d+", said)
 
 
 def test_the_arrow_keys_go_from_point_to_point(browser):
-    browser.evaluate("document.querySelector('#fig4-curves .panel svg').focus()")
+    browser.evaluate("document.querySelector('#fig4-charts .panel svg').focus()")
     steps = []
     for key in ("Home", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowRight"):
         browser.press(key)
@@ -147,13 +149,13 @@ def test_the_arrow_keys_go_from_point_to_point(browser):
     assert steps[3] == steps[1]
     assert steps[4] == steps[5] == 50_000
     browser.press("Escape")
-    assert browser.evaluate("document.querySelector('#fig4-curves .readout').hidden")
+    assert browser.evaluate("document.querySelector('#fig4-charts .readout').hidden")
 
 
 def test_curves_that_are_no_trainings_have_their_own_axes(browser):
-    spec = browser.evaluate("JSON.parse(document.querySelector('#fig1-curves script').textContent)")
+    spec = browser.evaluate("JSON.parse(document.querySelector('#fig1-charts script').textContent)")
     (horizons,) = spec["grids"]
-    panel = "#fig1-curves .panel"
+    panel = "#fig1-charts .panel"
     drawn = every(browser, f"{panel}:first-child path", "e.getAttribute('d')")
     assert not any("NaN" in d for d in drawn)
     points = [tuple(map(float, point.split(","))) for point in drawn[0].removeprefix("M").split("L")]
@@ -175,9 +177,9 @@ def test_curves_that_are_no_trainings_have_their_own_axes(browser):
 
 def test_one_legend_picks_methods_in_all_panels(browser):
     def shown(figure="fig4"):
-        return set(every(browser, f"#{figure}-curves path[data-method]", "e.dataset.method"))
+        return set(every(browser, f"#{figure}-charts path[data-method]", "e.dataset.method"))
 
-    first = "#fig4-curves .legend button:nth-child(1)"
+    first = "#fig4-charts .legend button:nth-child(1)"
     assert shown() == {"0", "1", "2", "3"}
     browser.click(first)
     assert browser.evaluate(f"document.querySelector('{first}').getAttribute('aria-pressed')") == "false"
@@ -186,19 +188,19 @@ def test_one_legend_picks_methods_in_all_panels(browser):
     browser.evaluate(f"document.querySelector('{first}').focus()")
     browser.press("Enter", "\r")
     assert shown() == {"0", "1", "2", "3"}
-    browser.click("#fig4-curves .legend button:last-child")
+    browser.click("#fig4-charts .legend button:last-child")
     assert shown() == set()
-    assert "nothing chosen" in every(browser, "#fig4-curves .panel text", "e.textContent")
-    browser.click("#fig4-curves .legend button:nth-last-child(2)")
+    assert "nothing selected" in every(browser, "#fig4-charts .panel text", "e.textContent")
+    browser.click("#fig4-charts .legend button:nth-last-child(2)")
     assert shown() == {"0", "1", "2", "3"}
 
 
 def test_quantities_are_chosen_too(browser):
     def visible():
-        return every(browser, "#fig3-curves h3", "e.checkVisibility() ? e.textContent : ''")
+        return every(browser, "#fig3-charts h3", "e.checkVisibility() ? e.textContent : ''")
 
     assert [words for words in visible() if words] == ["return of the last 100 episodes"]
-    browser.click("#fig3-curves .choices:nth-of-type(2) button:nth-child(2)")
+    browser.click("#fig3-charts .choices:nth-of-type(2) button:nth-child(2)")
     assert [words for words in visible() if words] == ["return of the last 100 episodes", "mean Q"]
 
 
@@ -237,7 +239,7 @@ def test_tables_are_sorted_by_a_click_on_a_heading(browser):
 
 def test_the_button_turns_light_into_dark_and_back(browser):
     def colours():
-        stroke = computed(browser, "#fig3-curves path[data-method='4']:not(.band)", "stroke")
+        stroke = computed(browser, "#fig3-charts path[data-method='4']:not(.band)", "stroke")
         return computed(browser, "body", "backgroundColor"), computed(browser, "body", "color"), stroke
 
     light = colours()
@@ -259,7 +261,7 @@ def test_the_system_s_wish_is_followed(browser):
     browser.media("dark")
     assert computed(browser, "body", "backgroundColor") == "rgb(13, 17, 23)"
     browser.wait_for("document.querySelector('#theme').textContent === 'Light page'")
-    swatches = set(every(browser, "#horizon-curves .legend line", "getComputedStyle(e).stroke"))
+    swatches = set(every(browser, "#horizon-charts .legend line", "getComputedStyle(e).stroke"))
     assert "rgb(255, 255, 255)" in swatches  # the black one
     assert "rgb(0, 0, 0)" not in swatches
 
@@ -272,7 +274,7 @@ def test_the_page_never_scrolls_sideways(browser, width):
     boxes = every(browser, ".wide", "e.scrollWidth > e.clientWidth")
     assert any(boxes) or width > 768  # what is wide scrolls in its own box
     assert max(every(browser, ".panel", "e.getBoundingClientRect().right")) <= width
-    browser.hover("#fig4-curves .panel svg")
+    browser.hover("#fig4-charts .panel svg")
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -280,7 +282,7 @@ def test_paper_is_white_and_whole(browser, tmp_path):
     browser.media("dark", "print")
     assert computed(browser, "body", "backgroundColor") in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
     assert computed(browser, "body", "color") == "rgb(0, 0, 0)"
-    for control in ("nav", "#theme", ".choices", ".curves"):
+    for control in ("nav", "#theme", ".choices", ".charts"):
         assert not any(every(browser, control, "e.checkVisibility()"))
     assert all(every(browser, "img, tr[data-claim]", "e.checkVisibility()"))
     assert set(every(browser, "figure:has(img), #claims tr, .wide tr", "getComputedStyle(e).breakInside")) == {"avoid"}
@@ -302,7 +304,7 @@ def test_without_scripts_everything_can_be_read(browser, report):
     try:
         browser.open(report.as_uri())
         assert all(every(browser, "img, dd, tr[data-claim], .wide td", "e.checkVisibility()"))
-        assert not any(every(browser, ".control, .curves", "e.checkVisibility()"))
+        assert not any(every(browser, ".control, .charts", "e.checkVisibility()"))
     finally:
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
 
@@ -315,14 +317,14 @@ def test_what_is_missing_is_said(browser):
 
 def test_training_runs_have_such_curves_too(tmp_path, opened):
     folders = [make_run(tmp_path / "a"), make_run(tmp_path / "b", returns="lambda", lambda_=0.7, ensemble=1)]
-    page = run_curves.write(runs.gather(map(runs.read, folders)), tmp_path / "out")
+    page = run_report.write(run_groups.group(map(run_groups.read, folders)), tmp_path / "out")
     opened.events.clear()
     opened.open(page.as_uri())
-    lines = every(opened, "#runs-curves .panel", "e.querySelectorAll('path[data-method]:not(.band)').length")
+    lines = every(opened, "#runs-charts .panel", "e.querySelectorAll('path[data-method]:not(.band)').length")
     assert lines == [2, 2, 2, 1]
-    opened.hover("#runs-curves .panel svg")
-    said = opened.evaluate("document.querySelector('#runs-curves .readout').innerText")
-    assert re.match(r"step 2,000\s+greedy-step, ensemble 6\s+3\.000\s+2\.000 to 4\.000\s+lambda, ", said)
+    opened.hover("#runs-charts .panel svg")
+    said = opened.evaluate("document.querySelector('#runs-charts .readout').innerText")
+    assert re.match(r"environment steps 3,000\s+greedy-step, ensemble 6\s+3\.500\s+2\.500 to 4\.500\s+lambda, ", said)
     assert opened.complaints() == []
 
 

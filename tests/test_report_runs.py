@@ -6,11 +6,12 @@ import re
 import numpy as np
 import pytest
 
+from greedystep import figures
 from greedystep.cli import main
 from greedystep.io import write_json
 from greedystep.metrics import MetricsFile
 from greedystep.provenance import provenance
-from greedystep.report import run_curves, runs
+from greedystep.report import run_groups, run_report
 
 AGENT = {"returns": "greedy-step", "horizon": None, "n": None, "ensemble": 6, "hidden": [128], "learning_rate": 3e-4}
 
@@ -61,33 +62,33 @@ def test_runs_are_compared(tmp_path, capsys):
     assert one["curves"]["episode_return"]["estimate"][0] == "NaN"
     assert one["final"]["episode_return"] == {"estimate": [5.5], "low": [4.5], "high": [6.5]}
     assert one["final"]["mean_q"]["estimate"] == [7]
-    table = run_curves.table(_numbers(greedy, peng))
+    table = run_report.final_table(_numbers(greedy, peng))
     assert dict(zip(table.header, table.rows[1], strict=True))["steps"] == 6000
 
 
 def _numbers(*folders):
-    return [run_curves._numbers(method) for method in runs.gather(map(runs.read, folders))]
+    return [run_report.summarize(group) for group in run_groups.group(map(run_groups.read, folders))]
 
 
 def test_runs_that_differ_in_their_seed_are_one_method(tmp_path):
     folders = [make_run(tmp_path / str(seed), (seed,), last=seed + 3) for seed in range(3)]
-    (method,) = runs.gather(map(runs.read, folders))
+    (method,) = run_groups.group(map(run_groups.read, folders))
     assert method.label == "greedy-step"
     assert len(method.lanes) == 3
     (numbers,) = _numbers(*folders)
     np.testing.assert_array_equal(numbers["steps"], [1000, 2000, 3000])  # as far as all have got
     np.testing.assert_allclose(numbers["final"]["episode_return"]["estimate"], 3.5)
     with pytest.raises(ValueError, match=r"are the same training \(seed 1\)"):
-        runs.gather(map(runs.read, [folders[1], make_run(tmp_path / "again", (1,))]))
+        run_groups.group(map(run_groups.read, [folders[1], make_run(tmp_path / "again", (1,))]))
 
 
 def test_one_seed_has_no_interval(tmp_path):
     (numbers,) = _numbers(make_run(tmp_path / "run", (4,)))
-    table = run_curves.table([numbers])
+    table = run_report.final_table([numbers])
     cells = dict(zip(table.header, table.rows[0], strict=True))
     assert cells["final return"] == 8.5
     assert cells["from"] is None
-    assert "one seed has no interval" in run_curves._caption([numbers])
+    assert "one seed has no interval" in run_report.caption([numbers])
 
 
 def test_environments_have_panels_of_their_own(tmp_path):
@@ -97,11 +98,12 @@ def test_environments_have_panels_of_their_own(tmp_path):
         make_run(tmp_path / "c", options={"sticky": 0.0}, learning_rate=1e-3),
     ]
     numbers = _numbers(*folders)
-    figure = run_curves.draw(numbers)
-    titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["minatar/breakout"] * 4 + ["minatar/breakout (sticky 0)"] * 4
-    assert [len(axes.lines) for axes in figure.axes] == [1] * 4 + [2] * 4
-    assert figure.axes[4].lines[1].get_label() == "greedy-step, learning rate 0.001"
+    charts = run_report.charts(numbers)
+    assert [chart.title for chart in charts] == ["minatar/breakout", "minatar/breakout (sticky 0)"] * 4
+    assert [len(chart.lines) for chart in charts] == [1, 2] * 4
+    figure = figures.draw_charts(charts, columns=2)
+    assert [axes.get_title() for axes in figure.axes] == [chart.title for chart in charts]
+    assert figure.axes[1].lines[1].get_label() == "greedy-step, learning rate 0.001"
 
 
 def test_tabular_runs_count_all_their_episodes(tmp_path, capsys):
@@ -112,7 +114,7 @@ def test_tabular_runs_count_all_their_episodes(tmp_path, capsys):
         assert main(["train", "toy/choice", "--options", "delay=5", *how]) == 0
     assert main(["report", *map(str, folders), "--out", str(tmp_path / "out")]) == 0
     (numbers,) = _numbers(*folders)
-    lanes = [run.lanes[0] for run in map(runs.read, folders)]
+    lanes = [run.lanes[0] for run in map(run_groups.read, folders)]
     assert [lane["episodes"].sum() for lane in lanes] == [50, 50]
     np.testing.assert_allclose(
         numbers["final"]["episode_return"]["estimate"],
@@ -121,8 +123,8 @@ def test_tabular_runs_count_all_their_episodes(tmp_path, capsys):
 
 
 def test_a_long_run_is_thinned_out_and_keeps_its_ends():
-    steps = run_curves.grid([{"step": np.arange(1, 10_001)}])
-    assert len(steps) == run_curves.POINTS
+    steps = run_report.common_steps([{"step": np.arange(1, 10_001)}])
+    assert len(steps) == run_report.POINTS
     assert (steps[0], steps[-1]) == (1, 10_000)
 
 

@@ -10,8 +10,16 @@ import pytest
 from greedystep import io
 from greedystep.experiments import NAMES, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, settings, table1
 from greedystep.experiments.claims import FAILED, NOT_KNOWN
-from greedystep.experiments.sentence_rows import Evidence, Row, experiment_of, rows, verdict_of
-from greedystep.experiments.sentences import BEYOND_THE_PAPER, SENTENCES, Shown
+from greedystep.experiments.sentence_verdicts import (
+    Evidence,
+    Row,
+    experiment_of,
+    recorded_outcomes,
+    rows,
+    verdict_of,
+    verdict_of_test,
+)
+from greedystep.experiments.sentences import BEYOND_THE_PAPER, SENTENCES, TESTS, CheckedBy
 
 REPOSITORY = Path(__file__).parent.parent
 TINY = {"side": 3, "pairs": 4, "trials": 10, "states": [8, 16], "steps": [2, 4]}
@@ -46,7 +54,7 @@ def claims_of_fig2() -> set[str]:
     found = set()
     for path in Path(fig2.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Claim":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "judged":
                 first = node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "id")
                 assert isinstance(first, ast.Constant), f"{path.name}: the id of a claim is not written out"
                 found.add(first.value)
@@ -59,11 +67,7 @@ def claims(results):
 
 
 def named_claims():
-    return [check for sentence in SENTENCES for check in sentence.checks if isinstance(check, str)]
-
-
-def named_tests():
-    return [check.test for sentence in SENTENCES for check in sentence.checks if isinstance(check, Shown)]
+    return [one for sentence in SENTENCES for one in sentence.evidence if isinstance(one, str)]
 
 
 # -- the list ---------------------------------------------------------------------------------------------------------
@@ -73,8 +77,8 @@ def test_sentences_are_complete_and_their_names_unique():
     names = [sentence.id for sentence in SENTENCES]
     assert len(set(names)) == len(names)
     for sentence in SENTENCES:
-        assert sentence.checks, sentence.id
-        assert len(set(sentence.checks)) == len(sentence.checks), sentence.id
+        assert sentence.evidence, sentence.id
+        assert len(set(sentence.evidence)) == len(sentence.evidence), sentence.id
         assert all(text.strip() for text in (sentence.where, sentence.says, sentence.claimed))
         assert sentence.says.endswith(".")
 
@@ -88,10 +92,15 @@ def test_every_claim_of_an_experiment_is_named_by_a_sentence_or_beyond_the_paper
 
 
 def test_every_test_that_a_sentence_names_exists():
-    for name in set(named_tests()):
+    for name in TESTS:
         file, function = name.split("::")
         tree = ast.parse((REPOSITORY / file).read_text(encoding="utf-8"))
         assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, name
+
+
+def test_the_outcome_of_every_test_is_recorded():
+    """That the recorded outcomes are those of this run is checked at its end (conftest.py)."""
+    assert set(recorded_outcomes()) == set(TESTS)
 
 
 def test_every_test_that_a_reason_names_exists(results):
@@ -132,6 +141,29 @@ def test_a_sentence_needs_all_of_its_checks(claims, tests, expected):
     evidence = [Evidence("claim", "table1", verdict, "") for verdict in claims]
     evidence += [Evidence(None, "tests/test_x.py::test_y", verdict, "") for verdict in tests]
     assert verdict_of(evidence) == expected
+
+
+@pytest.mark.parametrize(
+    ("supports", "outcome", "expected"),
+    [
+        (True, "passed", "confirmed"),
+        (True, "failed", "refuted"),
+        (True, "skipped", "untested"),
+        (True, None, "untested"),
+        (False, "passed", "refuted"),
+        (False, "failed", "untested"),  # what was thought to be a counterexample is none
+    ],
+)
+def test_a_test_judges_by_its_outcome(supports, outcome, expected):
+    assert verdict_of_test(CheckedBy("tests/test_x.py::test_y", supports, "words"), outcome) == expected
+
+
+def test_an_outcome_changes_the_verdict_of_its_sentences():
+    (evidence,) = next(sentence.evidence for sentence in SENTENCES if sentence.id == "method-no-policy")
+    assert isinstance(evidence, CheckedBy)
+    found = {row.id: row for row in rows([], recorded_outcomes() | {evidence.test: "failed"})}
+    assert found["method-no-policy"].verdict == "refuted"
+    assert found["method-no-policy"].reason.startswith("failed: ")
 
 
 def by_name(results) -> dict[str, Row]:

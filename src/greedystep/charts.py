@@ -1,35 +1,145 @@
-"""Curves of a result that are no trainings, as plain numbers: the page lets a reader point at them and pick some."""
+"""Line and bar charts as plain data: matplotlib (`figures.draw_charts`) and the page's script draw the same objects."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's palette, which can be told apart with every kind of colour vision; strongest on white first."""
+
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (7, 2)), (0, (2, 1)), "-")
+"""Matplotlib line styles that go with COLOURS, so that a grey print can be read too."""
+
+Style = tuple[str, Any]
+"""Colour and matplotlib line style."""
+
+TITLE_WIDTH = 40
+"""Characters after which a chart's title is wrapped."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Lists of one length; None where there is nothing to tell."""
+    """One line of a chart; x, y, low and high have one length, and None or NaN marks a missing value."""
 
     label: str
-    """Lines with one label are picked together."""
-    style: tuple[str, Any]
-    """Colour and dashes."""
+    """Lines with the same label share a legend entry and a style."""
     x: Sequence[float]
     y: Sequence[float | None]
     low: Sequence[float | None] = ()
     high: Sequence[float | None] = ()
-    """The band around `y`, if it has one."""
+    """Ends of the band around y; empty for no band."""
+    style: Style | None = None
+    """None: the next colour of COLOURS."""
+    shown: bool = True
+    """Whether the page shows the line before a reader selects it."""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One group of bars of a bar chart."""
+
+    label: str
+    colour: str
+    heights: Sequence[float]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One pair of axes."""
+    """One pair of axes with lines, or with bars over named bins."""
 
     title: str
     x: str
+    """Label of the horizontal axis."""
     y: str
-    """What is on the axes. Charts with one `y` stand side by side."""
-    lines: Sequence[Line]
+    """Label of the vertical axis. Charts with the same label form one group."""
+    lines: Sequence[Line] = ()
     log_x: bool = False
     log_y: bool = False
+    shown: bool = True
+    """Whether the page shows the chart's group before a reader selects it."""
+    bins: Sequence[str] = ()
+    bars: Sequence[Bars] = ()
+    """One height per bin."""
+
+
+def line_styles(charts: Iterable[Chart]) -> dict[str, Style]:
+    """Return the style of every label, in the order in which labels occur: its own, or the next of the palette."""
+    styles: dict[str, Style | None] = {}
+    for line in (line for chart in charts for line in chart.lines):
+        styles[line.label] = styles.get(line.label) or line.style
+    free = list(zip(COLOURS, DASHES, strict=True))
+    return {label: style or free[place % len(free)] for place, (label, style) in enumerate(styles.items())}
+
+
+# -- learning curves --------------------------------------------------------------------------------------------------
+
+QUANTITIES = {
+    "returns": "return of the last 100 episodes",
+    "q": "mean Q",
+    "overestimation": "Q minus the return that followed",
+    "n": "mean chosen n",
+}
+"""Axis label of each quantity that trainings record."""
+
+
+def learning_charts(
+    numbers: Mapping[str, Any], styles: Mapping[str, Style], quantities: Collection[str], methods: Collection[str] = ()
+) -> list[Chart]:
+    """Return one chart per quantity and task, with the mean over seeds of every method and its 95 % interval.
+
+    Args:
+        numbers: "tasks" by name, each with its title, full length and methods (label, steps, seeds, curves); "bins"
+            where methods have a histogram of the chosen n in their first and last steps.
+        styles: by method.
+        quantities: those that the page shows first.
+        methods: those that the page shows first; none: all.
+    """
+    tasks = list(numbers["tasks"].values())
+    entries = [entry for task in tasks for entry in task["methods"].values()]
+    first = {name for task in tasks for name in task["methods"]} & set(methods)
+
+    def chart(task: Mapping[str, Any], quantity: str) -> Chart:
+        lines = []
+        for name, entry in task["methods"].items():
+            curve, shown = entry["curves"][quantity], not first or name in first
+            if curve:
+                band = (curve["low"], curve["high"]) if len(entry["seeds"]) > 1 else ((), ())
+                lines.append(Line(entry["label"], entry["steps"], curve["estimate"], *band, styles.get(name), shown))
+        return Chart(task_title(task), "environment steps", QUANTITIES[quantity], lines, shown=quantity in quantities)
+
+    recorded = [name for name in QUANTITIES if any(entry["curves"][name] for entry in entries)]
+    charts = [chart(task, quantity) for quantity in recorded for task in tasks]
+    return charts + [step_histogram(task, numbers["bins"]) for task in tasks if "bins" in numbers]
+
+
+def step_histogram(task: Mapping[str, Any], bins: Sequence[str]) -> Chart:
+    """Return the share of samples by chosen n, in the first and in the last steps of the task's first method."""
+    entry = next((one for one in task["methods"].values() if any(one.get("first", ()))), None)
+    title, y = task_title(task), "share of samples by chosen n"
+    if entry is None:
+        return Chart(title, "chosen n", y)
+    phases = {"first": COLOURS[2], "last": COLOURS[1]}
+    used = max(i for phase in phases for i, share in enumerate(entry[phase]) if share > 0) + 1
+    bars = [
+        Bars(f"{phase} {entry['phase']:,} steps", colour, entry[phase][:used])
+        for phase, colour in phases.items()
+        if any(entry[phase])
+    ]
+    return Chart(title, "chosen n", y, bins=bins[:used], bars=bars)
+
+
+def task_title(task: Mapping[str, Any]) -> str:
+    """Return the task's title, wrapped, with its full length where the trainings are shorter."""
+    trained = max((entry["steps"][-1] for entry in task["methods"].values()), default=task["full_steps"])
+    part = "" if trained >= task["full_steps"] else f" (of {short_count(task['full_steps'])} steps)"
+    return textwrap.fill(f"{task['title']}{part}", TITLE_WIDTH)
+
+
+def short_count(value: float) -> str:
+    """Format a count with k or M: 5M, 50k, 600."""
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if abs(value) >= 1e3 else f"{value:g}"

@@ -1,4 +1,4 @@
-"""One style for all figures, and files of them.
+"""Matplotlib figures: one style, charts drawn from `charts.Chart`, and PNG and SVG files.
 
 Figures are made with `matplotlib.figure.Figure` and never through pyplot: no window system, no global list of figures.
 """
@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from cycler import cycler
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
+from greedystep.charts import COLOURS, DASHES, Chart, Style, line_styles, short_count
 from greedystep.io import atomic_write
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, told apart with every kind of colour vision; the strongest on white first."""
+__all__ = ["COLOURS", "DASHES", "draw_charts", "draw_missing", "legend", "panels", "save", "style"]
 
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (7, 2)), (0, (2, 1)), "-")
-"""Goes with COLOURS, so that a grey print can be read too."""
+GREY = "#777777"
+MARKED = 20
+"""Charts whose lines have at most this many points show markers."""
 
 STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
@@ -47,16 +52,83 @@ STYLE: dict[Any, Any] = {
 
 
 def style() -> Any:
-    """A context (`with figures.style():`) or decorator (`@figures.style()`) within which to draw."""
+    """Return the context (`with figures.style():`) or decorator (`@figures.style()`) within which figures are drawn."""
     return matplotlib.rc_context(STYLE)
 
 
 def panels(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
-    """An empty figure and its axes, one or an array of them as `Figure.subplots` returns; call within `style()`."""
+    """Return an empty figure and its axes, as `Figure.subplots` gives them; call within `style()`."""
     width, height = STYLE["figure.figsize"]
     size = (width * (1 if columns == 1 else 0.75 * columns), height * (1 if rows == 1 else 0.8 * rows))
     figure = Figure(figsize=size)
     return figure, figure.subplots(rows, columns, **options)
+
+
+@matplotlib.rc_context(STYLE)
+def draw_charts(charts: Sequence[Chart], columns: int, height: float = 3.4) -> Figure:
+    """Draw charts in rows of `columns`, each `height` inches high, with one legend below them all."""
+    rows = -(-len(charts) // columns)
+    figure, axes = panels(rows, columns, squeeze=False)
+    figure.set_size_inches(4.6 * columns, height * rows + 1.0)
+    styles = line_styles(charts)
+    for axis, chart in zip(axes.flat, charts, strict=False):
+        _draw_chart(axis, chart, styles)
+    for axis in axes.flat[len(charts) :]:
+        axis.set_axis_off()
+    legend(figure, axes)
+    return figure
+
+
+def _draw_chart(axis: Axes, chart: Chart, styles: Mapping[str, Style]) -> None:
+    axis.set_title(chart.title)
+    if not chart.lines:
+        draw_missing(axis)
+        return
+    has_markers = max(len(line.x) for line in chart.lines) <= MARKED
+    for place, line in enumerate(chart.lines):
+        colour, dash = styles[line.label]
+        marker = {"marker": "o", "markersize": 3.5} if has_markers else {}
+        axis.plot(line.x, _array(line.y), color=colour, linestyle=dash, label=line.label, **marker)
+        low, high = _array(line.low), _array(line.high)
+        if len(low) and has_markers and chart.log_x:  # side by side: wide bands would hide each other
+            at = np.array(line.x) * (1 + 0.02 * (place - len(chart.lines) / 2))
+            axis.vlines(at, low, high, color=colour, alpha=0.5, linewidth=2.0, linestyle="-")
+        elif len(low):
+            axis.fill_between(line.x, low, high, color=colour, alpha=0.15, linewidth=0)
+    axis.set(xlabel=chart.x, ylabel=chart.y)
+    points = sorted({x for line in chart.lines for x in line.x})
+    if chart.log_y:
+        axis.set_yscale("log")
+    if chart.log_x:
+        axis.set_xscale("log")
+        axis.set_xticks(points[:: -(-len(points) // 8)])
+        axis.set_xticks([], minor=True)
+    else:
+        is_whole = all(float(x).is_integer() for x in points)
+        axis.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=is_whole))
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}" if chart.log_x else short_count(value))
+
+
+def _array(values: Sequence[float | None]) -> np.ndarray:
+    return np.array([np.nan if value is None else float(value) for value in values])
+
+
+def draw_missing(axis: Axes, why: str = "not run") -> None:
+    """Write into an empty panel why it is empty."""
+    axis.text(0.5, 0.5, why, ha="center", va="center", color=GREY, transform=axis.transAxes)
+    axis.set(xticks=[], yticks=[])
+
+
+def legend(figure: Figure, axes: Any) -> None:
+    """Draw one legend for all axes below them, each label once."""
+    found = {}
+    for axis in np.ravel(axes):
+        handles, labels = axis.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    if found:
+        columns = int(figure.get_figwidth() / (0.8 + 0.09 * max(map(len, found))))  # as many as fit, in inches
+        where = {"loc": "outside lower center", "ncols": max(1, min(5, columns)), "handlelength": 3}
+        figure.legend(list(found.values()), list(found), **where)
 
 
 def save(figure: Figure, stem: str | os.PathLike) -> list[Path]:

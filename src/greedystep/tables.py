@@ -1,4 +1,4 @@
-"""Tables as Markdown and LaTeX."""
+"""Tables with a title, as Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 _SYMBOLS = "α alpha γ gamma ε varepsilon λ lambda π pi σ sigma Π Pi Σ sum "
 _SYMBOLS += "‖ | ≤ leq ≥ geq ∞ infty × times ± pm → to · cdot ≈ approx"
-"""What plain pdfLaTeX cannot set by itself, each before its command."""
+"""Characters that pdfLaTeX cannot typeset, each followed by its LaTeX command."""
 
 _LATEX = str.maketrans(
     {
@@ -40,7 +40,7 @@ class Table:
 
 
 def cell(value: Any) -> str:
-    """A value as a reader wants it: about four significant digits, yes and no, a dash for nothing."""
+    """Format a value: about four significant digits, yes and no, a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -57,18 +57,18 @@ def cell(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a column of such values is set flush right."""
+    """Return whether the value is a number, and no boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def numeric_columns(table: Table) -> list[bool]:
-    """Which columns hold numbers (and gaps) only."""
+    """Return for each column whether it holds only numbers and None, and at least one number."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
     return [any(map(is_number, c)) and all(is_number(v) or v is None for v in c) for c in columns]
 
 
 def markdown(table: Table) -> str:
-    """A GitHub table under its title."""
+    """Return the table as GitHub Markdown, below its title."""
 
     def line(cells: list[str]) -> str:
         return "| " + " | ".join(text.replace("|", r"\|").replace("\n", " ") for text in cells) + " |"
@@ -79,14 +79,13 @@ def markdown(table: Table) -> str:
 
 
 PAGE = 40
-"""Rows that fit on a page of LaTeX."""
+"""Tables with more rows become a LaTeX longtable."""
 LINE = 50
-"""Characters beyond which a cell is broken into lines."""
+"""Columns with a longer cell, in characters, are wrapped."""
 
 
 def latex(table: Table) -> str:
-    r"""A `table` environment that needs \usepackage{booktabs}, or for many rows a `longtable`, which needs that package
-    too."""
+    r"""Return a LaTeX `table`, or for many rows a `longtable`; needs \usepackage{booktabs} and {longtable}."""
 
     def line(cells: list[str]) -> str:
         return "    " + " & ".join(text.translate(_LATEX) for text in cells) + r" \\"
@@ -105,7 +104,7 @@ def latex(table: Table) -> str:
 
 
 def _columns(table: Table, rows: list[list[str]]) -> str:
-    """Numbers flush right, text flush left; columns of long text share four fifths of the line."""
+    """Return the column types: numbers right, text left, columns of long text sharing four fifths of the line."""
     texts = zip(*rows, strict=True) if rows else [()] * len(table.header)
     is_long = [max(map(len, column), default=0) > LINE for column in texts]
     wide = f"p{{{0.8 / max(1, sum(is_long)):.2f}\\linewidth}}"

@@ -1,4 +1,4 @@
-"""`greedystep report` compares training runs, or draws the results of `reproduce` again."""
+"""`greedystep report`: compare training runs, or draw the results of `reproduce` again."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Report:
     out: MaybePath = None
 
     def run(self) -> int:
-        from greedystep.report import results, runs
+        from greedystep.report import results, run_groups
 
         if not self.paths:
             raise BadInputError("paths: give at least one results folder, JSON file or run")
-        are_runs = any(map(runs.is_run, self.paths))
+        are_runs = any(map(run_groups.is_run, self.paths))
         out = self.out
         if out is None:
             out, *others = self.paths
@@ -50,20 +50,20 @@ class Report:
     def _compare_runs(self, out: Path) -> int:
         from rich.console import Console
 
-        from greedystep.report import run_curves, runs
+        from greedystep.report import run_groups, run_report
         from greedystep.runs.progress import say
 
         with answering_bad_input():
             check_place(out)
-            methods = runs.gather(map(runs.read, dict.fromkeys(self.paths)))
-        page = run_curves.write(methods, out)
+            groups = run_groups.group(map(run_groups.read, dict.fromkeys(self.paths)))
+        page = run_report.write(groups, out)
         say(Console(), (out / "runs.md").read_text(encoding="utf-8"))
         say(Console(), f"Written: {page}")
         return 0
 
 
 def conclude(found: Found, out: Path) -> int:
-    """Draw everything, and print the claims and where the page is."""
+    """Write figures, tables and page of the results, and print their claims."""
     from rich.console import Console
 
     from greedystep.report import results

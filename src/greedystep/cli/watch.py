@@ -76,7 +76,7 @@ class Watch:
         from rich.console import Console
 
         from greedystep.envs.rendering import frames_per_second
-        from greedystep.report import film
+        from greedystep.report import video
         from greedystep.runs.progress import say
 
         with answering_bad_input():
@@ -91,13 +91,13 @@ class Watch:
             fps = frames_per_second(env) if self.fps is None else self.fps
             if self.out is not None:
                 check_place(self.out.parent)
-                film.check_film(self.out, fps)
+                video.check_video(self.out, fps)
         moments = signals.interruptible(moments)
         console = Console()
         if self.out is not None:
-            film.write_film(self.out, self._frames(env, moments), fps)
+            video.write_video(self.out, self._frames(env, moments), fps)
             say(console, f"Written: {self.out}")
-        elif film.can_show(console):
+        elif video.can_show(console):
             self._show(console, env, moments, fps)
         else:
             for moment in moments:
@@ -146,7 +146,7 @@ class Watch:
 
     def _show(self, console: Any, env: Environment, moments: Iterator[Moment], fps: float) -> None:
         from greedystep.envs.rendering import fitting_height, picture
-        from greedystep.report.film import live
+        from greedystep.report.video import live
 
         with live(console, fps) as show:
             for moment in moments:

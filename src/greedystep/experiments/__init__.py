@@ -1,23 +1,28 @@
-"""The paper's tables and figures, one module each, imported when asked for.
+"""The paper's tables and figures, one module each, imported on demand.
 
 An experiment is a module with
 
-    NAME      what one types after `greedystep reproduce`
+    NAME      its name after `greedystep reproduce`
     TITLE     one line
-    run       (scale, progress) -> result; `progress(share, what)` is called with the share done, 0 to 1
-    draw      result -> figures by name, from the result's JSON alone
+    run       (scale, progress) -> result; it calls `progress(share, what)` with the share done, 0 to 1
+    draw      result -> matplotlib figures by name, from the result's JSON alone
     tables    result -> tables, likewise
 
-One whose curves are no trainings may have
+It may have
 
-    charts    result -> `Chart`s, which stand on the page in the place of the picture that bears its name
+    charts    result -> `Chart`s that the page draws in place of the figure with the experiment's name
     CHARTS    a sentence on what their lines and bands are
 
-One that takes long also has
+If it trains networks, its charts are the learning curves in the result, with these optional settings
 
-    IN_PARTS  true; then `run` takes two arguments more: `parts`, the `PartStore` (or its folder) in which finished
-              trainings or trials are kept and found again (None: nowhere), and `only`, names of tasks to run (none:
-              all; NOTHING: none, what is there is judged)
+    STYLES    method -> colour and line style
+    SHOWN_QUANTITIES, SHOWN_METHODS   what the page shows before a reader selects more
+
+If it takes long, it has
+
+    IN_PARTS  true; `run` then takes two more arguments: `parts`, the `PartStore` (or its folder) that keeps finished
+              trainings or trials (None: nowhere), and `only`, the names of the tasks to run (none: all; NOTHING:
+              judge what is there)
     TASKS     these names, if they are not those of `deep.tasks`
 
 A result is a dictionary in JSON's types: "title", "settings", "numbers" and "claims", a list of `asdict(Claim)`.
@@ -25,31 +30,31 @@ A result is a dictionary in JSON's types: "title", "settings", "numbers" and "cl
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, get_args
 
+from greedystep.charts import Chart, learning_charts
 from greedystep.runs.progress import ReportProgress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from greedystep.charts import Chart
     from greedystep.tables import Table
 
 Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings"]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""In the order of the paper; `horizon` is about what it says of its N, `luck` about why, `presets` about us,
-`settings` about which fixed rule wins where."""
+"""All experiments: those of the paper in its order, then the look-ahead N, luck, our presets, and fixed settings."""
 
 Scale = Literal["quick", "paper"]
 """quick: minutes on two cores. paper: the paper's sizes."""
 
 NOTHING = ("nothing",)
-"""For `only`: the name of no task."""
+"""Value of `only` that names no task."""
 
 
 class Experiment(Protocol):
-    """The shape of an experiment's module."""
+    """The interface of an experiment's module."""
 
     NAME: str
     TITLE: str
@@ -61,26 +66,53 @@ class Experiment(Protocol):
     def tables(self, result: dict[str, Any]) -> list[Table]: ...
 
 
+class PageCharts(NamedTuple):
+    """Charts of a result that the page draws itself."""
+
+    charts: list[Chart]
+    caption: str
+    replaces: str | None
+    """Name of the figure that shows the same; None: all figures of the result."""
+
+
+def load(name: str) -> Experiment:
+    """Return the experiment of that name."""
+    if name not in NAMES:
+        raise ValueError(f"experiment: {name!r} is not known; there are {', '.join(NAMES)}")
+    return cast(Experiment, import_module(f"greedystep.experiments.{name}"))
+
+
+def heading(name: str) -> str:
+    """Return an experiment's name as the paper writes it: "Figure 3" for fig3."""
+    known = re.fullmatch(r"(table|fig)(\d+)", name)
+    return f"{'Table' if known[1] == 'table' else 'Figure'} {known[2]}" if known else name.capitalize()
+
+
 def is_in_parts(experiment: Experiment) -> bool:
-    """Whether its `run` takes `parts` and `only`."""
+    """Return whether the experiment's `run` takes `parts` and `only`."""
     return getattr(experiment, "IN_PARTS", False)
 
 
-def charts_of(experiment: Experiment, result: dict[str, Any]) -> tuple[str, list[Chart]]:
-    """What its lines are, and the charts; none if it has none."""
-    draw = getattr(experiment, "charts", None)
-    return getattr(experiment, "CHARTS", ""), draw(result) if draw else []
-
-
 def tasks_of(experiment: Experiment) -> tuple[str, ...]:
-    """What `only` may name."""
+    """Return the task names that `only` may hold."""
     from greedystep.experiments.deep.tasks import FIGURE_3
 
     return tuple(getattr(experiment, "TASKS", FIGURE_3))
 
 
-def load(name: str) -> Experiment:
-    """The experiment of that name."""
-    if name not in NAMES:
-        raise ValueError(f"experiment: {name!r} is not known; there are {', '.join(NAMES)}")
-    return cast(Experiment, import_module(f"greedystep.experiments.{name}"))
+def page_charts(experiment: Experiment, result: dict[str, Any]) -> PageCharts | None:
+    """Return the charts of a result; None if there is nothing to draw."""
+    if (make := getattr(experiment, "charts", None)) is not None:
+        charts = make(result)
+        is_empty = not any(chart.lines for chart in charts)
+        return None if is_empty else PageCharts(charts, getattr(experiment, "CHARTS", ""), result["name"])
+    tasks = result["numbers"].get("tasks")
+    if not (isinstance(tasks, dict) and any(task["methods"] for task in tasks.values())):
+        return None
+    found = learning_charts(
+        result["numbers"],
+        getattr(experiment, "STYLES", {}),
+        getattr(experiment, "SHOWN_QUANTITIES", ("returns", "q", "overestimation")),
+        getattr(experiment, "SHOWN_METHODS", ()),
+    )
+    return PageCharts(found, "Lines are means over seeds, bands their 95 % bootstrap intervals.", None)

@@ -1,7 +1,8 @@
-"""A claim of the paper beside what was measured, and the verdict."""
+"""A claim of the paper, what was measured, and the verdict."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -10,7 +11,7 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 FAILED: tuple[Verdict, ...] = ("partly", "refuted")
 NOT_KNOWN = "not known"
-"""The reason of a failure that nothing we measured explains."""
+"""The reason of a failure that no measurement explains."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class Claim:
     claimed: Any
     """The paper's number or word."""
     measured: Any
-    """Ours."""
+    """Our number or words."""
     verdict: Verdict
-    """Given by a rule that was written before the run."""
+    """The outcome of a rule that was written before the run."""
     reason: str = ""
     """Why the claim fails, most likely, and which experiment or test shows it; only where it is refuted or partly."""
 
@@ -44,5 +45,23 @@ class Claim:
 
 
 def because(verdict: Verdict, why: str = NOT_KNOWN) -> str:
-    """The reason of a claim: `why` where it fails, nothing elsewhere."""
+    """Return the reason of a claim: `why` if the verdict is a failure, otherwise nothing."""
     return why if verdict in FAILED else ""
+
+
+def judged(
+    id: str, claim: str, where: str, claimed: Any, measured: Any, verdict: Verdict, why: str = NOT_KNOWN
+) -> Claim:
+    """Make a claim whose reason is `why` if the verdict is a failure."""
+    return Claim(id, claim, where, claimed, measured, verdict, because(verdict, why))
+
+
+def verdict_if(holds: bool) -> Verdict:
+    """Return confirmed or refuted."""
+    return "confirmed" if holds else "refuted"
+
+
+def verdict_of_parts(holds: Iterable[bool]) -> Verdict:
+    """Return confirmed if all parts of a claim hold, partly if some do, refuted if none does."""
+    parts = list(holds)
+    return "confirmed" if all(parts) else "partly" if any(parts) else "refuted"

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from greedystep import figures, models, operators
 from greedystep.charts import Chart, Line
-from greedystep.experiments.claims import Claim, Verdict, because
+from greedystep.experiments.claims import Claim, Verdict, judged, verdict_if
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
 
@@ -29,9 +29,7 @@ EXACT = 1e-9
 
 ONE_STEP, HALF, FULL = "value iteration", "Greedy-Step, N/2 steps", "Greedy-Step, N steps"
 LOOK_AHEAD = {ONE_STEP: lambda N: 1, HALF: lambda N: N // 2, FULL: lambda N: N}
-"""How many steps each method looks ahead. N/2 is as far as either policy knows the way: the best, if one knew it."""
-
-COLOUR = dict(zip(LOOK_AHEAD, figures.COLOURS, strict=False))
+"""How many steps each method looks ahead. N/2 is as far as either policy is optimal: the shortest that suffices."""
 MEASURES = {"iterations": "Iterations until V is exact", "sweeps": "Bellman sweeps until V is exact"}
 
 
@@ -51,7 +49,7 @@ def run(scale: str, progress: ReportProgress) -> dict[str, Any]:
 
 
 def _cost(horizon: int, look_ahead: int) -> dict[str, float]:
-    """Iterations and sweeps until V is exact. Looking ahead by one step is value iteration."""
+    """Count iterations and sweeps until V is exact. Looking ahead by one step is value iteration."""
     mdp, policies = models.n_horizon(horizon, DISCOUNT)
     optimum = DISCOUNT ** np.arange(horizon - 1, -1, -1.0)  # state s needs horizon - s steps, of which the last pays 1
     q, iterations = np.zeros(mdp.rewards.shape), 0
@@ -61,95 +59,54 @@ def _cost(horizon: int, look_ahead: int) -> dict[str, float]:
     return {"iterations": iterations, "sweeps": iterations * sweeps_each}
 
 
-# -- verdicts ---------------------------------------------------------------------------------------------------------
+# -- claims -----------------------------------------------------------------------------------------------------------
 
 
 def _claims(rows: list[dict[str, Any]]) -> list[Claim]:
+    where = "Section 3, Figure 1"
     horizons = [row["horizon"] for row in rows]
     one_step, ours = ([row[method]["iterations"] for row in rows] for method in (ONE_STEP, FULL))
     work = {method: max(row[method]["sweeps"] / row[ONE_STEP]["sweeps"] for row in rows) for method in (HALF, FULL)}
-    two, n, faster = (
-        _holds(set(ours) == {2}),
-        _holds(one_step == horizons),
-        _faster(max(ours) < max(one_step), min(work.values())),
-    )
+    two, n = verdict_if(set(ours) == {2}), verdict_if(one_step == horizons)
+    faster = _faster(max(ours) < max(one_step), min(work.values()))
     return [
-        Claim(
+        judged(
             "fig1-two-iterations",
             "On the N-horizon problem Greedy-Step needs 2 iterations, whatever N.",
-            "Section 3, Figure 1",
+            where,
             2,
             2 if two == "confirmed" else ours,
             two,
-            because(two),
         ),
-        Claim(
+        judged(
             "fig1-n-iterations",
             "On the same problem classical value iteration needs N iterations.",
-            "Section 3, Figure 1",
+            where,
             "N",
             "N" if n == "confirmed" else one_step,
             n,
-            because(n),
         ),
-        Claim(
+        judged(
             "fig1-faster",
             "There Greedy-Step converges faster than value iteration.",
-            "Section 3, Figure 1",
+            where,
             "faster",
             f"{max(ours)} iterations against up to {max(one_step)}; {work[FULL]:.2g} times the work of value iteration "
             f"with look-ahead N, {work[HALF]:.2g} times with the shortest look-ahead that does it, N/2",
             faster,
-            because(faster, "one iteration that looks N steps ahead costs as much as N sweeps (fig1, Bellman sweeps)"),
+            "one iteration that looks N steps ahead costs as much as N sweeps (fig1, Bellman sweeps)",
         ),
     ]
 
 
-def _holds(right: bool) -> Verdict:
-    return "confirmed" if right else "refuted"
-
-
 def _faster(fewer_iterations: bool, work_ratio: float) -> Verdict:
-    """Faster means less work; fewer iterations that cost as much are half of it."""
-    if work_ratio < 1:
-        return "confirmed"
-    return "partly" if fewer_iterations else "refuted"
+    """Confirmed: less work; partly: fewer iterations that cost as much."""
+    return "confirmed" if work_ratio < 1 else "partly" if fewer_iterations else "refuted"
 
 
-# -- output -----------------------------------------------------------------------------------------------------------
+# -- figures and tables -----------------------------------------------------------------------------------------------
 
-
-def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    rows = result["numbers"]["rows"]
-    horizons = [row["horizon"] for row in rows]
-    with figures.style():
-        figure, axes = figures.panels(1, 2, sharex=True, sharey=True)
-        for axis, (measure, what) in zip(axes, MEASURES.items(), strict=True):
-            curves: dict[tuple[float, ...], list[str]] = {}  # curves that coincide are drawn once, with both names
-            for method in LOOK_AHEAD:
-                curves.setdefault(tuple(row[method][measure] for row in rows), []).append(method)
-            for counts, methods in curves.items():
-                colour, top = COLOUR[methods[0]], counts == max(curves)
-                axis.plot(horizons, counts, marker="o", color=colour, linestyle="-")
-                axis.annotate(
-                    "\n".join(methods),
-                    (horizons[len(horizons) // 2], counts[len(horizons) // 2]),
-                    (-8, 4) if top else (8, -6),
-                    textcoords="offset points",
-                    color=colour,
-                    ha="right" if top else "left",
-                    va="bottom" if top else "top",
-                )
-            axis.set(title=what, xlabel="horizon N")
-        for axis, set_scale in ((axes[0].xaxis, axes[0].set_xscale), (axes[0].yaxis, axes[0].set_yscale)):
-            set_scale("log", base=2)
-            axis.set_ticks([2, *horizons] if axis is axes[0].yaxis else horizons)
-            axis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes[0].set_ylim(bottom=0.5)
-    return {"fig1": figure}
-
-
-CHARTS = "Counts, not estimates: nothing here is random."
+CHARTS = "Exact counts: nothing here is random."
 
 
 def charts(result: dict[str, Any]) -> list[Chart]:
@@ -160,15 +117,16 @@ def charts(result: dict[str, Any]) -> list[Chart]:
             "The N-horizon problem",
             "horizon N",
             what,
-            [
-                Line(method, (COLOUR[method], dash), horizons, [row[method][measure] for row in rows])
-                for method, dash in zip(LOOK_AHEAD, figures.DASHES, strict=False)  # two of them coincide
-            ],
+            [Line(name, horizons, [row[name][measure] for row in rows]) for name in LOOK_AHEAD],
             log_x=True,
             log_y=True,
         )
         for measure, what in MEASURES.items()
     ]
+
+
+def draw(result: dict[str, Any]) -> dict[str, Figure]:
+    return {"fig1": figures.draw_charts(charts(result), columns=2)}
 
 
 def tables(result: dict[str, Any]) -> list[Table]:

@@ -1,56 +1,60 @@
-"""Every sentence of the paper that can be checked, from the abstract to the conclusion, and what checks it.
+"""Every sentence of the paper that can be checked, from the abstract to the conclusion, with its evidence.
 
-A sentence is checked by claims of experiments (`greedystep reproduce`), by tests that show it or give a counterexample,
-or by both; all of its checks must hold. Statements are in our words.
+Evidence are claims of experiments (`greedystep reproduce`), and tests that show the sentence or a counterexample; their
+verdicts are computed in `sentence_verdicts`. Sentences are in our words.
 
-Left out are: definitions and notation; what the paper says of others' success or motives; what is a matter of taste
-(easy, simple, natural, novel); how its own runs were set up (tasks, seeds, tuning, libraries); and what stands in its
-appendix, which we do not have. "First of its kind" is in, since a test answers it.
+Left out are: definitions and notation; what the paper says about others' success or motives; matters of taste (easy,
+simple, natural, novel); how its own runs were set up (tasks, seeds, tuning, libraries); and its appendix, which we do
+not have. "First of its kind" is included, since a test answers it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from greedystep.experiments.claims import Verdict
-
 BEYOND_THE_PAPER = ("fig2-like-published", "fig3-like-published", "fig3-like-published-small")
 BEYOND_THE_PAPER += ("luck-for-skill", "luck-ahead", "presets-agree", "settings-one-for-all")
-"""Claims of experiments that check our baselines, not the paper."""
+"""Claims of experiments that are not the paper's: checks of our baselines, and findings of our own."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a test shows about a sentence: that it holds, or, by a counterexample, that it does not."""
+class CheckedBy:
+    """A test as evidence for or against a sentence."""
 
     test: str
-    """pytest's name of it."""
-    verdict: Verdict
+    """pytest's node id."""
+    supports: bool
+    """True if the test asserts what the sentence says, False if it asserts a counterexample."""
     says: str
-    """What it shows, in words."""
+    """What the test asserts, in words."""
 
 
 @dataclass(frozen=True)
 class Sentence:
+    """One sentence of the paper, with its evidence."""
+
     id: str
     where: str
     says: str
     claimed: str
-    """In a word or two."""
-    checks: tuple[str | Shown, ...]
+    """The claimed property in a word or two."""
+    evidence: tuple[str | CheckedBy, ...]
     """Ids of claims, and tests."""
 
 
-def sentence(id: str, where: str, says: str, claimed: str, *checks: str | Shown) -> Sentence:
-    return Sentence(id, where, says, claimed, checks)
+def sentence(id: str, where: str, says: str, claimed: str, *evidence: str | CheckedBy) -> Sentence:
+    """Make a sentence."""
+    return Sentence(id, where, says, claimed, evidence)
 
 
-def shows(file: str, test: str, says: str) -> Shown:
-    return Shown(f"tests/test_{file}.py::test_{test}", "confirmed", says)
+def shows(file: str, test: str, says: str) -> CheckedBy:
+    """Name a test that asserts what a sentence says."""
+    return CheckedBy(f"tests/test_{file}.py::test_{test}", True, says)
 
 
-def refutes(file: str, test: str, says: str) -> Shown:
-    return Shown(f"tests/test_{file}.py::test_{test}", "refuted", says)
+def refutes(file: str, test: str, says: str) -> CheckedBy:
+    """Name a test that asserts a counterexample to a sentence."""
+    return CheckedBy(f"tests/test_{file}.py::test_{test}", False, says)
 
 
 # fmt: off
@@ -150,7 +154,8 @@ INTRODUCTION = (
     sentence("preliminaries-bellman", "Section 2",
         "Q* is reached by iterating the Bellman optimality operator, whose fixed point it is.", "Q*",
         "table1-one-step-optimality",
-        shows("experiments", "the_truth_is_true", "Q* found by policy iteration is a fixed point")),
+        shows("experiments", "optimal_q_is_a_fixed_point_of_the_bellman_operator",
+            "Q* found by policy iteration is a fixed point")),
 )
 
 # -- Section 3: Greedy-Step value iteration ---------------------------------------------------------------------------
@@ -473,4 +478,7 @@ EXPERIMENTS = (
 # fmt: on
 
 SENTENCES = (*ABSTRACT, *INTRODUCTION, *VALUE_ITERATION, *METHOD, *RELATED_WORK, *EXPERIMENTS)
-"""In the order of the paper."""
+"""All sentences, in the order of the paper."""
+
+TESTS = tuple(dict.fromkeys(one.test for each in SENTENCES for one in each.evidence if isinstance(one, CheckedBy)))
+"""Node ids of all tests that are evidence; `pytest --record-evidence` runs them and records their outcomes."""

@@ -1,29 +1,32 @@
-"""The pieces that our pages are made of, as HTML: text, tables, lists, pictures, and the frame around them all."""
+"""HTML building blocks of the pages: escaped text, tables, lists, pictures, charts, and the document around them."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 from urllib.parse import quote
 
+from greedystep.charts import Chart
 from greedystep.io import to_json
+from greedystep.report.chart_data import chart_data
 from greedystep.tables import Table, cell, numeric_columns
 
-SCRIPTS = ("page.js", "curves.js")
+SCRIPTS = ("page.js", "charts.js")
 LONG = 24
-"""A table of more rows, or a list of more entries, is folded up until a reader asks for it."""
+"""Tables with more rows and lists with more entries are folded."""
 
 MANY = 8
-"""A table of more columns is set small on paper."""
+"""Tables with more columns are printed in a small font."""
 
 
 def whole(title: str, top: str, body: list[str]) -> str:
-    """A page of some parts under a heading. No script but our own can run in it: the page names the hashes of ours."""
+    """Return a page with this body. Its security policy lists the hashes of our scripts, so that no other can run."""
     scripts = [_own(name) for name in SCRIPTS]
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
     return Template(_own("page.html")).substitute(
@@ -41,29 +44,23 @@ def _own(name: str) -> str:
 
 
 def text(value: Any) -> str:
-    """As in a table's cell, safe within HTML."""
+    """Format a value as in a table's cell, escaped for HTML."""
     return escape(cell(value))
 
 
-def heading(name: str) -> str:
-    """An experiment as the paper calls it: fig3 is Figure 3."""
-    known = re.fullmatch(r"(table|fig)(\d+)", name)
-    return f"{'Table' if known[1] == 'table' else 'Figure'} {known[2]}" if known else name.capitalize()
-
-
 def section(id: str, title: str, *parts: str, above: str = "") -> str:
-    """A part of a page that can be linked to."""
+    """Return a section with a heading that can be linked to."""
     small = f"<small>{text(above)}</small> " if above else ""
     return "\n".join([f'<section id="{escape(id)}">', f"<h2>{small}{text(title)}</h2>", *parts, "</section>"])
 
 
 def folded(summary: str, *parts: str) -> str:
-    """What few readers want to see. It is open without scripts and on paper."""
+    """Return folded content; it is open without scripts and in print."""
     return "\n".join([f"<details open><summary>{text(summary)}</summary>", *parts, "</details>"])
 
 
 def picture(name: str, svg: bytes, title: str) -> str:
-    """An image of its own rather than inline SVG: the ids inside two drawings cannot clash."""
+    """Return an SVG file as an image; unlike inline SVG, ids of two drawings cannot clash."""
     source = quote(shorter(svg).replace(b"\n", b" "), safe=" ,;:=/.()-!?@*+_~[]")  # shorter than base64
     return (
         f'<figure><img alt="{text(f"{title} ({name})")}" src="data:image/svg+xml,{source}">'
@@ -72,17 +69,19 @@ def picture(name: str, svg: bytes, title: str) -> str:
 
 
 def shorter(svg: bytes) -> bytes:
-    """Matplotlib's paths with one decimal of a point instead of six, and no letter for every line: a third of the
-    bytes, and no eye sees it. The shapes of letters, which have curves, stay as they are."""
+    """Shorten matplotlib's paths to a third: one decimal of a point instead of six, and no letter per line segment.
+
+    The shapes of letters, which have curves, stay as they are.
+    """
 
     def straight(path: re.Match[bytes]) -> bytes:
-        return re.sub(rb"(\.\d)\d+|\n|L ", rb"\1", path[0])  # what follows a first point are lines, said or not
+        return re.sub(rb"(\.\d)\d+|\n|L ", rb"\1", path[0])  # points after the first are lines by default
 
     return re.sub(rb' d="[^"CQHVAST]*"', straight, svg)
 
 
 def table(table: Table) -> str:
-    """Numbers flush right; a wide one scrolls by itself, a long one is folded up."""
+    """Return a table with numbers flush right; a wide one scrolls in its own box, a long one is folded."""
     sides = [' class="number"' if numeric else "" for numeric in numeric_columns(table)]
 
     def row(tag: str, cells: list[Any]) -> str:
@@ -101,7 +100,7 @@ def table(table: Table) -> str:
 
 
 def pairs(mapping: dict[str, Any]) -> str:
-    """Names and values in two columns; a mapping of mappings is such a list again."""
+    """Return names and values in two columns; a mapping of mappings becomes a nested list."""
     items = "".join(f"<dt>{text(key)}</dt><dd>{_value(value)}</dd>" for key, value in mapping.items())
     return f"<dl>{items}</dl>"
 
@@ -112,26 +111,26 @@ def _value(value: Any) -> str:
 
 
 def bullets(sentences: list[str]) -> str:
-    """A list of sentences; a long one is folded up."""
+    """Return a list of sentences; a long one is folded."""
     made = f"<ul>{''.join(f'<li>{text(sentence)}</li>' for sentence in sentences)}</ul>"
     return folded(f"{len(sentences)} entries", made) if len(sentences) > LONG else made
 
 
 def origin(provenance: dict[str, Any]) -> list[str]:
-    """Where a result comes from: the command, and what it was made with."""
+    """Return the provenance of a result: its command, then versions and machine."""
     made_with = {key: value for key, value in provenance.items() if key != "command"}
     return [f"<pre>{text(provenance['command'])}</pre>", pairs(made_with)]
 
 
-def curves(name: str, figure: dict[str, Any], pictures: list[str]) -> str:
-    """Curves that the page's script draws, and the same as pictures, for paper and for a reader without scripts."""
-    data = to_json(figure).replace("<", r"\u003c")  # nothing within can end the element
+def charts(name: str, charts: Sequence[Chart], pictures: list[str]) -> str:
+    """Return charts that the page's script draws, and pictures of the same for print and for pages without scripts."""
+    data = to_json(chart_data(charts)).replace("<", r"\u003c")  # nothing within can end the element
     return "\n".join(
         [
-            f'<div class="curves" id="{escape(name)}-curves">',
+            f'<div class="charts" id="{escape(name)}-charts">',
             f'<script type="application/json">{data}</script>',
-            "<p><small>Point at a panel to read its numbers, or use the arrow keys in it; the buttons choose what is "
-            "shown in all panels.</small></p>",
+            "<p><small>Point at a panel to read its numbers, or use the arrow keys in it. The buttons select the lines "
+            "and quantities shown in all panels.</small></p>",
             "</div>",
             '<div class="static">',
             *pictures,

@@ -1,12 +1,12 @@
-"""A folder of results: read, check, and write everything that is made from them.
+"""Results folders: read and check the results of `greedystep reproduce`, and write everything made from them.
 
-NAME.json           the result itself, the only thing that took time to make
+NAME.json           a result
 NAME-*.png, .svg    its figures
 NAME-*.md, .tex     its tables
 claims.md, .tex     the table of all claims
 report.html         all results of the folder on one page
 
-What cannot be read or drawn does not stop the rest: the page says what it lacks, and why.
+A result that cannot be read or drawn does not stop the others: the page names it and says why.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from typing import Any
 from greedystep import experiments, figures, schema, tables
 from greedystep.experiments.claims import Claim
 from greedystep.io import read_json, write_text
-from greedystep.report import curves, page
-from greedystep.report.elements import heading
+from greedystep.report import page
 from greedystep.tables import Table
 
 _CLAIM = {"id": str, "claim": str, "where": str, "claimed": object, "measured": object, "verdict": str}
@@ -29,19 +28,19 @@ CONTENT |= {"provenance": {"command": str}}
 PAGE = "report.html"
 
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
-"""What drawing a result raises whose numbers are not those that its experiment makes."""
+"""Errors raised by drawing a result whose numbers have another structure than this version writes."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Results in the order of the paper, and a sentence for each file of a folder that is none."""
+    """Results in the order of `experiments.NAMES`, and a sentence for each file that could not be read."""
 
     results: list[dict[str, Any]]
     problems: list[str]
 
 
 def read(path: Path) -> dict[str, Any]:
-    """One result; ValueError says in one sentence why a file is none."""
+    """Read and check one result; ValueError says in one sentence what is wrong with the file."""
     try:
         result = schema.check(read_json(path), CONTENT, "it")
     except ValueError as problem:
@@ -57,10 +56,10 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def collect(paths: Iterable[Path]) -> Found:
-    """The results in some folders and files; a name may occur once.
+    """Read the results in these folders and files; each experiment may occur once.
 
-    In a folder, a file that cannot be read is a problem beside the others; one that was named is an error, and so is a
-    folder without any result.
+    A file in a folder that cannot be read is listed as a problem; a file that was named itself raises ValueError,
+    as does a folder without any result.
     """
     found: dict[str, tuple[Path, dict[str, Any]]] = {}
     problems = []
@@ -95,7 +94,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def write(found: Found, folder: Path) -> Path:
-    """Draw every result into the folder and return the page of them all."""
+    """Write the figures and tables of all results into the folder; return the path of the page."""
     sections = [_draw(result, folder) for result in found.results]
     _write_table(_claims(found.results), folder / "claims")
     write_text(folder / PAGE, page.render(sections, found.problems))
@@ -103,7 +102,7 @@ def write(found: Found, folder: Path) -> Path:
 
 
 def _draw(result: dict[str, Any], folder: Path) -> page.Section:
-    """Files of one result, and its section; what its numbers do not give is said there."""
+    """Write the files of one result and return its section of the page, with what could not be drawn."""
     experiment = experiments.load(result["name"])
     problems: list[str] = []
 
@@ -112,7 +111,7 @@ def _draw(result: dict[str, Any], folder: Path) -> page.Section:
             with figures.style():
                 return make()
         except MALFORMED as problem:
-            problems.append(f"no {what}: its numbers are not those of this version ({problem!r})")
+            problems.append(f"no {what}: its numbers do not have the structure of this version ({problem!r})")
             return None
 
     pictures = {}
@@ -122,27 +121,17 @@ def _draw(result: dict[str, Any], folder: Path) -> page.Section:
     made = attempt("tables", lambda: experiment.tables(result)) or []
     for table in made:
         _write_table(table, folder / _stem(result, table.id))
-    live = attempt("curves", lambda: _live(experiment, result))
+    charts = attempt("charts", lambda: experiments.page_charts(experiment, result))
     before = len(problems)
     attempt("summary", lambda: page.check(result))
     shown = result if len(problems) == before else result | {"numbers": {}}
-    return page.Section(shown, pictures, made, live, problems)
-
-
-def _live(experiment: experiments.Experiment, result: dict[str, Any]) -> page.Live | None:
-    """What the page's script draws, if there is any."""
-    about, charts = experiments.charts_of(experiment, result)
-    if charts:
-        return page.Live(curves.charts(charts), about, instead_of=(result["name"],))
-    if curves.has_curves(result):
-        return page.Live(curves.figure(result, getattr(experiment, "STYLES", {})))
-    return None
+    return page.Section(shown, pictures, made, charts, problems)
 
 
 def _claims(results: list[dict[str, Any]]) -> Table:
     columns = ("claim", "where", "claimed", "measured", "verdict")
     rows = [
-        [*(claim[column] for column in columns), heading(result["name"]), claim.get("reason") or None]
+        [*(claim[column] for column in columns), experiments.heading(result["name"]), claim.get("reason") or None]
         for result in results
         for claim in result["claims"]
     ]
@@ -155,5 +144,5 @@ def _write_table(table: Table, stem: Path) -> None:
 
 
 def _stem(result: dict[str, Any], key: str) -> str:
-    """The experiment's name leads every file, once."""
+    """Return a file's name without suffix, which begins with the experiment's name."""
     return key if key.startswith(result["name"]) else f"{result['name']}-{key}"

@@ -1,4 +1,4 @@
-"""Solutions and claims on the terminal: in colour there, plain text in a pipe or file."""
+"""Print solutions and claims: in colour on a terminal, as plain text to a pipe or file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from greedystep.planning import Solution
 
 MAX_ROWS = 64
-"""A taller map is not printed: nobody scrolls back to read it."""
+"""Most rows of a map that is printed."""
 
 MAX_STATES = 16
-"""A model without a layout is printed state by state up to this size."""
+"""Most states of a model without a layout that is printed state by state."""
 
 MARKS = {"goal": "G", "hole": "H", "wall": "#"}
 MARK_STYLES = {"goal": "bold green", "hole": "bold red", "wall": "dim"}
@@ -30,7 +30,7 @@ ASCII_ARROWS = str.maketrans("↑→↓←", "^>v<")
 
 
 def print_solution(console: Console, model: NamedModel, solution: Solution) -> None:
-    """The model, how it was solved, how good the answer is, and the answer."""
+    """Print the model, the method and its work, the error bound, values and policy."""
     say(console, f"{model.name}: {_describe(model)}")
     work = f"{_count(solution.iterations, 'iteration')}, {_count(round(solution.sweeps), 'sweep')}"
     say(console, f"{solution.method}: {work}, {solution.seconds:.3g} s")
@@ -49,7 +49,7 @@ def print_solution(console: Console, model: NamedModel, solution: Solution) -> N
 
 
 def print_claims(console: Console, results: list[dict[str, Any]]) -> None:
-    """The claims of all results beside their measurements."""
+    """Print a table of all claims with what was measured and the verdict."""
     table = RichTable(header_style="bold", show_lines=True, expand=True)
     for heading, width in (("claim", 4), ("claimed", 2), ("measured", 5)):
         table.add_column(heading, ratio=width, overflow="fold")
@@ -79,7 +79,7 @@ def _print_summary(console: Console, solution: Solution) -> None:
 
 
 def _print_maps(console: Console, layout: GridLayout, solution: Solution) -> None:
-    """The values, where the terminal is wide enough for numbers, and the policy, where it is wide enough for arrows."""
+    """Print maps of values and policy, as far as the terminal is wide enough for them."""
     if layout.width > console.width or layout.height > MAX_ROWS:
         say(console, f"The map of {layout.height} x {layout.width} cells is too large to print here.")
         _print_summary(console, solution)
@@ -112,7 +112,7 @@ def _print_map(console: Console, layout: GridLayout, texts: list[str], styles: l
 
 
 def _numbers(values: np.ndarray, layout: GridLayout, columns: int) -> list[str] | None:
-    """The values with as many decimals (at most three) as the terminal has room for; None where it has none."""
+    """Format values with as many decimals (at most three) as fit; None if not even whole numbers do."""
     for decimals in (3, 2, 1, 0):
         texts = [f"{value:.{decimals}f}" for value in values]
         if (max(map(len, texts)) + 1) * layout.width <= columns:
@@ -121,7 +121,7 @@ def _numbers(values: np.ndarray, layout: GridLayout, columns: int) -> list[str] 
 
 
 def _heat(values: np.ndarray) -> list[str]:
-    """A background from dark (lowest) to bright (highest), and a foreground that can be read on it."""
+    """Return styles with a background from dark (lowest) to bright (highest) and a readable foreground."""
     low, high = values.min(), values.max()
     share = (values - low) / (high - low) if high > low else np.ones_like(values)
     anchors = np.array([(68, 1, 84), (33, 145, 140), (253, 231, 37)])  # Viridis: the order survives in grey

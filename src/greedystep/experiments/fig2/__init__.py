@@ -1,17 +1,15 @@
 """The paper's Figure 2: Choice, Trace Back and Grid World, and how much of it is the operator.
 
-    contestants   the methods, one rule of exploration, and the published numbers
-    delayed       Choice and Trace Back: episodes to solve against the delay, beside the episodes that exploration alone
-                  needs; Greedy-Step with other shares of random actions
-    noise         Choice with noise: who still chooses right
-    offline       Grid World: what is learned from logged random walks, against the size
-    pieces        one queue of all trials for all cores; trials are kept, so that an interrupted run can go on
-    verdicts      the paper's claims, judged by these numbers
-    output        tables and figures
-    charts        the main figure for the page
+    toy_methods   the methods with their settings, one rule of exploration, and published numbers
+    delayed       Choice and Trace Back: episodes to solve by delay, beside the episodes that exploration alone needs;
+                  Greedy-Step with other values of ε; Choice with noise
+    grid_world    Grid World: what is learned from logged random walks, by size
+    pieces        one queue of all trials for all cores; trials are kept, so that an interrupted run continues
+    toy_claims    the paper's claims, judged by these numbers
+    toy_output    figures and tables
 
 "Solved" is RUDDER's rule: the exact expected return of the greedy policy reaches 90 % of the optimal one. Trials that
-were given up stay in the numbers as None and count as longer than all others.
+did not get there within the limit stay in the numbers as None and count as longer than all others.
 """
 
 from __future__ import annotations
@@ -22,11 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from greedystep.experiments.fig2 import delayed, noise, offline, verdicts
-from greedystep.experiments.fig2.charts import CHARTS, charts
-from greedystep.experiments.fig2.contestants import EPSILON, PUBLISHED, STEP, TRACE
-from greedystep.experiments.fig2.output import draw, tables
+from greedystep.experiments.fig2 import delayed, grid_world, toy_claims
 from greedystep.experiments.fig2.pieces import Batch, TrialStore, run_trials
+from greedystep.experiments.fig2.toy_methods import EPSILON, PUBLISHED, STEP, TRACE
+from greedystep.experiments.fig2.toy_output import CHARTS, charts, draw, tables
 from greedystep.runs.progress import ReportProgress
 
 __all__ = ["CHARTS", "IN_PARTS", "NAME", "TASKS", "TITLE", "charts", "draw", "run", "tables"]
@@ -63,20 +60,17 @@ SCALES: dict[str, dict[str, Any]] = {
         "offline_trials": 100,
     },
 }
-"""Delays; shares of random actions besides the common one; trials by the pace of a method; episodes after which a
-trial is given up; standard deviations of the noise in Choice, its delay and its episodes; sizes of Grid World, episodes
-in a log, and trials there.
-"""
-
+"""Delays; other values of ε; trials by the pace of a method; most episodes of a trial; standard deviations of the noise
+on Choice, its delay and episodes; sizes of Grid World, episodes per log, and trials there."""
 
 PARTS: dict[str, tuple[str, Plan, Rows]] = {
     "choice": ("choice", partial(delayed.plan, "choice"), delayed.rows),
-    "noise": ("choice", noise.plan, noise.rows),
+    "noise": ("choice", delayed.plan_noise, delayed.noise_rows),
     "trace-back": ("trace-back", partial(delayed.plan, "trace-back"), delayed.rows),
     "exploration": ("trace-back", delayed.plan_exploration, delayed.rows),
-    "offline": ("grid-world", offline.plan, offline.rows),
+    "offline": ("grid-world", grid_world.plan, grid_world.rows),
 }
-"""What the numbers consist of: the task it belongs to, what is run for it, and what is made of what was found."""
+"""Parts of the numbers: the task of each, the function that plans its trials, and the one that summarizes them."""
 
 TASKS = tuple(dict.fromkeys(task for task, _, _ in PARTS.values()))
 
@@ -102,5 +96,5 @@ def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: S
         "title": TITLE,
         "settings": {"scale": scale, **fixed, **settings},
         "numbers": numbers,
-        "claims": [asdict(claim) for claim in verdicts.claims(numbers)],
+        "claims": [asdict(claim) for claim in toy_claims.claims(numbers)],
     }

@@ -1,4 +1,12 @@
-"""What every operator converges to, how fast, and whether its limit depends on the policies that made the data."""
+"""Measured properties of the operators: limit, contraction rate, dependence on the behaviour policies, variance.
+
+The N-step return of the paper's off-policy operator obeys
+
+    X_N(s, a) = r(s, a) + γ ρ(s', a') X_{N-1}(s', a'),    X_0 = Q,    s' ~ p(· | s, a),  a' ~ μ(· | s'),  ρ = π / μ
+
+so its mean and its second moment have recursions of their own, from which its standard deviation is computed exactly.
+With ρ = 1 it is the return without correction. Q is Q^π, so that nothing but the correction differs.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +35,13 @@ from greedystep.operators import (
 
 GAMMA, N, LAMBDA = 0.9, 5, 0.8
 POLICIES = 3
+VARIANCE_STEPS = 8
+"""Longest return whose variance is computed."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model, the policies that made the data, and the policy whose value is asked for."""
+    """A model, its behaviour policies, and the target policy."""
 
     name: str
     mdp: MDP
@@ -40,29 +50,33 @@ class Case:
 
     @property
     def covering(self) -> list[np.ndarray]:
-        """The data's policies mixed with the uniform one: importance sampling needs every action to be taken."""
+        """The behaviour policies mixed with the uniform one: importance sampling needs every action to be taken."""
         A = self.mdp.num_actions
         return [(np.eye(A)[policy] + 1 / A) / 2 for policy in self.data]
 
 
 @dataclass(frozen=True)
 class Operator:
-    """A row of the table: limit and rate in theory, what it has to be given, how many steps it takes, and itself."""
+    """A row of the table: an operator with the paper's limit and rate."""
 
     limit: str
     rate: str
     bound: float
     needs: str
+    """Which policies it must be given."""
     steps: str
+    """How many steps it looks ahead."""
     products: Callable[[int], int]
-    """Products with the chain of a policy per application, with A actions; a product with the model counts A."""
+    """Products with a policy's chain per application with A actions; a product with the whole model counts A."""
     apply: Callable[[Case, np.ndarray], np.ndarray]
 
     def theory(self, num_actions: int) -> dict[str, Any]:
+        """Return what the paper states about the operator, for the result."""
         words = {name: getattr(self, name) for name in ("limit", "rate", "bound", "needs", "steps")}
         return words | {"products": self.products(num_actions)}
 
     def limit_on(self, case: Case) -> np.ndarray:
+        """Return the operator's fixed point on a case."""
         return limit_of(lambda q: self.apply(case, q), case.mdp)
 
 
@@ -114,13 +128,7 @@ OPERATORS = {
         lambda c, q: weighted(c.mdp, c.data[0], q, np.full(N, 1 / N)),
     ),
     "Greedy-Step (definition)": Operator(
-        "Q*",
-        "γ",
-        GAMMA,
-        "-",
-        "chosen",
-        lambda A: POLICIES * (N - 1) + A,
-        lambda c, q: greedy_step(c.mdp, c.data, q, N),
+        "Q*", "γ", GAMMA, "-", "chosen", lambda A: POLICIES * (N - 1) + A, lambda c, q: greedy_step(c.mdp, c.data, q, N)
     ),
     "Greedy-Step (proofs)": Operator(
         "Q*",
@@ -142,17 +150,20 @@ OPERATORS = {
     ),
 }
 TABLE_1 = [name for name in OPERATORS if name not in ("λ-operator", "weighted returns", "sampled Greedy-Step")]
-"""The rows that the paper's table has; the others are operators of its text."""
+"""The rows of the paper's table; the other operators occur in its text."""
 
 GREEDY = ("Greedy-Step (definition)", "Greedy-Step (proofs)")
+MULTI_STEP, SAMPLED = "multi-step optimality", "sampled Greedy-Step"
 KNOWING = "Greedy-Step with π* in Π"
+SAME = 1e-8
+"""Limits nearer than this count as equal; they are iterated until they change by less than 1e-11."""
 
 
 # -- measurements ------------------------------------------------------------------------------------------------------
 
 
 def cases(side: int) -> list[Case]:
-    """A deterministic and a stochastic model of either kind, random and structured, with side² states each."""
+    """Return four models with side² states: random and grid, each deterministic and stochastic."""
     S = side * side
     mdps = {
         "random, deterministic": models.garnet(S, 4, 1, discount=GAMMA, seed=1),
@@ -169,11 +180,12 @@ def cases(side: int) -> list[Case]:
 
 
 def random_policies(mdp: MDP, random: np.random.Generator) -> list[np.ndarray]:
+    """Draw POLICIES deterministic policies."""
     return list(random.integers(mdp.num_actions, size=(POLICIES, mdp.num_states)))
 
 
 def properties(cases: list[Case], pairs: int) -> dict[str, dict[str, Any]]:
-    """For each operator what the theory says, and what was measured in each case."""
+    """Return for each operator what the paper states, and what was measured in each case."""
     random = np.random.default_rng(1)
     measured: dict[str, list[dict[str, Any]]] = {name: [] for name in OPERATORS}
     for case in cases:
@@ -198,7 +210,7 @@ def properties(cases: list[Case], pairs: int) -> dict[str, dict[str, Any]]:
 
 
 def limit_of(operator: Callable[[np.ndarray], np.ndarray], mdp: MDP) -> np.ndarray:
-    """Where repeated application ends: the last change is at most 1e-11."""
+    """Iterate an operator from 0 until it changes q by at most 1e-11."""
     q, change = np.zeros(mdp.rewards.shape), np.inf
     while change > 1e-11:
         image = operator(q)
@@ -207,7 +219,7 @@ def limit_of(operator: Callable[[np.ndarray], np.ndarray], mdp: MDP) -> np.ndarr
 
 
 def optimal_q(mdp: MDP) -> np.ndarray:
-    """Q* by policy iteration with exact evaluation: the truth, found without any of the operators."""
+    """Compute Q* by policy iteration with exact evaluation, without any of the operators."""
     policy, here = np.zeros(mdp.num_states, int), np.arange(mdp.num_states)
     while True:
         q = policy_q(mdp, policy)
@@ -218,13 +230,13 @@ def optimal_q(mdp: MDP) -> np.ndarray:
 
 
 def policy_q(mdp: MDP, policy: np.ndarray) -> np.ndarray:
-    """Q^π from its linear system."""
+    """Solve the linear system of Q^π."""
     chain, reward = mdp.under(policy)
     return mdp.backup(np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * sp.csr_array(chain).toarray(), reward))
 
 
 def _rate(operator: Operator, case: Case, pairs: int, random: np.random.Generator) -> float:
-    """The largest ‖Oq - Oq'‖ / ‖q - q'‖ seen; half of the pairs differ by a constant, which is the worst case."""
+    """Return the largest ‖Oq - Oq'‖ / ‖q - q'‖ of many pairs; half of them differ by a constant, the worst case."""
     worst = 0.0
     for i in range(pairs):
         q = random.normal(0, 5, case.mdp.rewards.shape)
@@ -235,12 +247,12 @@ def _rate(operator: Operator, case: Case, pairs: int, random: np.random.Generato
 
 
 def _lowest(mdp: MDP) -> np.ndarray:
-    """A q that lies below Q* and below its own backup."""
+    """Return a q that lies below Q* and below its own backup."""
     return np.full(mdp.rewards.shape, min(mdp.rewards.min(), 0.0) / (1 - mdp.discount))
 
 
 def _chosen_steps(case: Case) -> list[int]:
-    """Which n Greedy-Step chooses on its way up: for each (s, a) the shortest look-ahead that gives the same value."""
+    """Return the n that Greedy-Step chooses from below: for each (s, a) the shortest look-ahead with the same value."""
     q, chosen = _lowest(case.mdp), set()
     for _ in range(30):
         by_horizon = [greedy_step(case.mdp, case.data, q, n) for n in range(1, N + 1)]
@@ -250,7 +262,7 @@ def _chosen_steps(case: Case) -> list[int]:
 
 
 def convergence(case: Case, iterations: int = 120) -> dict[str, Any]:
-    """‖q_k - Q*‖ from below, for what converges there and for what does not."""
+    """Return ‖q_k - Q*‖ over iterations from below, for operators with and without the limit Q*."""
     optimum = optimal_q(case.mdp)
     knowing = replace(case, data=[*case.data[1:], optimum.argmax(axis=1)])
     shown = {name: (name, case) for name in (*list(OPERATORS)[:3], *GREEDY)}
@@ -263,3 +275,28 @@ def convergence(case: Case, iterations: int = 120) -> dict[str, Any]:
             q = OPERATORS[name].apply(where, q)
         curves[label] = {"errors": errors, "products": OPERATORS[name].products(case.mdp.num_actions)}
     return {"case": case.name, "curves": curves}
+
+
+def variance(cases: list[Case]) -> list[dict[str, Any]]:
+    """Return for each model the standard deviation of n-step returns with and without ratios, n = 1, 2, ..."""
+    rows = []
+    for case in cases:
+        target, behaviour = np.eye(case.mdp.num_actions)[case.target], case.covering[1]
+        start = policy_q(case.mdp, case.target)
+        ratios = {"corrected": target / behaviour, "uncorrected": np.ones_like(behaviour)}
+        found = {kind: deviations(case.mdp, behaviour, ratio, start, VARIANCE_STEPS) for kind, ratio in ratios.items()}
+        rows.append({"case": case.name, "steps": list(range(1, VARIANCE_STEPS + 1)), **found})
+    return rows
+
+
+def deviations(mdp: MDP, behaviour: np.ndarray, ratio: np.ndarray, start: np.ndarray, steps: int) -> list[float]:
+    """Return the root mean square over (s, a) of the standard deviation of X_1, ..., X_steps; arrays are [S, A]."""
+    mean, square, found = start, start**2, []
+    for _ in range(steps):
+        ahead = (behaviour * ratio * mean).sum(axis=1)  # [S]: E[ρ X] on arriving there
+        ahead_square = (behaviour * ratio**2 * square).sum(axis=1)
+        paid, later = mdp.rewards, mdp.backup(ahead) - mdp.rewards
+        later_square = mdp.discount * (mdp.backup(ahead_square) - mdp.rewards)
+        mean, square = paid + later, paid**2 + 2 * paid * later + later_square
+        found.append(float(np.sqrt(np.maximum(square - mean**2, 0).mean())))
+    return found

@@ -1,7 +1,7 @@
-"""Folders of training runs: read, and gathered into methods whose seeds can be averaged.
+"""Read folders of training runs and group them by settings, so that seeds can be averaged.
 
 A run is a folder with config.json and metrics.jsonl, as `greedystep train` writes it. Runs that differ only in their
-seeds are one method; so are the lanes of one run.
+seeds form one group; so do the lanes of one run.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from greedystep.provenance import config_hash
 from greedystep.tables import cell
 
 Lane = dict[str, np.ndarray]
-"""The columns of metrics of one training."""
+"""The metrics of one lane by column."""
 
 CHOICE = {"dqn": "returns", "tabular": "method"}
-"""Kind of run -> the setting that names what is compared."""
+"""Kind of run -> the setting that gives a group its name."""
 CONTENT = {
     "kind": schema.OneOf(*CHOICE),
     "config": {"env": str, "options": dict},
     "provenance": {"command": str},
 }
-"""Of config.json."""
+"""Required content of config.json."""
 CONFIG = {"dqn": {"agent": {"returns": str}}, "tabular": {"method": str, "method_options": dict}}
-"""What a kind of run has besides."""
+"""Required settings by kind of run."""
 NOT_SETTINGS = ("env", "options", "agent", "method_options", "steps", "episodes", "seeds", "seed", "preset")
-"""Entries that are told apart, or do not decide what a method is; the settings of a preset are there one by one."""
+"""Entries of config.json that do not tell groups apart, or are handled separately."""
 NUMBERS = ("episode_return", "mean_q", "overestimation", "mean_n", "steps_per_second")
-"""Columns that are drawn or tabulated; NaN where a row does not know."""
+"""Columns that are drawn or tabulated; NaN where a row has no value."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One folder."""
+    """One run folder."""
 
     folder: Path
     kind: str
     env: str
-    """With its options."""
+    """The environment's name with its options."""
     settings: dict[str, Any]
-    """All that decides the numbers but environment, seeds and length."""
+    """All settings but environment, seeds and length."""
     lanes: list[Lane]
     provenance: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Method:
+class RunGroup:
     """Runs with the same settings in the same environment."""
 
     env: str
@@ -66,12 +66,12 @@ class Method:
 
 
 def is_run(path: Path) -> bool:
-    """Whether it looks like one; `read` knows better."""
+    """Return whether the path is a folder with the two files of a run."""
     return (path / "config.json").is_file() and (path / "metrics.jsonl").is_file()
 
 
 def read(folder: Path) -> Run:
-    """One run; ValueError says in one sentence why a folder is none."""
+    """Read one run; ValueError says in one sentence what is wrong with the folder."""
     if not folder.exists():
         raise FileNotFoundError(f"no such file or folder: {folder}")
     if not is_run(folder):
@@ -93,7 +93,7 @@ def read(folder: Path) -> Run:
 
 
 def _checked(folder: Path, kind: str, lane: Lane) -> Lane:
-    """The lane, with `episodes` as the number since the row before."""
+    """Check a lane's columns; return it with `episodes` counted since the row before."""
     path = folder / "metrics.jsonl"
     for name in ("episode_return", "episodes", "seed"):
         if name not in lane:
@@ -101,9 +101,9 @@ def _checked(folder: Path, kind: str, lane: Lane) -> Lane:
     kinds = {"episodes": "iu", "seed": "iu"} | {name: "iuf" for name in NUMBERS if name in lane}
     for name, kind_letters in kinds.items():
         if lane[name].dtype.kind not in kind_letters or lane[name].ndim != 1:
-            raise ValueError(f"{path} has something else than numbers in the column {name!r}")
+            raise ValueError(f"{path} has values that are not numbers in the column {name!r}")
     if not (np.diff(lane["step"]) > 0).all():
-        raise ValueError(f"{path} has rows whose steps do not rise, as if two runs had written to it")
+        raise ValueError(f"{path} has rows whose steps do not increase, as if two runs had written to it")
     if kind == "tabular":  # counts all episodes so far
         lane["episodes"] = np.diff(lane["episodes"], prepend=0)
     if (lane["episodes"] < 0).any():
@@ -113,15 +113,15 @@ def _checked(folder: Path, kind: str, lane: Lane) -> Lane:
     return lane
 
 
-def gather(runs: Iterable[Run]) -> list[Method]:
-    """Runs by method, in the order in which methods first occur; ValueError where a seed was given twice."""
+def group(runs: Iterable[Run]) -> list[RunGroup]:
+    """Group runs by environment and settings, in order of first occurrence; ValueError if a seed occurs twice."""
     found: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
         found.setdefault((run.env, run.kind, config_hash(run.settings)), []).append(run)
     for same in found.values():
         _check_seeds(same)
     labels = _labels([same[0] for same in found.values()])
-    return [Method(same[0].env, label, same) for same, label in zip(found.values(), labels, strict=True)]
+    return [RunGroup(same[0].env, label, same) for same, label in zip(found.values(), labels, strict=True)]
 
 
 def _check_seeds(runs: list[Run]) -> None:
@@ -133,7 +133,7 @@ def _check_seeds(runs: list[Run]) -> None:
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
-    """The choice that is compared, and every other setting in which these runs differ, where it is set."""
+    """Label each run by its method and every other setting in which these runs differ, where it is set."""
     names = dict.fromkeys(name for run in runs for name in run.settings)
     chosen = set(CHOICE.values())
     varying = [n for n in names if n not in chosen and len({cell(run.settings.get(n)) for run in runs}) > 1]

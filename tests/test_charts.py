@@ -1,4 +1,4 @@
-"""What the page's script is given to draw: short numbers, shared steps, colours that can be seen."""
+"""Charts as matplotlib and the page's script draw them: rounded numbers, shared steps, readable colours."""
 
 import json
 import math
@@ -9,10 +9,11 @@ import pytest
 from deep_experiments import silent
 
 from greedystep import figures
-from greedystep.charts import Chart, Line
-from greedystep.experiments import fig1, fig2, fig3, fig4, horizon
-from greedystep.experiments.fig2.contestants import published
-from greedystep.report import colours, curves
+from greedystep.charts import Chart, Line, line_styles
+from greedystep.experiments import fig1, fig2, fig3, fig4, fig5, horizon, page_charts
+from greedystep.experiments.fig2.toy_methods import published
+from greedystep.report import chart_data as colours
+from greedystep.report.chart_data import chart_data
 
 KEPT = Path(__file__).parents[1] / "results" / "paper"
 BINS = ["1", "2", "3-4"]
@@ -35,18 +36,24 @@ def made(name="fig3", bins=None, **methods):
     return {"name": name, "numbers": {"tasks": {"breakout": task}} | ({"bins": bins} if bins else {})}
 
 
+def drawn_on_page(result, experiment=fig3):
+    found = page_charts(experiment, result)
+    assert found is not None
+    return chart_data(found.charts)
+
+
 def test_curves_keep_their_numbers_and_share_their_steps():
     result = made(
         dqn=entry("DQN", [50, 100], [math.nan, 1.23456789]),
         twin=entry("twin", [50, 100], [2.0, 2.5]),
         soft=entry("soft", [30], [7.0], seeds=[0]),
     )
-    drawn = curves.figure(result, fig3.STYLES)
+    drawn = drawn_on_page(result)
     assert [method["label"] for method in drawn["methods"]] == ["DQN", "twin", "soft"]
     assert [method["shown"] for method in drawn["methods"]] == [True, False, False]  # the paper's own at first
     assert drawn["grids"] == [[50, 100], [30]]
     (quantity,) = drawn["quantities"]  # nothing else has a curve
-    assert quantity["key"] == "returns"
+    assert quantity["label"] == "return of the last 100 episodes"
     assert quantity["shown"]
     (panel,) = quantity["panels"]
     assert panel["title"] == "Breakout"
@@ -60,35 +67,34 @@ def test_curves_keep_their_numbers_and_share_their_steps():
 def test_a_task_without_trainings_has_an_empty_panel():
     result = made(dqn=entry("DQN", [100], [1.0]))
     result["numbers"]["tasks"]["pong"] = {"title": "Pong", "full_steps": 100, "methods": {}}
-    (quantity,) = curves.figure(result, fig3.STYLES)["quantities"]
+    (quantity,) = drawn_on_page(result)["quantities"]
     assert (quantity["panels"][1]["title"], quantity["panels"][1]["curves"]) == ("Pong", [])
-    assert not curves.has_curves(made())
-    assert not curves.has_curves({"numbers": {"rows": []}})
+    assert page_charts(fig3, made()) is None
+    assert page_charts(fig3, {"numbers": {"rows": []}}) is None
 
 
 def test_shares_of_n_are_bars():
     shares = {"first": [0.5, 0.5, 0.0], "last": [0.123456, 0.0, 0.0], "phase": 100_000}
     result = made("fig5", BINS, **{"greedy-step": entry("Greedy-Step DQN", [100], [1.0], **shares)})
-    drawn = curves.figure(result, {})
+    drawn = drawn_on_page(result, fig5)
     assert drawn["methods"][0]["light"] == figures.COLOURS[1].lower()
     (panel,) = drawn["quantities"][-1]["panels"]
     assert panel["bins"] == ["1", "2"]
     assert [bar["label"] for bar in panel["bars"]] == ["first 100,000 steps", "last 100,000 steps"]
     assert [bar["values"] for bar in panel["bars"]] == [[0.5, 0.5], [0.1235, 0]]
     untrained = made("fig5", BINS, **{"greedy-step": entry("Greedy-Step DQN", [100], [1.0], first=[0.0], last=[])})
-    assert curves.figure(untrained, {})["quantities"][-1]["panels"][0]["bars"] == []
+    assert drawn_on_page(untrained, fig5)["quantities"][-1]["panels"][0]["curves"] == []
 
 
 def test_charts_keep_their_axes_and_share_a_legend():
-    steep = Line("steep", ("#0072B2", "-"), [1, 10], [1.23456, 98765.4], [1.0, None], [2.0, None])
-    flat = Line("flat", ("#D55E00", figures.DASHES[1]), [1, 10], [None, 3.0])
-    even = Line("steep", ("#0072B2", "-"), [5, 6, 7], [0.51239, 0.6, 0.7])
-    drawn = curves.charts(
-        [
-            Chart("one", "delay", "episodes", [steep, flat], log_x=True, log_y=True),
-            Chart("two", "size", "share", [even]),
-        ]
-    )
+    steep = Line("steep", [1, 10], [1.23456, 98765.4], [1.0, None], [2.0, None], ("#0072B2", "-"))
+    flat = Line("flat", [1, 10], [None, 3.0], style=("#D55E00", figures.DASHES[1]))
+    even = Line("steep", [5, 6, 7], [0.51239, 0.6, 0.7])
+    charts = [
+        Chart("one", "delay", "episodes", [steep, flat], log_x=True, log_y=True),
+        Chart("two", "size", "share", [even]),
+    ]
+    drawn = chart_data(charts)
     assert [method["label"] for method in drawn["methods"]] == ["steep", "flat"]
     assert [method["dash"] for method in drawn["methods"]] == [[], [5, 1.5]]
     assert drawn["grids"] == [[1, 10], [5, 6, 7]]
@@ -103,6 +109,31 @@ def test_charts_keep_their_axes_and_share_a_legend():
     (panel,) = second["panels"]
     assert not panel["logX"]
     assert panel["curves"] == [{"method": 0, "grid": 1, "y": [0.5124, 0.6, 0.7]}]
+
+
+def test_matplotlib_draws_the_same_charts():
+    band = Line("steep", [1, 10], [1.0, 3.0], [1.0, None], [2.0, None])
+    charts = [
+        Chart("one", "delay", "episodes", [band, Line("flat", [1, 10], [None, 3.0])], log_x=True),
+        Chart("two", "size", "share", [Line("flat", [5], [0.5])]),
+        Chart("three", "size", "share"),
+    ]
+    figure = figures.draw_charts(charts, columns=2)
+    one, two, three, unused = figure.axes
+    assert [(axis.get_title(), axis.get_xlabel()) for axis in (one, two)] == [("one", "delay"), ("two", "size")]
+    assert (one.get_xscale(), one.get_yscale(), two.get_xscale()) == ("log", "linear", "linear")
+    assert [line.get_color() for line in (*one.lines, *two.lines)] == [figures.COLOURS[i] for i in (0, 1, 1)]
+    np.testing.assert_array_equal(one.lines[1].get_ydata(), [np.nan, 3.0])
+    assert len(one.collections) == 1
+    assert [text.get_text() for text in three.texts] == ["not run"]
+    assert not unused.axison
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["steep", "flat"]
+
+
+def test_lines_without_a_style_take_the_palette_in_turn():
+    lines = [Line("a", [1], [1]), Line("b", [1], [1], style=("#123456", "-")), Line("c", [1], [1])]
+    found = line_styles([Chart("", "", "", lines[:1]), Chart("", "", "", lines)])
+    assert [colour for colour, _ in found.values()] == [figures.COLOURS[0], "#123456", figures.COLOURS[2]]
 
 
 def test_the_charts_of_figure_1_show_its_counts():
@@ -134,12 +165,12 @@ def test_a_full_figure_stays_small():
     random = np.random.default_rng(0)
     steps = np.linspace(25_000, 5_000_000, 200).astype(int).tolist()
     methods = {f"m{i}": entry(f"m{i}", steps, random.normal(size=200).cumsum()) for i in range(10)}
-    text = json.dumps(curves.figure(made(**methods), {}))
+    text = json.dumps(drawn_on_page(made(**methods)))
     assert len(text) < 9 * (10 * 3 * 200 + 200)  # bytes for each number
 
 
 @pytest.mark.parametrize("styles", [fig3.STYLES, fig4.STYLES, horizon.STYLES], ids=["fig3", "fig4", "horizon"])
-@pytest.mark.parametrize("paper", [colours.WHITE, colours.BLACK])
+@pytest.mark.parametrize("paper", [colours.LIGHT, colours.DARK])
 def test_every_colour_is_seen_on_both_papers(styles, paper):
     for colour, _ in styles.values():
         shown = colours.readable(colour, paper)
@@ -147,16 +178,16 @@ def test_every_colour_is_seen_on_both_papers(styles, paper):
 
 
 def test_strong_colours_stay_and_black_is_white_on_black():
-    assert colours.readable("#0072B2", colours.WHITE) == "#0072b2"
-    assert colours.readable("#000000", colours.BLACK) == "#ffffff"
+    assert colours.readable("#0072B2", colours.LIGHT) == "#0072b2"
+    assert colours.readable("#000000", colours.DARK) == "#ffffff"
     assert colours.contrast([0, 0, 0], [255, 255, 255]) == pytest.approx(21)
-    yellow, darker = colours.rgb("#E69F00"), colours.rgb(colours.readable("#E69F00", colours.WHITE))
+    yellow, darker = colours.rgb("#E69F00"), colours.rgb(colours.readable("#E69F00", colours.LIGHT))
     assert darker < yellow
     np.testing.assert_allclose(np.divide(darker[:2], yellow[:2]), darker[0] / yellow[0], atol=0.01)  # the hue is kept
 
 
 def test_dashes_are_those_of_the_figures():
-    drawn = curves.figure(made(dqn=entry("DQN", [1], [1.0]), double=entry("Double", [1], [1.0])), fig3.STYLES)
+    drawn = drawn_on_page(made(dqn=entry("DQN", [1], [1.0]), double=entry("Double", [1], [1.0])))
     assert [method["dash"] for method in drawn["methods"]] == [[], [5, 1.5]]
 
 
@@ -164,4 +195,4 @@ def test_the_papers_of_the_page_are_those_that_colours_are_made_for():
     from importlib.resources import files
 
     style = files("greedystep.report").joinpath("page.css").read_text()
-    assert f"--paper: light-dark({colours.WHITE}, {colours.BLACK});" in style
+    assert f"--paper: light-dark({colours.LIGHT}, {colours.DARK});" in style

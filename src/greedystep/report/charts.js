@@ -1,5 +1,5 @@
 "use strict";
-// Draws the learning curves of every `div.curves` from the JSON inside it. What the JSON holds: curves.py.
+// Draws the charts of every `div.charts` from the JSON inside it, which chart_data.py describes.
 {
   const WIDTH = 360, HEIGHT = 220;
   const LEFT = 46, RIGHT = 8, TOP = 8, BOTTOM = 34;
@@ -8,12 +8,12 @@
   const clean = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
   const pair = (of) => `light-dark(${of.light}, ${of.dark})`;
   const dashes = (method, width) => method.dash.map((part) => part * width).join(" ");
-  /** A bit of a line as it is drawn, or of a bar. */
+  /** A legend's sample of a line or of a bar. */
   const swatch = (of) => `<svg class="swatch" viewBox="0 0 28 10" aria-hidden="true"><line x1="0" x2="28" y1="5" y2="5"
     stroke-width="${of.dash ? 3 : 9}" stroke-dasharray="${of.dash ? dashes(of, 2) : ""}" style="stroke: ${pair(of)}"/></svg>`;
   const isPressed = (button) => button.getAttribute("aria-pressed") === "true";
 
-  /** Round numbers, about so many, from low to high; and their distance. */
+  /** About so many round numbers from low to high, and the distance between them. */
   function ticks(low, high, about) {
     const raw = (high - low) / about;
     const power = 10 ** Math.floor(Math.log10(raw));
@@ -23,7 +23,7 @@
     return { values, step };
   }
 
-  /** A number in few signs, enough to tell it from the next tick: 1.5M, 20k, 0.05. */
+  /** A number in few characters, precise enough to differ from the next tick: 1.5M, 20k, 0.05. */
   function short(value, step) {
     const size = Math.abs(value);
     const [unit, name] = size > 999999 ? [1e6, "M"] : size > 999 ? [1e3, "k"] : [1, ""];
@@ -31,7 +31,7 @@
     return `${Number((value / unit).toFixed(Math.min(digits, 9)))}${name}`.replace("-", "−");
   }
 
-  /** The same on a logarithmic axis: of 1, 2 and 5 times powers of ten as many as there is room for. */
+  /** The ticks of a logarithmic axis: 1, 2 and 5 times powers of ten, or powers of ten alone where these are too many. */
   function logTicks(low, high, about) {
     const values = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
@@ -52,7 +52,7 @@
     return value - list[low] < list[high] - value ? low : high;
   }
 
-  /** One drawing: its box, its vertical axis, and how it is read with a pointer or the arrow keys. */
+  /** One chart: its box, its vertical axis, and the readout that follows the pointer or the arrow keys. */
   class Panel {
     constructor(figure, quantity, spec) {
       this.figure = figure;
@@ -73,7 +73,7 @@
       this.svg.addEventListener("keydown", (event) => this.walk(event));
     }
 
-    /** Parts of a drawing, or the reason why there is none. */
+    /** Show the parts of a drawing, or the reason why there is none. */
     show(parts, why) {
       this.forget();
       this.svg.innerHTML = why
@@ -117,7 +117,7 @@
       this.go(this.stops[Math.max(0, Math.min(last, to))]);
     }
 
-    /** Show what stands at a place of the drawing: `read` gives words, rows of cells, and the marks to draw. */
+    /** Show the values at a place of the drawing: `read` gives a heading, rows of cells, and the marks to draw. */
     go(place) {
       if (!this.stops.length) return;
       this.stop = nearest(this.stops, place);
@@ -140,8 +140,8 @@
     }
   }
 
-  /** Lines over environment steps or something else, with their intervals. */
-  class Curves extends Panel {
+  /** Lines with their bands. */
+  class Lines extends Panel {
     draw() {
       const { methods, grids } = this.figure.data;
       this.shown = this.spec.curves
@@ -149,7 +149,7 @@
         .map((one) => ({ ...one, x: grids[one.grid], of: methods[one.method] }));
       this.stops = [];
       if (!this.shown.length) {
-        this.show([], this.spec.curves.length ? "nothing chosen" : "not trained");
+        this.show([], this.spec.curves.length ? "nothing selected" : "no data");
         return;
       }
       const values = this.shown.flatMap((one) => [...one.y, ...(one.low || []), ...(one.high || [])]);
@@ -160,7 +160,7 @@
       this.y = this.spec.logY ? [low / factor, high * factor] : [low - margin, high + margin];
       this.steps = [...new Set(this.shown.flatMap((one) => one.x))].sort((a, b) => a - b);
       this.end = this.steps[this.steps.length - 1];
-      this.begin = this.spec.x ? this.steps[0] : 0;
+      this.begin = this.steps[0];
       this.stops = this.steps.map((step) => this.right(step));
       const bands = this.shown.filter((one) => one.low).map((one) => this.band(one));
       this.show([...this.vertical(), ...this.horizontal(), ...bands, ...this.shown.map((one) => this.line(one))]);
@@ -180,10 +180,10 @@
       }
       const anchor = (value) => (this.right(value) > WIDTH - RIGHT - 12 ? "end" : "middle");
       const labels = values.map((value) => [at(value), short(value, step || value), anchor(value)]);
-      yield* this.below(clean(this.spec.x || "environment steps"), labels);
+      yield* this.below(clean(this.spec.x), labels);
     }
 
-    /** Stretches of known values, each a list of points. */
+    /** Runs of known values, each a list of points. */
     stretches(one, part) {
       const found = [[]];
       one[part].forEach((value, i) => {
@@ -207,7 +207,7 @@
 
     read(stop) {
       const step = this.steps[stop], x = this.right(step).toFixed(1);
-      // Methods may have points at different steps; one that ends long before has nothing to tell here.
+      // Methods may have points at different steps; one that ended long before is left out.
       const near = 0.02 * (WIDTH - LEFT - RIGHT);
       const points = this.shown.map((one) => ({ one, i: nearest(one.x, step) }))
         .filter(({ one, i }) => one.y[i] !== null && Math.abs(this.right(one.x[i]) - x) <= near)
@@ -218,21 +218,17 @@
         (this.spec.logY ? value.toLocaleString("en") : value.toFixed(this.spec.digits)).replace("-", "−");
       const between = ({ low, high }, i) => (low && low[i] !== null ? `${number(low[i])} to ${number(high[i])}` : "");
       return {
-        words: `${this.spec.x || "step"} ${step.toLocaleString("en")}`,
+        words: `${this.spec.x} ${step.toLocaleString("en")}`,
         rows: points.map(({ one, i }) => [one.of, number(one.y[i]), between(one, i)]),
         marks: `<line class="rule" x1="${x}" x2="${x}" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>${dots.join("")}`,
       };
     }
   }
 
-  /** Some groups of bars over the same bins. */
+  /** Groups of bars over the same bins. */
   class Bars extends Panel {
     draw() {
       const { bins, bars } = this.spec;
-      if (!bars.length) {
-        this.show([], "not trained");
-        return;
-      }
       this.y = [0, Math.max(...bars.flatMap((one) => one.values)) * 1.15];
       this.each = (WIDTH - LEFT - RIGHT) / bins.length;
       this.stops = bins.map((_, bin) => LEFT + this.each * (bin + 0.5));
@@ -243,7 +239,7 @@
       const widest = 8 + 6 * Math.max(...this.spec.bins.map((name) => name.length));
       const every = Math.ceil(widest / this.each);
       const labels = this.spec.bins.map((name, bin) => [this.stops[bin].toFixed(1), name, "middle"]);
-      yield* this.below("chosen n", labels.filter((_, bin) => bin % every === 0));
+      yield* this.below(clean(this.spec.x), labels.filter((_, bin) => bin % every === 0));
     }
 
     group(one, place) {
@@ -260,11 +256,11 @@
 
     read(bin) {
       const { bins, bars } = this.spec;
-      return { words: `n = ${bins[bin]}`, rows: bars.map((one) => [one, one.values[bin]]), marks: "" };
+      return { words: `${this.spec.x} ${bins[bin]}`, rows: bars.map((one) => [one, one.values[bin]]), marks: "" };
     }
   }
 
-  /** A figure: one legend for all its panels. */
+  /** A group of charts with one legend. */
   class Figure {
     constructor(box) {
       this.data = JSON.parse(box.querySelector("script").textContent);
@@ -284,7 +280,7 @@
       for (const panel of this.panels) panel.draw();
     }
 
-    /** A button that is pressed or not, or, without that, one that is only pushed. */
+    /** A button; a toggle if `pressed` is given. */
     button(label, pressed, before = "") {
       const button = document.createElement("button");
       button.type = "button";
@@ -320,7 +316,7 @@
       const element = document.createElement("div");
       element.innerHTML = `<h3>${clean(quantity.label)}</h3><div class="panels"></div>`;
       element.hidden = !quantity.shown;
-      const panels = quantity.panels.map((spec) => new (spec.bins ? Bars : Curves)(this, quantity, spec));
+      const panels = quantity.panels.map((spec) => new (spec.bins ? Bars : Lines)(this, quantity, spec));
       element.lastElementChild.append(...panels.map((panel) => panel.box));
       const button = this.button(quantity.label, quantity.shown);
       button.addEventListener("click", () => {
@@ -331,5 +327,5 @@
     }
   }
 
-  for (const box of document.querySelectorAll("div.curves")) new Figure(box);
+  for (const box of document.querySelectorAll("div.charts")) new Figure(box);
 }

@@ -1,4 +1,4 @@
-"""Moving pictures: a GIF or MP4 file, or a live view on a terminal of two pixels a character."""
+"""Write frames as a GIF or MP4 video, or show them live on a terminal with two pixels per character."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text
 
-from greedystep.io import atomic_write
-
 SUFFIXES = (".gif", ".mp4")
 GIF_FASTEST = 50
-"""Frames a second: a GIF counts hundredths of a second, and viewers take less than two for a mistake."""
+"""Most frames per second of a GIF: delays are in hundredths of a second, and viewers ignore less than two."""
 
 
-def check_film(path: Path, fps: float) -> None:
-    """ValueError if no such film can be made here."""
+def check_video(path: Path, fps: float) -> None:
+    """Raise ValueError if no such video can be written here."""
     if path.suffix not in SUFFIXES or path.is_dir():
         raise ValueError(f"out: expected a file that ends in {' or '.join(SUFFIXES)}, got {str(path)!r}")
     if path.suffix == ".gif" and fps > GIF_FASTEST:
-        raise ValueError(f"fps: a GIF shows at most {GIF_FASTEST} pictures a second, got {fps:g}")
+        raise ValueError(f"fps: a GIF shows at most {GIF_FASTEST} frames per second, got {fps:g}")
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
         raise ValueError("out: an MP4 file needs the program ffmpeg, which is not installed; a GIF file does not")
 
 
-def write_film(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
-    """Write pictures, uint8 [H, W, 3] of one size, as a film, completely or not at all."""
-    check_film(path, fps)
+def write_video(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
+    """Write frames, uint8 [H, W, 3] of one size, to a video file, completely or not at all."""
+    check_video(path, fps)
     with atomic_write(path) as file:
         if path.suffix == ".gif":
             images = (Image.fromarray(frame).quantize(dither=Image.Dither.NONE) for frame in frames)
@@ -53,7 +51,7 @@ def _encode(frames: Iterator[np.ndarray], fps: float, name: str) -> None:
     first = next(frames)
     height, width = first.shape[:2]
     taken = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "-")
-    even = ("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p")  # what every player can show
+    even = ("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p")  # supported by every player
     command = ("ffmpeg", "-loglevel", "error", "-y", *taken, *even, "-f", "mp4", name)
     # A session of its own: Ctrl-C is for us, and we end it.
     coder = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
@@ -62,7 +60,7 @@ def _encode(frames: Iterator[np.ndarray], fps: float, name: str) -> None:
         for frame in chain([first], frames):
             coder.stdin.write(np.ascontiguousarray(frame).tobytes())
     except BrokenPipeError:
-        pass  # it says why below
+        pass  # its error message is read below
     except BaseException:
         coder.kill()
         coder.wait()
@@ -76,15 +74,15 @@ def _encode(frames: Iterator[np.ndarray], fps: float, name: str) -> None:
 
 
 def can_show(console: Console) -> bool:
-    """Whether a live view can be drawn: a terminal with colours and the half block."""
+    """Return whether the console can show a live view: a terminal with colours and the half block."""
     return console.is_terminal and console.color_system is not None and console.encoding.startswith("utf")
 
 
 @contextmanager
 def live(console: Console, fps: float) -> Iterator[Any]:
-    """Yields `show(frame, words)`, which draws over the last one and keeps the time.
+    """Yield `show(frame, words)`, which replaces the last frame, at `fps` frames per second.
 
-    However it ends, the terminal is as it was before.
+    However it ends, the terminal is restored.
     """
     due = time.perf_counter()
 
@@ -100,7 +98,7 @@ def live(console: Console, fps: float) -> Iterator[Any]:
 
 
 def half_blocks(frame: np.ndarray) -> Segments:
-    """A picture with an even number of rows, two of them a line of text: ▀ in the upper colour on the lower one."""
+    """Draw a frame with two pixel rows per line of text: ▀ in the upper colour on the lower one."""
     upper, lower = frame[0::2], frame[1::2]
     segments = []
     for above, below in zip(upper, lower, strict=True):

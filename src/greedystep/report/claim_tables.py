@@ -1,4 +1,4 @@
-"""The tables of verdicts: the claims that were measured, and the paper sentence by sentence."""
+"""HTML tables of verdicts: all claims of the results, and the paper sentence by sentence."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
+from greedystep.experiments import heading
 from greedystep.experiments.claims import VERDICTS
-from greedystep.experiments.sentence_rows import Evidence, rows
+from greedystep.experiments.sentence_verdicts import Evidence, rows
 from greedystep.report import elements
-from greedystep.report.elements import heading, text
+from greedystep.report.elements import text
 
 MARKS = {"confirmed": "✓", "partly": "~", "refuted": "✗", "untested": "?"}
-"""Beside the colour, so that nobody depends on it."""
+"""Signs beside the colours, for readers who cannot tell these apart."""
 
 CLAIMS = {
     "claim": "The paper says",
@@ -24,22 +25,23 @@ CLAIMS = {
     "evidence": "Evidence",
 }
 SENTENCES = {"where": "Where", "says": "The paper says", "verdict": "Verdict", "evidence": "Evidence"}
-"""Names and headings of the columns."""
+"""CSS classes and headings of the columns."""
 
 
 def summary(verdicts: Iterable[str], what: str) -> str:
-    """Such as: 3 claims: 2 confirmed, 1 refuted."""
+    """Count verdicts, as in "3 claims: 2 confirmed, 1 refuted."."""
     tally = Counter(verdicts)
     parts = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
     return f"{sum(tally.values())} {what}: {parts}." if tally else f"No {what}."
 
 
 def badge(verdict: str) -> str:
+    """Return a verdict with its sign and colour."""
     return f'<span class="verdict" data-verdict="{verdict}">{MARKS[verdict]} {verdict}</span>'
 
 
 def claims(results: list[dict[str, Any]]) -> list[str]:
-    """All claims of the results, a row each, and buttons that choose among them."""
+    """Return buttons that filter by verdict, and the table of all claims, one row per claim."""
     tally = Counter(claim["verdict"] for result in results for claim in result["claims"])
     buttons = [
         f'<button type="button" aria-pressed="true" data-show="{verdict}" class="verdict" data-verdict="{verdict}">'
@@ -54,8 +56,8 @@ def claims(results: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def judged(claims: list[dict[str, Any]]) -> str:
-    """A short list of claims, and the way back to their rows."""
+def short_list(claims: list[dict[str, Any]]) -> str:
+    """Return a list of claims with their verdicts, linked to their rows."""
     items = [
         f'<li>{badge(claim["verdict"])}<a href="#claim-{escape(claim["id"])}">{text(claim["claim"])}</a></li>'
         for claim in claims
@@ -64,7 +66,7 @@ def judged(claims: list[dict[str, Any]]) -> str:
 
 
 def sentences(results: list[dict[str, Any]]) -> str:
-    """The section on the paper sentence by sentence."""
+    """Return the section with a verdict for every sentence of the paper."""
     found = rows(results)
     present = {claim["id"] for result in results for claim in result["claims"]}
     made = []
@@ -81,8 +83,8 @@ def sentences(results: list[dict[str, Any]]) -> str:
     return elements.section(
         "sentences",
         "The paper, sentence by sentence",
-        "<p>Every sentence of the paper that can be checked, in our words, and what checks it: claims of the table "
-        "above, and tests of this project. A sentence holds if all of its checks do.</p>",
+        "<p>Every sentence of the paper that can be checked, in our words, with its evidence: claims of the table "
+        "above, and recorded outcomes of this project's tests. A sentence is confirmed if all evidence is.</p>",
         elements.folded(summary((row.verdict for row in found), "sentences"), _table("sentence-rows", SENTENCES, made)),
     )
 
@@ -110,7 +112,7 @@ def _claim(name: str, claim: dict[str, Any]) -> str:
 
 
 def _cells(columns: dict[str, str], cells: dict[str, str]) -> str:
-    """On a phone, where a row becomes a card, every cell brings its heading with it."""
+    """Return the cells of a row, labelled for narrow screens, where a row is shown as a card."""
     return "".join(f'<td class="{key}" data-label="{columns[key]}">{inner}</td>' for key, inner in cells.items())
 
 

@@ -1,4 +1,4 @@
-"""Table 1 and its figures, from the result alone."""
+"""The tables and figures of Table 1, from the result alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from greedystep import figures
+from greedystep.charts import Chart, Line
 from greedystep.experiments.table1.cost import FORMS
 from greedystep.tables import Table
 
@@ -28,7 +29,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
                 "‖limit - Q^π‖",
                 "rate bound",
                 "rate",
-                "limit moves with the data's policies by",
+                "limit changes with the behaviour policies by",
                 "must be given",
                 "steps",
                 "products",
@@ -44,7 +45,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
                 "models of each kind",
                 "violated, deterministic",
                 "violated, stochastic",
-                "worst by",
+                "largest violation",
             ],
             [
                 [
@@ -111,44 +112,48 @@ def _row(name: str, operator: dict[str, Any]) -> list[Any]:
 
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
     return {
-        "convergence": _draw_convergence(result["numbers"]["convergence"]),
-        "cost": _draw_cost(result["numbers"]["cost"]),
+        "convergence": figures.draw_charts(_convergence_charts(result["numbers"]["convergence"]), columns=2),
+        "cost": figures.draw_charts(_cost_charts(result["numbers"]["cost"]), columns=2, height=2.8),
     }
 
 
-@figures.style()
-def _draw_convergence(convergence: dict[str, Any]) -> Figure:
-    figure, axes = figures.panels(1, 2, sharey=True)
-    curves = zip(convergence["curves"].items(), figures.COLOURS, figures.DASHES, strict=False)
-    for (label, curve), colour, dash in curves:
-        iterations = range(len(curve["errors"]))
-        axes[0].plot(iterations, curve["errors"], color=colour, linestyle=dash, label=label)
-        axes[1].plot([k * curve["products"] for k in iterations], curve["errors"], color=colour, linestyle=dash)
-    axes[0].set(xlabel="iterations", xlim=(0, 60), ylabel="‖q - Q*‖", yscale="log", ylim=(1e-3, None))
-    axes[1].set(xlabel="work (sparse products)", xlim=(0, 600))
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle(f"Error when starting below Q*: {convergence['case']} model")
-    return figure
+def _convergence_charts(convergence: dict[str, Any]) -> list[Chart]:
+    """Return the error over iterations and over work, as far as it is above 1e-3."""
+    title, curves = f"From below Q*: {convergence['case']}", convergence["curves"]
+    axes = {"iterations": (dict.fromkeys(curves, 1), 60)}
+    axes["work (sparse products)"] = ({label: curve["products"] for label, curve in curves.items()}, 600)
+    return [
+        Chart(
+            title,
+            x,
+            "‖q - Q*‖",
+            [_error_line(label, curve["errors"], cost[label], end) for label, curve in curves.items()],
+            log_y=True,
+        )
+        for x, (cost, end) in axes.items()
+    ]
 
 
-@figures.style()
-def _draw_cost(cost: dict[str, Any]) -> Figure:
-    figure, axes = figures.panels(2, 2, sharex="col", sharey="row")
-    for column, (what, label) in enumerate((("states", "states |S|"), ("horizon", "look-ahead N"))):
-        sizes = [row[what] for row in cost[what]]
-        for axis, measure, unit in zip(axes[:, column], ("seconds", "bytes"), (1e3, 1e-6), strict=True):
-            for form, colour, dash in zip(FORMS, figures.COLOURS, figures.DASHES, strict=False):
-                points = [
-                    (row[what], row[measure][form] * unit) for row in cost[what] if row[measure][form] is not None
-                ]
-                axis.plot(*zip(*points, strict=True), marker="o", color=colour, linestyle=dash, label=FORM_NAMES[form])
-            axis.set_xscale("log", base=2)
-            axis.set_yscale("log")
-            axis.set_xticks(sizes[::2] if len(sizes) > 6 else sizes)
-            axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes[1, column].set_xlabel(label)
-    axes[0, 0].set_ylabel("milliseconds")
-    axes[1, 0].set_ylabel("megabytes")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle("One application of the Greedy-Step operator")
-    return figure
+def _error_line(label: str, errors: list[float], cost: int, end: int) -> Line:
+    shown = errors[: end // cost + 1]
+    return Line(label, [k * cost for k in range(len(shown))], [error if error >= 1e-3 else None for error in shown])
+
+
+def _cost_charts(cost: dict[str, Any]) -> list[Chart]:
+    units = {"seconds": ("milliseconds", 1e3), "bytes": ("megabytes", 1e-6)}
+    return [
+        Chart(
+            "One application of Greedy-Step",
+            x,
+            unit,
+            [
+                Line(FORM_NAMES[form], sizes, [_scaled(row[measure][form], scale) for row in cost[what]])
+                for form in FORMS
+            ],
+            log_x=True,
+            log_y=True,
+        )
+        for measure, (unit, scale) in units.items()
+        for what, x in (("states", "states |S|"), ("horizon", "look-ahead N"))
+        for sizes in [[row[what] for row in cost[what]]]
+    ]

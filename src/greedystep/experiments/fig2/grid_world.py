@@ -1,8 +1,8 @@
-"""Grid World from logged random walks: how good a policy becomes with the size of the grid.
+"""Grid World offline: the quality of policies learned from logged random walks, by the size of the grid.
 
-A log of a few uniformly random episodes, -1 a step; every method sees the same log. All tables begin at the lowest
-possible return, so that an action that the log does not show is never preferred; Q-learning also takes part from 0,
-where such actions look best. Quality is (J - J_low) / (J* - J_low) with the exact expected return J of the greedy
+A log holds a few uniformly random episodes, with -1 per step; every method learns from the same log. All tables begin
+at the lowest possible return, so that an action that is not in the log is never preferred; Q-learning is also run from
+0, where such actions look best. Quality is (J - J_low) / (J* - J_low) with the exact expected return J of the greedy
 policy and J_low the return of never arriving: 1 is optimal.
 """
 
@@ -24,14 +24,14 @@ from greedystep.experiments.fig2.pieces import Batch
 from greedystep.tabular import Episodes, collect, greedy_policy, replay
 
 GOOD = 0.9
-"""The quality up to which passes over the log are counted."""
+"""Quality at which passes over the log stop."""
 PASSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""After these a policy is judged; a method that is not good after the last is given up."""
+"""Numbers of passes after which the policy is evaluated."""
 
 
 @dataclass(frozen=True)
-class Pupil:
-    """A method that learns from the log."""
+class OfflineMethod:
+    """A method that learns from a log."""
 
     label: str
     method: str
@@ -39,26 +39,27 @@ class Pupil:
     from_zero: bool = False
 
 
-PUPILS = {
-    "greedy-step": Pupil("Greedy-Step", "greedy-step"),
-    "forward": Pupil("Q-learning, α = 1", "q-learning", {"alpha": 1.0}),
-    "q-learning": Pupil("Q-learning, α = 0.1", "q-learning", {"alpha": 0.1}),
-    "forward-zero": Pupil("Q-learning, α = 1, from 0", "q-learning", {"alpha": 1.0}, from_zero=True),
-    "backward": Pupil("backward Q-learning", "backward-q-learning"),
-    "episodic-backward": Pupil("Episodic Backward Update", "episodic-backward", {"alpha": 1.0}),
-    "model": Pupil("value iteration on the model", "model"),
+OFFLINE_METHODS = {
+    "greedy-step": OfflineMethod("Greedy-Step", "greedy-step"),
+    "forward": OfflineMethod("Q-learning, α = 1", "q-learning", {"alpha": 1.0}),
+    "q-learning": OfflineMethod("Q-learning, α = 0.1", "q-learning", {"alpha": 0.1}),
+    "forward-zero": OfflineMethod("Q-learning, α = 1, from 0", "q-learning", {"alpha": 1.0}, from_zero=True),
+    "backward": OfflineMethod("backward Q-learning", "backward-q-learning"),
+    "episodic-backward": OfflineMethod("Episodic Backward Update", "episodic-backward", {"alpha": 1.0}),
+    "model": OfflineMethod("value iteration on the model", "model"),
 }
 Q_LEARNING = ("forward", "q-learning", "forward-zero")
-"""The paper's rival, whose step size and start it does not tell."""
+"""The paper's baseline, whose step size and initial values it does not give."""
 
 
 def quality(task: ToyTask, q: np.ndarray) -> float:
+    """Return the quality of the greedy policy of q."""
     low = task.lowest_return
     return (_expected_return(task, greedy_policy(q)) - low) / (task.optimal_return - low)
 
 
 def _expected_return(task: ToyTask, policy: np.ndarray) -> float:
-    """`ToyTask.expected_return`, compiled: the backups of a large grid would keep all other threads waiting."""
+    """Compute `ToyTask.expected_return` in compiled code, which releases the interpreter for other threads."""
     chain, reward = task.mdp.under(policy)
     chain = sp.csr_array(chain)
     values = _backups(chain.indptr, chain.indices, chain.data, reward, task.mdp.discount, task.horizon)
@@ -67,7 +68,7 @@ def _expected_return(task: ToyTask, policy: np.ndarray) -> float:
 
 @njit(cache=True, nogil=True)
 def _backups(first, successor, probability, reward, gamma, horizon):
-    """v <- r + γ T v, `horizon` times from zero, or until nothing changes any more."""
+    """Iterate v <- r + γ T v from zero, `horizon` times or until nothing changes."""
     values, before = np.zeros(len(reward)), np.zeros(len(reward))
     for _ in range(horizon):
         values, before = before, values
@@ -83,13 +84,13 @@ def _backups(first, successor, probability, reward, gamma, horizon):
     return values
 
 
-def lesson(task: ToyTask, log: Episodes, pupil: Pupil) -> tuple[float, int | None]:
-    """(quality after one pass over the log, passes until it is good or None)."""
-    table = np.full(task.mdp.rewards.shape, 0.0 if pupil.from_zero else task.lowest_return)
+def learn_from_log(task: ToyTask, log: Episodes, how: OfflineMethod) -> tuple[float, int | None]:
+    """Return the quality after one pass over the log, and the passes until it is GOOD, None if it never is."""
+    table = np.full(task.mdp.rewards.shape, 0.0 if how.from_zero else task.lowest_return)
     first, done = 0.0, 0
     for passes in PASSES:
-        again: Any = {"discount": task.mdp.discount, "sweeps": passes - done, **pupil.options}
-        table, done = replay(log, table, pupil.method, **again), passes
+        again: Any = {"discount": task.mdp.discount, "sweeps": passes - done, **how.options}
+        table, done = replay(log, table, how.method, **again), passes
         reached = quality(task, table)
         if passes == 1:
             first = reached
@@ -99,13 +100,13 @@ def lesson(task: ToyTask, log: Episodes, pupil: Pupil) -> tuple[float, int | Non
 
 
 def plan(scale: dict[str, Any]) -> list[Batch]:
-    """One batch a size; in a trial all methods learn from the same log."""
-    pupils = {name: asdict(pupil) for name, pupil in PUPILS.items()}
+    """Return one batch per size; in a trial all methods learn from the same log."""
+    methods = {name: asdict(how) for name, how in OFFLINE_METHODS.items()}
     return [
         Batch(
             name=f"grid-world-{size}",
             label=f"Grid World, size {size}",
-            settings={"task": "grid-world", "size": size, "logged": scale["logged"], "pupils": pupils}
+            settings={"task": "grid-world", "size": size, "logged": scale["logged"], "pupils": methods}
             | {"good": GOOD, "passes": PASSES},
             trials=scale["offline_trials"],
             cost=5e3 * size**2,
@@ -118,31 +119,31 @@ def plan(scale: dict[str, Any]) -> list[Batch]:
 
 def _prepare(size: int, logged: int) -> Callable[[int], dict[str, tuple[float, int | None]]]:
     task = envs.make("toy/grid-world", size=size)
-    assert task.optimal_return < 0  # worked out here, before several threads ask for it
+    assert task.optimal_return < 0  # computed here, before several threads ask for it
 
     def one(seed: int) -> dict[str, tuple[float, int | None]]:
         log = collect(task, episodes=logged, seed=seed)
-        return {name: lesson(task, log, pupil) for name, pupil in PUPILS.items()}
+        return {name: learn_from_log(task, log, how) for name, how in OFFLINE_METHODS.items()}
 
     return one
 
 
 def _is_trial(found: Any) -> bool:
-    """For every method a quality and passes or None."""
-    return isinstance(found, dict) and set(found) == set(PUPILS) and all(map(_is_lesson, found.values()))
+    """Return whether this, read from a file, is the result of a trial."""
 
+    def is_pair(one: Any) -> bool:
+        if not (isinstance(one, list) and len(one) == 2):
+            return False
+        return isinstance(one[0], float) and (one[1] is None or one[1] in PASSES)
 
-def _is_lesson(found: Any) -> bool:
-    if not (isinstance(found, list) and len(found) == 2):
-        return False
-    return isinstance(found[0], float) and (found[1] is None or found[1] in PASSES)
+    return isinstance(found, dict) and set(found) == set(OFFLINE_METHODS) and all(map(is_pair, found.values()))
 
 
 def rows(batches: Sequence[Batch], found: Sequence[list[Any]]) -> list[dict[str, Any]]:
-    """One row a size and method: the quality of every trial after one pass, and the passes until it is good."""
+    """Return one row per size and method: qualities after one pass, and passes until GOOD."""
     made = []
     for batch, trials in zip(batches, found, strict=True):
-        for name in PUPILS:
+        for name in OFFLINE_METHODS:
             qualities = [trial[name][0] for trial in trials]
             made.append(
                 {

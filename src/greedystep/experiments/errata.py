@@ -1,34 +1,38 @@
-"""Where the paper's text cannot be taken literally: the smallest example of each, and the test that computes it.
+"""Errata of the paper: what it prints, the smallest counterexample, the correction, and the test that computes it.
 
-The long version is docs/theory.md. Counts of violations on random models come from table1's result, where it is there.
+The long version is docs/theory.md. If table1 was run, its result adds how often random models violate the statement.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from greedystep.experiments.table1.properties import GREEDY, MULTI_STEP, SAMPLED
+from greedystep.tables import Table
 
 TESTS = "tests/test_theory.py"
 
 
 @dataclass(frozen=True)
 class Erratum:
-    """One place of the paper."""
+    """One error of the paper."""
 
     where: str
     printed: str
-    """What stands there, in our words."""
+    """The printed statement, in our words."""
     example: str
-    """Where that fails, with the numbers."""
+    """A counterexample, with its numbers."""
     instead: str
-    """What is right."""
+    """The corrected statement."""
     test: str
-    """A test of `TESTS`."""
+    """The test in `TESTS` that computes the counterexample."""
     counted: tuple[tuple[str, str], ...] = ()
-    """Operators and statements of table1 that count how often it fails on random models."""
+    """Operators and statements of table1 whose violations on random models are counted."""
 
 
-DEFINITION, PROOFS, MULTI_STEP = "Greedy-Step (definition)", "Greedy-Step (proofs)", "multi-step optimality"
+DEFINITION, PROOFS = GREEDY
 
 ERRATA = (
     Erratum(
@@ -102,17 +106,45 @@ ERRATA = (
 )
 
 
-def counts(erratum: Erratum, results: list[dict[str, Any]]) -> str:
-    """How often it fails on table1's random models; nothing if that was not counted."""
-    rows = [
-        row
-        for result in results
-        if result["name"] == "table1"
-        for row in result["numbers"].get("theorems", ())
-        if (row["operator"], row["statement"]) in erratum.counted
-    ]
+def violations(erratum: Erratum, results: Iterable[Mapping[str, Any]]) -> str:
+    """Say how often table1's random models violate the erratum's statements; empty if that was not counted."""
+    rows = [row for row in _table1(results, "theorems", []) if (row["operator"], row["statement"]) in erratum.counted]
     return "; ".join(
         f"{row['statement']}: violated in {row['violations']['deterministic']} of {row['trials']} random deterministic "
         f"models and {row['violations']['stochastic']} of {row['trials']} stochastic ones"
         for row in rows
     )
+
+
+# -- luck in stochastic environments ----------------------------------------------------------------------------------
+
+LUCK_TABLE = Table(
+    "luck",
+    "Slippery FrozenLake from 5000 random episodes; the true value of the start is 0.542 "
+    "(python examples/tabular_from_logs.py)",
+    ["form of Greedy-Step", "estimated value of the start", "reaches the goal, of 1000 episodes"],
+    [
+        ["average over the observed outcomes, then the maximum (expected)", 0.534, "73 %"],
+        ["best observed return (running)", 0.951, "9 %"],
+    ],
+)
+
+
+def luck_note(results: Iterable[Mapping[str, Any]]) -> str:
+    """Explain why the sampled operator over-estimates in stochastic environments, with table1's number if known."""
+    cases = _table1(results, "properties", {}).get(SAMPLED, {}).get("cases", ())
+    excess = [case.get("above_optimum", 0.0) for case in cases if not case["deterministic"]]
+    measured = f" In Table 1 they exceed Q* by up to {max(excess):.3g}." if excess else ""
+    return (
+        "The sampled operator, which every learning agent of the paper uses, keeps the best return ever observed. "
+        "Where the same action can have different outcomes, that return was luck, and its values converge to something "
+        f"above Q*.{measured} More data make it worse, since more lucky outcomes are observed: for a step worth 1 or 0 "
+        "with equal probability, the estimate is 1 with probability 1 - 1/2^D after D episodes. The paper's "
+        "theorem covers deterministic environments only; averaging over the observed outcomes, with the maximum "
+        "inside, is right everywhere."
+    )
+
+
+def _table1(results: Iterable[Mapping[str, Any]], part: str, default: Any) -> Any:
+    """Return a part of the numbers of table1's result, if it is among the results."""
+    return next((one["numbers"].get(part, default) for one in results if one["name"] == "table1"), default)

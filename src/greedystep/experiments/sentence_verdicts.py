@@ -1,0 +1,137 @@
+"""Verdicts on the sentences of the paper: from the results of experiments and the recorded outcomes of tests.
+
+`pytest --record-evidence` writes the outcomes to test_outcomes.json; every other run of the tests compares its own
+outcomes with the recorded ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from greedystep.experiments import NAMES
+from greedystep.experiments.claims import FAILED, NOT_KNOWN, Verdict
+from greedystep.experiments.sentences import SENTENCES, CheckedBy, Sentence
+from greedystep.io import read_json
+
+OUTCOMES = Path(__file__).with_name("test_outcomes.json")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A claim or a test with its verdict on a sentence."""
+
+    claim: str | None
+    """The claim's id; None for a test."""
+    link: str
+    """The experiment's name, or the test's node id."""
+    verdict: Verdict
+    measured: Any
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sentence with its verdict and evidence."""
+
+    id: str
+    sentence: str
+    where: str
+    claimed: str
+    measured: str
+    verdict: Verdict
+    reason: str
+    """Why it fails, most likely; empty where it does not."""
+    evidence: tuple[Evidence, ...]
+
+
+@cache
+def recorded_outcomes() -> dict[str, str]:
+    """Return pytest's outcome (passed, failed, skipped) of every test that is evidence."""
+    return read_json(OUTCOMES)["outcomes"]
+
+
+def rows(results: Iterable[Mapping[str, Any]], outcomes: Mapping[str, str] | None = None) -> list[Row]:
+    """Return one row per sentence of the paper, in its order.
+
+    Args:
+        results: of `greedystep reproduce` (a dictionary each, with "claims"); claims of missing ones are untested.
+        outcomes: of tests, by node id; default: the recorded ones.
+    """
+    claims = {claim["id"]: claim for result in results for claim in result["claims"]}
+    known = recorded_outcomes() if outcomes is None else outcomes
+    return [_row(sentence, claims, known) for sentence in SENTENCES]
+
+
+def experiment_of(claim: str) -> str:
+    """Return the experiment that makes a claim, whose name begins the claim's id; without one it is table1."""
+    return next((name for name in NAMES if claim.startswith(f"{name}-")), "table1")
+
+
+def verdict_of_test(evidence: CheckedBy, outcome: str | None) -> Verdict:
+    """Return the verdict of a test: it supports or refutes the sentence if it passed.
+
+    A failing test refutes a sentence that it asserts; a failing counterexample says nothing.
+    """
+    if outcome == "passed":
+        return "confirmed" if evidence.supports else "refuted"
+    return "refuted" if outcome == "failed" and evidence.supports else "untested"
+
+
+def verdict_of(evidence: Iterable[Evidence]) -> Verdict:
+    """Return the verdict on a sentence: the common verdict of its evidence, or partly where verdicts differ.
+
+    With untested evidence it is untested if the rest is confirmed, and otherwise at best partly; but a counterexample
+    refutes the sentence if nothing speaks for it.
+    """
+    evidence = tuple(evidence)
+    verdicts: set[Verdict] = {one.verdict for one in evidence}
+    known: set[Verdict] = {verdict for verdict in verdicts if verdict != "untested"}
+    if known <= {"confirmed"} and "untested" in verdicts:
+        return "untested"
+    counterexample = known == {"refuted"} and any(one.claim is None for one in evidence)
+    alike = len(known) == 1 and ("untested" not in verdicts or counterexample)
+    return known.pop() if alike else "partly"
+
+
+def _row(sentence: Sentence, claims: Mapping[str, Mapping[str, Any]], outcomes: Mapping[str, str]) -> Row:
+    evidence = tuple(
+        _of_claim(one, claims.get(one)) if isinstance(one, str) else _of_test(one, outcomes.get(one.test))
+        for one in sentence.evidence
+    )
+    verdict = verdict_of(evidence)
+    return Row(
+        sentence.id,
+        sentence.says,
+        sentence.where,
+        sentence.claimed,
+        "; ".join(dict.fromkeys(str(one.measured) for one in evidence)),
+        verdict,
+        _reason(evidence) if verdict in FAILED else "",
+        evidence,
+    )
+
+
+def _of_claim(name: str, claim: Mapping[str, Any] | None) -> Evidence:
+    experiment = experiment_of(name)
+    if claim is None:
+        return Evidence(name, experiment, "untested", f"not run: greedystep reproduce {experiment}")
+    reason = (claim.get("reason") or NOT_KNOWN) if claim["verdict"] in FAILED else ""
+    return Evidence(name, experiment, claim["verdict"], claim["measured"], reason)
+
+
+def _of_test(evidence: CheckedBy, outcome: str | None) -> Evidence:
+    verdict = verdict_of_test(evidence, outcome)
+    says = evidence.says if outcome == "passed" else f"{outcome or 'not run'}: {evidence.says}"
+    return Evidence(None, evidence.test, verdict, says, says if verdict in FAILED else "")
+
+
+def _reason(evidence: tuple[Evidence, ...]) -> str:
+    """Join the reasons of the failing evidence; "not known" only if there is no other."""
+    failing = [one for one in evidence if one.reason]
+    said = [f"{one.reason} ({one.link})" if one.claim is None else one.reason for one in failing]
+    known = dict.fromkeys(reason for reason in said if reason != NOT_KNOWN)
+    return "; ".join(known) or NOT_KNOWN
