@@ -56,5 +56,5 @@ class TableJob:
         agent = self._run.agent
         return [
             f"{agent.episodes} episodes, {agent.steps} steps.",
-            f"The greedy policy's expected return: {agent.evaluate():.6g}",
+            f"The greedy policy's expected return: {agent.expected_return():.6g}",
         ]

@@ -58,14 +58,14 @@ class RunConfig:
     def env_and_rules(self) -> tuple[Any, dict[str, Any]]:
         """(the environment, the agent's own options about it)."""
         if self.env.startswith("toy/"):
-            return envs.make(self.env, **self.options), {}
+            return envs.make_task(self.env, **self.options), {}
         rules = {name: value for name, value in self.options.items() if name in AGENT_OPTIONS}
         made_with = {name: value for name, value in self.options.items() if name not in AGENT_OPTIONS}
         if not made_with:
             return self.env, rules
-        from greedystep.tabular.gym_world import made
+        from greedystep.tabular.gymnasium_task import make_gymnasium
 
-        return made(self.env, **made_with), rules
+        return make_gymnasium(self.env, **made_with), rules
 
     def agent(self) -> TabularAgent:
         """A new one."""
@@ -295,7 +295,7 @@ def read_config(folder: Path, env: Any = None) -> RunConfig:
     if isinstance(env, str) and env != config.env:
         raise ValueError(f"env: {folder} is a run in {config.env!r}, got {env!r}")
     if env is None and not config.env.startswith("toy/"):
-        from greedystep.tabular.gym_world import check_registered
+        from greedystep.tabular.gymnasium_task import check_registered
 
         check_registered(config.env, path)
     return config

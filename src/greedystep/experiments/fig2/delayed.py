@@ -17,7 +17,7 @@ from greedystep.envs import ToyTask
 from greedystep.experiments.fig2.contestants import CONTESTANTS, EPSILON, NAMES
 from greedystep.experiments.fig2.pieces import Batch
 from greedystep.tabular import METHODS, Rudder, until_solved
-from greedystep.tabular.loops import learning
+from greedystep.tabular.learning import make_learner
 
 CHOICE = {"best": 1.0, "other": 0.5}
 """Both choices pay, or a learner could not be caught by the wrong one."""
@@ -36,7 +36,7 @@ class Trial(NamedTuple):
 @cache
 def make(task: str, delay: int, **options: Any) -> ToyTask:
     """Choice or Trace Back, its optimum worked out: the trials of all methods share it, in several threads."""
-    made = envs.make(f"toy/{task}", delay=delay, **(CHOICE if task == "choice" else {}), **options)
+    made = envs.make_task(f"toy/{task}", delay=delay, **(CHOICE if task == "choice" else {}), **options)
     assert made.optimal_return > 0
     return made
 
@@ -74,7 +74,7 @@ def learner(task: ToyTask, method: str, *, seed: int, epsilon: float) -> Callabl
             return rudder.q, returns
 
         return rudder_go_on
-    more = learning(task, contestant.method, epsilon=epsilon, q=0.0, seed=seed, **contestant.options)
+    more = make_learner(task, contestant.method, epsilon=epsilon, q=0.0, seed=seed, **contestant.options)
 
     def go_on(episodes: int) -> tuple[np.ndarray, np.ndarray]:
         learned = more(episodes)
