@@ -39,7 +39,7 @@ for form in ("expected", "running"):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         agent.fit(log, sweeps=300)
-    success = agent.evaluate(episodes=1000, discount=1.0)
+    success = agent.evaluate(episodes=1000).mean
     print(f"{form}: believes {agent.q[0].max():.3f}, reaches the goal in {success:.0%} of 1000 episodes")
     for warning in caught:
         print(f"  {warning.category.__name__}: {warning.message}")

@@ -46,7 +46,7 @@ def make_examples(place: str, networks: bool = True) -> None:
         return Trajectory(observations, random.integers(actions, size=T), random.normal(size=T), ends, ends & False)
 
     save("log.npz", [log(random.normal(size=(T, 4)).astype(np.float32), 2) for T in (5, 9)])
-    task = gs.envs.make("toy/choice")
+    task = gs.envs.make_task("toy/choice")
     save("steps.npz", [log(random.integers(task.mdp.num_states, size=6), task.mdp.num_actions)])
     Path("file.txt").write_text("not a result\n")
     Path("empty").mkdir()

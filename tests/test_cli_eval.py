@@ -12,8 +12,8 @@ from greedystep import returns
 from greedystep.cli import main
 from greedystep.deep.q_annotations import Player
 from greedystep.deep.run_folder import DQNRun, trained
-from greedystep.envs.rendering.q_panel import beside
-from greedystep.envs.rollout import Thought, play, thought_in_words
+from greedystep.envs.rendering import add_q_panel
+from greedystep.envs.rollout import QAnnotation, describe_annotation, play
 from greedystep.stats import interval
 
 
@@ -127,14 +127,14 @@ def test_thoughts_are_the_returns_of_what_happened(chosen, steps):
     player = Player(trainer, epsilon=0.0)
     told = list(player.thinking(play(trainer.env, player.policy, 0, steps=steps)))
     networks = jax.tree.map(lambda x: x[0], trainer.state.lanes.knowledge.networks)
-    ends = [i for i, moment in enumerate(told) if i + 1 == len(told) or told[i + 1].choice is None]
+    ends = [i for i, moment in enumerate(told) if i + 1 == len(told) or told[i + 1].decision is None]
     begin = 0
     for end in ends:
         episode = told[begin : end + 1]
         begin = end + 1
         seen = np.stack([trainer.env.observe(moment.state) for moment in episode])
         q = np.asarray(trainer.learner.values(networks, seen))
-        np.testing.assert_allclose([moment.thought.values for moment in episode], q, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose([moment.annotation.values for moment in episode], q, rtol=1e-5, atol=1e-6)
         rewards = np.array([moment.reward for moment in episode[1:]], np.float32)
         over = np.array([moment.end == "terminated" for moment in episode[1:]])
         stretch = (rewards, (0.99 * ~over).astype(np.float32), q[1:].max(axis=1))
@@ -146,21 +146,21 @@ def test_thoughts_are_the_returns_of_what_happened(chosen, steps):
         else:
             y = returns.n_step(*stretch, chosen.get("n", 1))
             n = np.minimum(chosen.get("n", 1), len(rewards) - np.arange(len(rewards)))
-        thoughts = [moment.thought for moment in episode[:-1]]
+        thoughts = [moment.annotation for moment in episode[:-1]]
         np.testing.assert_allclose([thought.target for thought in thoughts], y, rtol=1e-5)
         assert [thought.lookahead for thought in thoughts] == ([None] * len(y) if n is None else n.tolist())
-        assert [t.action for t in thoughts] == [moment.choice.action for moment in episode[1:]]
-        assert episode[-1].thought.action is None
+        assert [t.action for t in thoughts] == [moment.decision.action for moment in episode[1:]]
+        assert episode[-1].annotation.action is None
 
 
 def test_a_thought_is_drawn_beside_the_game(run):
     env = trained(run).env
-    picture = np.zeros((120, 180, 3), np.uint8)
-    thought = Thought((1.0, -2.0), 0, 1.5, 7)
-    frame, other, empty = (beside(picture, env.action_names, t) for t in (thought, thought._replace(action=1), None))
+    image = np.zeros((120, 180, 3), np.uint8)
+    thought = QAnnotation((1.0, -2.0), 0, 1.5, 7)
+    frame, other, empty = (add_q_panel(image, env, t) for t in (thought, thought._replace(action=1), None))
     assert frame.shape == other.shape == empty.shape == (120, 180 + 2 + 100, 3)
-    np.testing.assert_array_equal(frame[:, :180], picture)
+    np.testing.assert_array_equal(frame[:, :180], image)
     assert (frame != other).any()
     assert len(np.unique(empty[:, 182:].reshape(-1, 3), axis=0)) == 1
-    assert thought_in_words(env, thought) == ["Q ▸left 1  right -2", "n 7  target 1.5"]
-    assert thought_in_words(env, thought._replace(lookahead=None))[1] == "target 1.5"
+    assert describe_annotation(env, thought) == ["Q ▸left 1  right -2", "n 7  target 1.5"]
+    assert describe_annotation(env, thought._replace(lookahead=None))[1] == "target 1.5"

@@ -3,14 +3,14 @@
 import numpy as np
 from PIL import Image
 
-from greedystep.envs import contact_sheet
+from benchmarks import contact_sheet
 
 
 def test_rows_are_filled_in_order_and_scaled_to_the_width():
-    breakout = contact_sheet.tile("minatar/breakout")
+    breakout = contact_sheet.make_tile("minatar/breakout")
     tiles = [breakout._replace(aspect=1.0)] * 7
-    assert [len(row) for row in contact_sheet.rows(tiles)] == [5, 2]
-    image = contact_sheet.sheet(tiles[:5])
+    assert [len(row) for row in contact_sheet.split_into_rows(tiles)] == [5, 2]
+    image = contact_sheet.draw_sheet(tiles[:5])
     height = round((contact_sheet.WIDTH - 4 * contact_sheet.GAP) / 5)
     assert image.size == (contact_sheet.WIDTH, height + contact_sheet.LABEL)
     seen = np.asarray(image)

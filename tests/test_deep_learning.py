@@ -18,7 +18,7 @@ seeds 100 to 117, so that the seeds of the test below say something new."""
 
 def later_rows(name, steps, **settings):
     """For each seed, the rows of metrics of the last half of training."""
-    trainer = Trainer(make_config(name, **settings), envs.make_env(name, **env_options(name)), SEEDS)
+    trainer = Trainer(make_config(name, **settings), envs.make(name, **env_options(name)), SEEDS)
     rows = [row for row in trainer.run(steps) if row["step"] > steps // 2]
     return [[row for row in rows if row["seed"] == seed] for seed in SEEDS]
 

@@ -143,7 +143,7 @@ def test_trials_that_were_given_up_count_as_the_longest(trials, low, median, hig
 
 
 def test_quality_is_one_for_the_best_policy_and_zero_for_never_arriving():
-    task = envs.make("toy/grid-world", size=4)
+    task = envs.make_task("toy/grid-world", size=4)
     down_right = np.zeros((16, 4))
     down_right[:, 2] = 1.0
     down_right[12:, 1] = 2.0
@@ -155,7 +155,7 @@ def test_quality_is_one_for_the_best_policy_and_zero_for_never_arriving():
 
 @pytest.mark.parametrize("size", [2, 5, 9])
 def test_quality_is_that_of_the_exact_return(size):
-    task, random = envs.make("toy/grid-world", size=size), np.random.default_rng(size)
+    task, random = envs.make_task("toy/grid-world", size=size), np.random.default_rng(size)
     low = task.lowest_return
     for levels in (1, 2, 3, 100):
         q = random.integers(levels, size=(size * size, 4)).astype(float)
@@ -164,7 +164,7 @@ def test_quality_is_that_of_the_exact_return(size):
 
 
 def test_passes_are_counted_until_the_policy_is_good():
-    task = envs.make("toy/grid-world", size=5)
+    task = envs.make_task("toy/grid-world", size=5)
     log = collect(task, episodes=10, seed=1)
     slow = grid_world.OFFLINE_METHODS["q-learning"]
     first, passes = grid_world.learn_from_log(task, log, slow)

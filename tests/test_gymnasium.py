@@ -13,7 +13,7 @@ import greedystep
 from greedystep import envs
 from greedystep.envs.core import ObservationSpec
 from greedystep.envs.gymnasium import GymnasiumEnv, GymnasiumVectorEnv, observation_space
-from greedystep.gymnasium_ids import gymnasium_id
+from greedystep.envs.gymnasium_ids import gymnasium_id
 
 BREAKOUT = "greedystep/minatar-breakout-v1"
 
@@ -27,14 +27,22 @@ def python(script):
 # -- ids --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", ["import gymnasium, greedystep", "import greedystep, gymnasium"])
-def test_the_ids_are_there_whichever_is_imported_first_and_cost_nothing(order):
-    script = f"{order}, sys; print({BREAKOUT!r} in gymnasium.registry, {{'jax', 'numba'}} & set(sys.modules))"
-    assert python(script) == "True set()"
+def test_the_ids_are_there_when_gymnasium_was_imported_first_and_cost_nothing():
+    heavy = "{'jax', 'numba'} & set(sys.modules)"
+    assert (
+        python(f"import gymnasium, greedystep, sys; print({BREAKOUT!r} in gymnasium.registry, {heavy})") == "True set()"
+    )
+    assert python("import greedystep, sys; print('gymnasium' in sys.modules, len(sys.meta_path))") == python(
+        "import sys; print(False, len(sys.meta_path))"
+    )
 
 
-def test_gymnasium_can_be_told_where_to_look():
-    assert python(f"import gymnasium; print(gymnasium.make('greedystep:{BREAKOUT}').spec.id)") == BREAKOUT
+@pytest.mark.parametrize("before", ["", "import greedystep; "])
+def test_the_module_of_the_adapters_always_registers_the_ids(before):
+    script = f"{before}import gymnasium, greedystep.envs.gymnasium; print({BREAKOUT!r} in gymnasium.registry)"
+    assert python(script) == "True"
+    made = f"gymnasium.make('greedystep.envs.gymnasium:{BREAKOUT}')"  # Gymnasium imports what stands before the colon
+    assert python(f"{before}import gymnasium; print({made}.spec.id)").endswith(BREAKOUT)
 
 
 def test_every_name_has_an_id():

@@ -93,8 +93,8 @@ TASKS = [
 @pytest.mark.parametrize(("name", "options"), TASKS)
 def test_the_size_of_a_task_is_known_before_it_is_made(name, options, monkeypatch):
     told = []
-    monkeypatch.setattr(toy, "_check_size", lambda _, **sizes: told.append(sizes))
-    task = envs.make(name, **options)
+    monkeypatch.setattr(toy, "check_size", lambda _, **sizes: told.append(sizes))
+    task = envs.make_task(name, **options)
     assert told == [{"states": task.num_states, "actions": task.num_actions, "outcomes": len(task.outcomes.successor)}]
 
 
@@ -141,11 +141,11 @@ def test_tables_that_do_not_fit_are_refused(line, four_gigabytes, tmp_path, monk
 
 def test_other_tables_that_do_not_fit_are_refused(four_gigabytes):
     with pytest.raises(MemoryError, match=r"^episodes=10000000000: needs about 160 GB"):
-        learn(envs.make("toy/choice"), episodes=10**10)
+        learn(envs.make_task("toy/choice"), episodes=10**10)
     with pytest.raises(MemoryError, match=r"^table: 1 states x 1000000000001 actions: needs about 16 TB"):
         MDP.from_table({0: {10**12: [(1.0, 0, 0.0, True)]}}, 0.9)
     with pytest.raises(MemoryError, match=r"^horizon=1000000000: needs about 40 GB"):
-        TabularAgent(envs.make("toy/grid-world", horizon=10**9))
+        TabularAgent(envs.make_task("toy/grid-world", horizon=10**9))
 
 
 # -- networks ---------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ CARTPOLE = {"hidden": (8,), "replay_size": 300, "warmup": 50, "target_period": 5
 
 
 def make_trainer(seeds=(0,), **changes):
-    return Trainer(DQNConfig(**CARTPOLE | changes), envs.make_env("classic/cartpole"), seeds)
+    return Trainer(DQNConfig(**CARTPOLE | changes), envs.make("classic/cartpole"), seeds)
 
 
 def test_the_size_of_a_training_is_exact():

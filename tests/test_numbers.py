@@ -230,7 +230,7 @@ def test_every_setting_of_a_network_has_ends(name):
 
 
 def numeric(name: str) -> list[str]:
-    defaults = {option: found.default for option, found in signature(envs.maker_of(name)).parameters.items()}
+    defaults = {option: found.default for option, found in signature(envs.factory(name)).parameters.items()}
     numbers = [option for option, default in defaults.items() if type(default) in (int, float)]
     return [*numbers, "horizon" if "horizon" in defaults else "limit"]
 

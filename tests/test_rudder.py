@@ -13,7 +13,9 @@ from greedystep.tabular.rudder import Rudder, features_of, rudder_episodes_to_so
 
 def sequence(seed, steps, inputs, units):
     random = np.random.default_rng(seed)
-    theta = rudder_lstm.fresh(inputs, units, 0.7, random) + 0.3 * random.normal(size=rudder_lstm.size(inputs, units))
+    theta = rudder_lstm.initial_parameters(inputs, units, 0.7, random) + 0.3 * random.normal(
+        size=rudder_lstm.num_parameters(inputs, units)
+    )
     x = random.normal(size=(steps, inputs)) * (random.random((steps, inputs)) < 0.7)  # zeros are skipped
     return theta, x, float(random.normal())
 
@@ -66,14 +68,14 @@ def test_adam_is_adam():
     state = reference.init(theirs)
     for count in range(1, 6):
         slope = random.normal(size=5)
-        rudder_lstm.adam(theta, slope, first, second, count, 0.1, 0.01)
+        rudder_lstm.adam_step(theta, slope, first, second, count, 0.1, 0.01)
         change, state = reference.update(slope.astype(np.float32), state, theirs)
         theirs = optax.apply_updates(theirs, change)
     np.testing.assert_allclose(theta, theirs, rtol=1e-4)
 
 
 def test_gates_begin_nearly_closed_and_the_prediction_at_the_mean():
-    theta = rudder_lstm.fresh(200, 400, 5.0, np.random.default_rng(0))
+    theta = rudder_lstm.initial_parameters(200, 400, 5.0, np.random.default_rng(0))
     W, U, b_z, b_i, w, b = rudder_lstm.split(theta, 200, 400)
     for part, mean, spread in ((W, 0, 0.1), (U, 0, 0.1), (w, 0, 0.1), (b_z, 0, 1), (b_i, -3, 1)):
         assert part.mean() == pytest.approx(mean, abs=0.15)
@@ -85,7 +87,7 @@ def test_gates_begin_nearly_closed_and_the_prediction_at_the_mean():
 
 
 def test_features_are_what_the_state_numbers_say():
-    task = envs.make("toy/trace-back", delay=8)
+    task = envs.make_task("toy/trace-back", delay=8)
     features, log = features_of(task), collect(task, episodes=200)
     right = 0
     for e in range(200):
@@ -96,13 +98,13 @@ def test_features_are_what_the_state_numbers_say():
         right += pending
         np.testing.assert_array_equal(features[states, 2], [0, 0] + [float(pending)] * 6)
     assert right > 0
-    np.testing.assert_array_equal(features_of(envs.make("toy/choice", delay=3))[:, 0], [0, 1, -1, 1, -1])
+    np.testing.assert_array_equal(features_of(envs.make_task("toy/choice", delay=3))[:, 0], [0, 1, -1, 1, -1])
 
 
 def test_inputs_are_action_change_of_features_and_time():
     features = np.array([[0.0], [2.0], [5.0]])
     x = np.full((3, 4), np.nan)
-    rudder_loop.encode(np.array([0, 1, 2, 0]), np.array([1, 0, 1]), 3, 6, features, x)
+    rudder_loop.encode_episode(np.array([0, 1, 2, 0]), np.array([1, 0, 1]), 3, 6, features, x)
     expected = [[0, 1, 2, 1 / 6], [1, 0, 3, 2 / 6], [0, 1, 0, 3 / 6]]  # the end of the episode is no state
     np.testing.assert_allclose(x, expected)
 
@@ -112,7 +114,7 @@ def test_inputs_are_action_change_of_features_and_time():
 
 @pytest.fixture(scope="module")
 def trained():
-    task = envs.make("toy/trace-back", delay=6)
+    task = envs.make_task("toy/trace-back", delay=6)
     learner = Rudder(task, seed=1)
     learner.learn(1500)
     return task, learner
@@ -133,7 +135,7 @@ def test_what_is_handed_out_adds_up_to_the_return(trained):
 
 def test_the_move_that_decides_gets_the_most_credit():
     """The 50 more of the right pair are paid with the last step; most of them belong to the second."""
-    task = envs.make("toy/trace-back", delay=6)
+    task = envs.make_task("toy/trace-back", delay=6)
     log, extra = collect(task, episodes=400, seed=4), []
     for seed in range(4):
         learner = Rudder(task, seed=seed)
@@ -150,7 +152,7 @@ def test_the_move_that_decides_gets_the_most_credit():
 
 
 def test_the_table_waits_for_the_network():
-    task = envs.make("toy/trace-back", delay=6)
+    task = envs.make_task("toy/trace-back", delay=6)
     learner = Rudder(task, q=3.0)
     learner.learn(rudder_loop.WARM_UP)
     assert (learner.q[task.mdp.available] == 3.0).all()
@@ -161,31 +163,31 @@ def test_the_table_waits_for_the_network():
 
 
 def test_a_task_whose_returns_never_differ_is_never_trained_on():
-    task = envs.make("toy/choice", delay=3, best=1.0, other=0.0)
+    task = envs.make_task("toy/choice", delay=3, best=1.0, other=0.0)
     learner = Rudder(task, q=np.tile([1.0, 0.0], (5, 1)), epsilon=0.0)
     assert set(learner.learn(400)) == {1.0}
     assert learner.episodes == 400
-    assert not learner._store.numbers[rudder_loop.TRAINED]
+    assert not learner._state.numbers[rudder_loop.TRAINED]
 
 
 @pytest.mark.parametrize(("name", "delay"), [("toy/choice", 12), ("toy/trace-back", 6)])
 def test_it_solves_the_delayed_reward_tasks(name, delay):
-    task = envs.make(name, delay=delay)
+    task = envs.make_task(name, delay=delay)
     found = [rudder_episodes_to_solve(task, limit=5000, seed=seed) for seed in range(3)]
     assert all(episodes is not None and episodes > rudder_loop.WARM_UP for episodes in found)
     assert rudder_episodes_to_solve(task, limit=100) is None
 
 
 def test_old_episodes_make_room():
-    task = envs.make("toy/choice", delay=2)
+    task = envs.make_task("toy/choice", delay=2)
     learner = Rudder(task, seed=0)
-    learner.learn(rudder_loop.ROOM + 10)
-    numbers = learner._store.numbers
-    assert (numbers[rudder_loop.STORED], numbers[rudder_loop.SEEN]) == (rudder_loop.ROOM, rudder_loop.ROOM + 10)
+    learner.learn(rudder_loop.CAPACITY + 10)
+    numbers = learner._state.numbers
+    assert (numbers[rudder_loop.STORED], numbers[rudder_loop.SEEN]) == (rudder_loop.CAPACITY, rudder_loop.CAPACITY + 10)
 
 
 def test_a_seed_decides_everything_however_the_episodes_are_counted_out():
-    task = envs.make("toy/trace-back", delay=6)
+    task = envs.make_task("toy/trace-back", delay=6)
     whole, parts, other = Rudder(task, seed=5), Rudder(task, seed=5), Rudder(task, seed=6)
     returns = whole.learn(700)
     pieces = np.concatenate([parts.learn(100), parts.learn(270), parts.learn(330)])
@@ -197,9 +199,9 @@ def test_a_seed_decides_everything_however_the_episodes_are_counted_out():
 
 def test_what_it_cannot_use_is_refused():
     with pytest.raises(ValueError, match=r"undiscounted returns, toy/grid-world has 0.99"):
-        Rudder(envs.make("toy/grid-world"))
+        Rudder(envs.make_task("toy/grid-world"))
     with pytest.raises(ValueError, match=r"features: toy/watch-repair has none of its own"):
-        Rudder(envs.make("toy/watch-repair", length=3))
+        Rudder(envs.make_task("toy/watch-repair", length=3))
     with pytest.raises(ValueError, match=r"features: expected \[5, K\] for toy/choice, got \[4, 2\]"):
-        Rudder(envs.make("toy/choice", delay=3), np.zeros((4, 2)))
-    assert rudder.features_of(envs.make("toy/choice", delay=3)).shape == (5, 1)
+        Rudder(envs.make_task("toy/choice", delay=3), np.zeros((4, 2)))
+    assert rudder.features_of(envs.make_task("toy/choice", delay=3)).shape == (5, 1)

@@ -18,8 +18,8 @@ from scipy.stats import chisquare
 
 from greedystep import envs
 from greedystep.envs.minatar.game import NONE, State
-from greedystep.envs.minatar.masks import once
 from greedystep.envs.minatar.seaquest import Chance, Position, Seaquest
+from greedystep.envs.minatar.seaquest_masks import once
 
 SPELL = 128
 """Steps that are compared in one call."""

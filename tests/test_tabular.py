@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from greedystep import envs, models
 from greedystep.envs import toy
 from greedystep.tabular import METHODS, Episodes, collect, episodes_to_solve, greedy_policy, learn, replay
-from greedystep.tabular.memory import checked_memory
-from greedystep.tabular.speed import steps_per_second
+from greedystep.tabular.methods import check_method_memory
 
 seeds = st.integers(0, 2**32 - 1)
 thorough = settings(max_examples=60, deadline=None)
@@ -59,7 +58,7 @@ def as_tuples(log):
     for e, terminated in enumerate(log.terminated):
         low, high = log.first[e], log.first[e + 1]
         states = log.states[low + e : high + e + 1]
-        yield states, log.actions[low:high], log.rewards[low:high], log.chances[low:high], bool(terminated)
+        yield states, log.actions[low:high], log.rewards[low:high], log.behaviour_prob[low:high], bool(terminated)
 
 
 def deterministic_task(random):
@@ -91,7 +90,7 @@ def test_one_update_is_the_definition_written_out(method, seed):
 @given(seed=seeds)
 @settings(max_examples=20, deadline=None)
 def test_where_the_state_holds_the_time_it_equals_traces_updated_at_every_step(method, seed):
-    task = envs.make("toy/trace-back", delay=6)
+    task = envs.make_task("toy/trace-back", delay=6)
     random = np.random.default_rng(seed)
     q = random.integers(0, 3, (task.num_states, 4)).astype(float)
     log = collect(task, episodes=1, q=q, epsilon=0.5, seed=random)
@@ -102,9 +101,9 @@ def test_where_the_state_holds_the_time_it_equals_traces_updated_at_every_step(m
 
 @every_method
 def test_learning_is_acting_and_updating_in_turn(method):
-    task = envs.make("toy/grid-world", size=3, horizon=8)
+    task = envs.make_task("toy/grid-world", size=3, horizon=8)
     learned = learn(task, method, episodes=5, epsilon=0.3, seed=4)
-    random, q, memory = np.random.default_rng(4), np.zeros((9, 4)), checked_memory(METHODS[method][0], (9, 4))
+    random, q, memory = np.random.default_rng(4), np.zeros((9, 4)), check_method_memory(METHODS[method][0], (9, 4))
     for episode in range(5):
         log = collect(task, episodes=1, epsilon=0.3, q=q, seed=random)
         q = replay(log, q, method, discount=0.99, memory=memory)
@@ -133,12 +132,12 @@ def test_exploration_is_epsilon_greedy_with_random_ties(epsilon):
     log = collect(toy.from_mdp("bandit", mdp, 0, 1), episodes=40_000, epsilon=epsilon, q=q)
     wanted = np.array(oracles.epsilon_greedy(q[0], epsilon))
     np.testing.assert_allclose(np.bincount(log.actions, minlength=5) / 40_000, wanted, atol=0.012)
-    np.testing.assert_allclose(log.chances, wanted[log.actions], rtol=1e-12)
+    np.testing.assert_allclose(log.behaviour_prob, wanted[log.actions], rtol=1e-12)
 
 
 @every_method
 def test_the_seed_decides_everything(method):
-    task = envs.make("toy/choice", delay=6, noise=1.0)
+    task = envs.make_task("toy/choice", delay=6, noise=1.0)
     one, again, other = (learn(task, method, episodes=50, seed=seed) for seed in (1, 1, 2))
     for a, b in zip(one[:3], again[:3], strict=True):
         np.testing.assert_array_equal(a, b)
@@ -172,7 +171,7 @@ def test_backward_one_step_q_learning_is_greedy_step_where_no_state_comes_twice(
 @pytest.mark.parametrize("name", ["toy/choice", "toy/trace-back"])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0])
 def test_on_the_delayed_reward_tasks_backward_q_learning_is_greedy_step(name, epsilon):
-    task = envs.make(name, delay=12)
+    task = envs.make_task(name, delay=12)
     for seed in range(3):
         greedy, backward = (
             learn(task, method, episodes=200, epsilon=epsilon, seed=seed)
@@ -196,7 +195,7 @@ def test_on_deterministic_logs_greedy_step_converges_to_the_empirical_optimum(se
 
 
 def test_greedy_step_with_horizon_one_needs_an_episode_for_every_step_of_the_chain():
-    task = envs.make("toy/n-horizon", length=6)
+    task = envs.make_task("toy/n-horizon", length=6)
     way = as_log((np.arange(7) % 6, np.ones(6, int), np.eye(6)[-1], np.ones(6), True))
     for horizon, sweeps in ((None, 1), (6, 1), (3, 2), (2, 3), (1, 6)):
         q = replay(way, np.zeros((6, 2)), discount=0.99, sweeps=sweeps, horizon=horizon)
@@ -207,7 +206,7 @@ def test_greedy_step_with_horizon_one_needs_an_episode_for_every_step_of_the_cha
 
 
 def test_in_stochastic_worlds_greedy_step_is_too_high_and_more_data_makes_it_worse():
-    task = envs.make("toy/choice", delay=5, noise=1.0)
+    task = envs.make_task("toy/choice", delay=5, noise=1.0)
     values = [learn(task, episodes=episodes, epsilon=1.0).q[0].max() for episodes in (10, 100, 10_000)]
     assert task.optimal_return < values[0] < values[1] < values[2]
     assert values[2] > task.optimal_return + 3.0
@@ -226,7 +225,7 @@ def test_greedy_step_believes_in_the_luckiest_transition():
 
 
 def test_greedy_step_solves_trace_back_at_the_first_right_episode():
-    task = envs.make("toy/trace-back", delay=20)
+    task = envs.make_task("toy/trace-back", delay=20)
     learned = learn(task, episodes=400, epsilon=1.0, seed=5)
     first = int(np.argmax(learned.returns == 100))
     for episodes, solved in ((first, False), (first + 1, True)):
@@ -236,7 +235,7 @@ def test_greedy_step_solves_trace_back_at_the_first_right_episode():
 
 def test_values_without_bound_are_reported_and_not_returned():
     # Harutyunyan's Q(λ) contracts only for λ < (1 - γ) / 2γ or so; 0.9 is far beyond.
-    task = envs.make("toy/grid-world")
+    task = envs.make_task("toy/grid-world")
     with pytest.raises(FloatingPointError, match="harutyunyan: its values have no bound, and left float64 in episode"):
         learn(task, "harutyunyan", episodes=20_000, q=task.lowest_return, lambda_=1.0, alpha=0.5)
     log = collect(task, episodes=20)
@@ -254,7 +253,7 @@ def test_a_greedy_policy_shares_ties():
 
 @pytest.mark.parametrize("method", ["greedy-step", "backward-q-learning", "monte-carlo"])
 def test_episodes_to_solve_is_the_first_episode_after_which_the_task_is_solved(method):
-    task = envs.make("toy/trace-back", delay=8)
+    task = envs.make_task("toy/trace-back", delay=8)
     for seed in range(3):
         solved = episodes_to_solve(task, method, limit=5000, epsilon=0.5, seed=seed, resolution=0.0)
         assert solved is not None
@@ -267,12 +266,12 @@ def test_episodes_to_solve_is_the_first_episode_after_which_the_task_is_solved(m
 
 
 def test_a_task_that_is_not_solved_within_the_limit_says_so():
-    task = envs.make("toy/trace-back", delay=20)
+    task = envs.make_task("toy/trace-back", delay=20)
     assert episodes_to_solve(task, "q-learning", limit=7) is None
 
 
 def test_a_limit_or_resolution_out_of_range_is_refused():
-    task = envs.make("toy/choice")
+    task = envs.make_task("toy/choice")
     with pytest.raises(ValueError, match="limit: expected an integer >= 1, got 0"):
         episodes_to_solve(task, limit=0)
     with pytest.raises(ValueError, match=r"resolution: expected a number in \[0, 1\], got -1"):
@@ -299,16 +298,20 @@ def test_a_limit_or_resolution_out_of_range_is_refused():
 )
 def test_bad_arguments_of_learn_are_answered_by_one_sentence(arguments, message):
     with pytest.raises(ValueError, match=message):
-        learn(envs.make("toy/choice"), **({"episodes": 1} | arguments))
+        learn(envs.make_task("toy/choice"), **({"episodes": 1} | arguments))
 
 
 @pytest.mark.parametrize(
     ("episode", "arguments", "message"),
     [
-        (([0, 1], [0, 0], [0.0], True), {}, "number 0 has 2 states, 2 actions, 1 rewards and 2 chances"),
+        (
+            ([0, 1], [0, 0], [0.0], True),
+            {},
+            "number 0 has 2 states, 2 actions, 1 rewards and 2 behaviour",
+        ),
         (([0, 5], [0], [0.0], True), {}, r"state 5 is not in 0\.\.1"),
         (([0, 1], [-1], [0.0], True), {}, r"action -1 is not in 0\.\.1"),
-        (([0.5, 1], [0], [0.0], True), {}, "states must be whole numbers, one a step, got float64"),
+        (([0.5, 1], [0], [0.0], True), {}, "states must be whole numbers, one per step, got float64"),
         (([0, 1], [0], [np.nan], True), {}, "rewards must be finite"),
         (([0, 1], [0], [0.0], True), {"method": "retrace"}, "retrace needs the behaviour's probability"),
         (
@@ -327,7 +330,3 @@ def test_bad_logs_are_answered_by_one_sentence(episode, arguments, message):
 def test_an_empty_log_is_refused():
     with pytest.raises(ValueError, match="episodes: expected at least one"):
         Episodes.of([])
-
-
-def test_the_speed_is_measured():
-    assert steps_per_second(envs.make("toy/choice"), "greedy-step", rounds=1, steps=100) > 0

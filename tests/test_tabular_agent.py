@@ -10,7 +10,7 @@ from greedystep.tabular import methods
 
 
 def test_learning_in_parts_is_learning_at_once():
-    task = envs.make("toy/choice", delay=6, noise=1.0)
+    task = envs.make_task("toy/choice", delay=6, noise=1.0)
     agent = gs.TabularAgent(task, "watkins", seed=3, alpha=0.2)
     parts = [agent.learn(20), agent.learn(30)]
     whole = tabular.learn(task, "watkins", episodes=50, seed=3, alpha=0.2)
@@ -22,18 +22,18 @@ def test_learning_in_parts_is_learning_at_once():
 def test_it_solves_trace_back_and_says_so():
     agent = gs.TabularAgent("toy/trace-back", form="expected", seed=0, epsilon=1.0)
     agent.learn(300)
-    assert agent.evaluate() == pytest.approx(100)
+    assert agent.expected_return() == pytest.approx(100)
     assert agent.predict(0) == models.UP
     np.testing.assert_array_equal(agent.predict([0, 1 + models.UP]), [models.UP, models.RIGHT])
 
 
-@pytest.mark.filterwarnings("ignore::greedystep.tabular.BranchingWarning")
+@pytest.mark.filterwarnings("ignore::greedystep.tabular.StochasticityWarning")
 @pytest.mark.parametrize(
     ("method", "options"),
     [*((method, {}) for method in tabular.METHODS), *(("greedy-step", {"form": form}) for form in methods.FORMS)],
 )
 def test_a_saved_agent_goes_on_as_if_it_had_not_been_stopped(method, options, tmp_path):
-    agent = gs.TabularAgent(envs.make("toy/bomb", delay=2, side=5), method, seed=7, epsilon=0.3, **options)
+    agent = gs.TabularAgent(envs.make_task("toy/bomb", delay=2, side=5), method, seed=7, epsilon=0.3, **options)
     agent.learn(10)
     agent.save(tmp_path / "agent.npz")
     again = gs.TabularAgent.load(tmp_path / "agent.npz")
@@ -43,7 +43,7 @@ def test_a_saved_agent_goes_on_as_if_it_had_not_been_stopped(method, options, tm
 
 
 def test_options_and_missing_actions_survive_a_file(tmp_path):
-    agent = gs.TabularAgent(envs.make("toy/watch-repair", length=3), "n-step-q", n=np.int64(2), alpha=0.5)
+    agent = gs.TabularAgent(envs.make_task("toy/watch-repair", length=3), "n-step-q", n=np.int64(2), alpha=0.5)
     agent.learn(5)
     agent.save(tmp_path / "agent.npz")
     again = gs.TabularAgent.load(tmp_path / "agent.npz")
@@ -52,19 +52,19 @@ def test_options_and_missing_actions_survive_a_file(tmp_path):
 
 
 def test_it_fits_logs():
-    task = envs.make("toy/grid-world", size=4)
+    task = envs.make_task("toy/grid-world", size=4)
     agent = gs.TabularAgent(task, q=task.lowest_return)
     agent.fit(tabular.collect(task, episodes=50), sweeps=5)
-    assert agent.evaluate() == pytest.approx(task.optimal_return)
+    assert agent.expected_return() == pytest.approx(task.optimal_return)
     chain = gs.TabularAgent("toy/n-horizon").fit([(np.arange(11) % 10, np.ones(10, int), np.eye(10)[-1], True)])
-    assert chain.evaluate() == pytest.approx(0.99**9)
+    assert chain.expected_return() == pytest.approx(0.99**9)
 
 
 @pytest.mark.parametrize("form", methods.FORMS)
 def test_greedy_step_begins_low_enough_by_itself(form):
     agent = gs.TabularAgent("toy/grid-world", form=form, epsilon=0.5)
     agent.learn(300)
-    assert agent.evaluate() == pytest.approx(agent.task.optimal_return)
+    assert agent.expected_return() == pytest.approx(agent.task.optimal_return)
 
 
 def test_a_task_that_was_not_made_by_name_is_given_to_load(tmp_path):
@@ -76,7 +76,7 @@ def test_a_task_that_was_not_made_by_name_is_given_to_load(tmp_path):
         gs.TabularAgent.load(tmp_path / "agent.npz")
     np.testing.assert_array_equal(gs.TabularAgent.load(tmp_path / "agent.npz", task).q, agent.q)
     with pytest.raises(ValueError, match=r"q: expected one number or \[9, 4\]"):
-        gs.TabularAgent.load(tmp_path / "agent.npz", envs.make("toy/grid-world", size=3))
+        gs.TabularAgent.load(tmp_path / "agent.npz", envs.make_task("toy/grid-world", size=3))
 
 
 def test_broken_files_are_answered_by_one_sentence(tmp_path):
@@ -144,9 +144,18 @@ def test_a_log_that_does_not_fit_leaves_the_table_as_it_was():
 
 @pytest.mark.parametrize("method", ["greedy-step", "q-learning", "model"])
 def test_a_log_of_actions_that_a_state_does_not_have_is_refused(method):
-    agent = gs.TabularAgent(envs.make("toy/watch-repair", length=3), method)
+    agent = gs.TabularAgent(envs.make_task("toy/watch-repair", length=3), method)
     before = agent.q.copy()
     state, action = np.argwhere(~agent.task.mdp.available)[0]
     with pytest.raises(ValueError, match=f"episodes: state {state} does not have action {action}"):
         agent.fit([([0, 0], [0], [5.0], False), ([state, 0], [action], [5.0], True)])
     np.testing.assert_array_equal(agent.q, before)
+
+
+def test_stored_episodes_keep_the_names_of_their_arrays_in_files(tmp_path):
+    agent = gs.TabularAgent(envs.make("toy/choice", delay=3), form="stored")  # an environment is as good as its task
+    agent.learn(3)
+    agent.save(tmp_path / "agent.npz")
+    with np.load(tmp_path / "agent.npz") as arrays:
+        kept = {name for name in arrays if name.startswith("memory_")}
+    assert kept == {f"memory_{name}" for name in ("first", "states", "actions", "rewards", "chances", "terminated")}

@@ -11,7 +11,7 @@ from test_tabular_model import as_tuples, random_log, seeds, thorough
 import greedystep as gs
 from greedystep import envs, models
 from greedystep.envs import toy
-from greedystep.tabular import BranchingWarning, EmpiricalModel, Episodes, StoredEpisodes, collect, learn, replay
+from greedystep.tabular import EmpiricalModel, Episodes, StochasticityWarning, StoredEpisodes, collect, learn, replay
 
 horizons = st.sampled_from([None, 1, 2, 3, 100])
 discounts = st.sampled_from([0.5, 0.9, 1.0])
@@ -85,7 +85,7 @@ def test_without_chance_both_sampled_forms_and_the_expected_one_find_the_optimum
 
 
 def test_only_the_stored_form_comes_down_from_a_table_that_is_too_high():
-    task = envs.make("toy/n-horizon", length=4, horizon=30)
+    task = envs.make_task("toy/n-horizon", length=4, horizon=30)
     log = collect(task, episodes=60, seed=1)
     truth = oracles.optimal_q(task.mdp)
     high = np.full(truth.shape, 50.0)
@@ -148,7 +148,7 @@ def test_below_the_optimum_it_stays_below_and_is_never_slower_than_one_step_back
 
 
 def test_learning_in_the_expected_form_is_acting_and_replaying_in_turn():
-    task = envs.make("toy/choice", delay=5, noise=1.0)
+    task = envs.make_task("toy/choice", delay=5, noise=1.0)
     learned = learn(task, form="expected", episodes=20, epsilon=0.4, seed=3)
     random, q, memory = np.random.default_rng(3), np.zeros((9, 2)), EmpiricalModel(9, 2)
     for _ in range(20):
@@ -179,7 +179,7 @@ def test_sampled_forms_are_too_high_in_a_world_with_chance_and_more_data_makes_i
 
 
 def test_the_expected_form_learns_what_the_sampled_one_cannot():
-    task = envs.make("toy/choice", delay=5, noise=1.0)
+    task = envs.make_task("toy/choice", delay=5, noise=1.0)
     values = {form: learn(task, form=form, episodes=5000, epsilon=1.0).q[0] for form in ("running", "expected")}
     np.testing.assert_allclose(values["expected"], [1.0, 0.0], atol=0.15)
     assert values["running"].min() > 3.0
@@ -200,10 +200,10 @@ NOISE = [([0, 1, 0], [0, 0], [0.0, reward], True) for reward in (1.0, 1.0, -3.0)
     ],
 )
 def test_an_agent_warns_once_when_an_action_does_two_different_things(form, log, what, tmp_path):
-    task = envs.make("toy/choice", delay=3)
+    task = envs.make_task("toy/choice", delay=3)
     agent = gs.TabularAgent(task, form=form)
     agent.fit(log[:1])
-    with pytest.warns(BranchingWarning, match=rf'{form} form .* {what}.* form="expected"') as caught:
+    with pytest.warns(StochasticityWarning, match=rf'{form} form .* {what}.* form="expected"') as caught:
         agent.fit(log[1:])
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -214,19 +214,19 @@ def test_an_agent_warns_once_when_an_action_does_two_different_things(form, log,
 
 @pytest.mark.parametrize("form", ["running", "stored"])
 def test_learning_is_watched_too(form):
-    noisy = gs.TabularAgent(envs.make("toy/choice", delay=4, noise=0.5), form=form)
-    with pytest.warns(BranchingWarning, match="action . of state . paid") as caught:
+    noisy = gs.TabularAgent(envs.make_task("toy/choice", delay=4, noise=0.5), form=form)
+    with pytest.warns(StochasticityWarning, match="action . of state . paid") as caught:
         noisy.learn(50)
     assert caught[0].filename == __file__
     noisy.learn(50)
-    gs.TabularAgent(envs.make("toy/choice", delay=4), form=form).learn(100)
+    gs.TabularAgent(envs.make_task("toy/choice", delay=4), form=form).learn(100)
 
 
 @pytest.mark.parametrize(
     ("method", "options"), [("greedy-step", {"form": "expected"}), ("model", {}), ("q-learning", {}), ("peng", {})]
 )
 def test_other_methods_do_not_warn(method, options):
-    agent = gs.TabularAgent(envs.make("toy/choice", delay=4, noise=0.5), method, **options)
+    agent = gs.TabularAgent(envs.make_task("toy/choice", delay=4, noise=0.5), method, **options)
     agent.learn(50)
     agent.fit(COIN)
 

@@ -6,7 +6,7 @@ import pytest
 
 import greedystep as gs
 from greedystep import tabular
-from greedystep.tabular import BranchingWarning
+from greedystep.tabular import StochasticityWarning
 
 LAKE = {"map_name": "4x4", "is_slippery": False}
 
@@ -41,8 +41,8 @@ def lake(**options):
 def test_it_solves_a_lake_without_chance():
     agent = gs.TabularAgent(lake(), epsilon=0.5, seed=1)
     learned = agent.learn(3000)
-    assert agent.evaluate(discount=1.0) == 1.0
-    assert agent.evaluate(5) == pytest.approx(0.99**5)
+    assert agent.evaluate().mean == 1.0
+    assert agent.evaluate(5, discount=0.99).mean == pytest.approx(0.99**5)
     assert learned.returns.shape == learned.lengths.shape == (3000,)
     assert learned.lengths.max() <= 100
     truth = gs.solve(gs.MDP.from_gymnasium("FrozenLake-v1", **LAKE)).v[0]
@@ -57,7 +57,7 @@ def test_on_ice_the_model_finds_the_true_values():
 
 
 def test_on_ice_greedy_step_warns():
-    with pytest.warns(BranchingWarning, match="of state 0 led to state"):
+    with pytest.warns(StochasticityWarning, match="of state 0 led to state"):
         gs.TabularAgent("FrozenLake-v1").learn(50)
 
 
@@ -66,7 +66,7 @@ def test_it_learns_what_a_replay_of_its_episodes_teaches():
     other = gs.TabularAgent(Corridor(), "watkins", limit=7, discount=0.9, alpha=0.5, seed=5)
     q, random = np.zeros((4, 2)), np.random.default_rng(5)
     for _ in range(20):
-        log = other.task.follow(q, 0.2, random)
+        log = other.task.epsilon_greedy_episode(q, 0.2, random)
         assert len(log.actions) <= 7
         q = tabular.replay(log, q, "watkins", discount=0.9, alpha=0.5)
     agent.learn(20)
@@ -78,19 +78,19 @@ def test_numbers_that_do_not_begin_at_zero(numbers):
     agent = gs.TabularAgent(Corridor(**numbers), limit=50, epsilon=0.5)
     agent.learn(200)
     np.testing.assert_array_equal(agent.predict(np.arange(4)), 1)
-    assert agent.evaluate(discount=1.0) == 1.0
+    assert agent.evaluate().mean == 1.0
 
 
 def test_a_cut_is_not_an_end():
     agent = gs.TabularAgent(Corridor(length=30), "q-learning", limit=1, alpha=1.0, q=7.0, epsilon=1.0, discount=0.5)
     agent.learn(50)
     np.testing.assert_array_equal(agent.q[0], [1.75, 3.5])  # state 1 keeps its 7, worth γ · 7 here; action 0 stays here
-    log = agent.task.follow(agent.q, 1.0, np.random.default_rng(0))
+    log = agent.task.epsilon_greedy_episode(agent.q, 1.0, np.random.default_rng(0))
     assert not log.terminated[0]
 
 
 @pytest.mark.parametrize("method", ["greedy-step", "q-learning", "model", "retrace"])
-@pytest.mark.filterwarnings("ignore::greedystep.tabular.BranchingWarning")
+@pytest.mark.filterwarnings("ignore::greedystep.tabular.StochasticityWarning")
 def test_a_saved_agent_goes_on_as_if_it_had_not_been_stopped(method, tmp_path):
     agent = gs.TabularAgent("FrozenLake-v1", method, seed=7, epsilon=0.3, discount=0.9, limit=30)
     agent.learn(10)
@@ -137,7 +137,7 @@ def test_an_interruption_keeps_the_finished_episodes():
 def test_logs_of_gymnasium_are_fitted():
     agent = gs.TabularAgent(Corridor(), limit=50)
     agent.fit([gs.Trajectory([0, 1, 2, 3, 0], [1] * 4, [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0])])
-    assert agent.evaluate() == pytest.approx(0.99**3)
+    assert agent.expected_return() == pytest.approx(0.99**3)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_logs_of_gymnasium_are_fitted():
     [
         ("CartPole-v1", {}, "env: CartPole-v1 has the observation space Box.*; a table needs a Discrete one"),
         ("Nothing-v0", {}, "env: gymnasium cannot make 'Nothing-v0'"),
-        ("minatar/breakout", {}, "env: minatar/breakout shows pictures or vectors, not numbered states"),
-        (3, {}, "env: expected a name, a ToyTask or a Gymnasium environment, got int"),
+        ("minatar/breakout", {}, "env: minatar/breakout has array observations; a table needs numbered states"),
+        (3, {}, "env: expected a name, a toy task or a Gymnasium environment, got int"),
         ("toy/choice", {"limit": 5}, "limit: toy/choice has its own, got 5"),
         ("toy/choice", {"discount": 0.5}, "discount: toy/choice has its own, got 0.5"),
         ("FrozenLake-v1", {"limit": 0}, "limit: expected an integer >= 1, got 0"),
@@ -178,6 +178,14 @@ def test_an_environment_that_leaves_its_space_is_reported():
         gs.TabularAgent(env, limit=50, epsilon=1.0).learn(50)
 
 
-def test_a_toy_task_is_valued_exactly():
-    with pytest.raises(ValueError, match="evaluate: the expected return of toy/choice is exact"):
-        gs.TabularAgent("toy/choice").evaluate(10)
+def test_a_toy_task_is_played_and_valued_exactly():
+    agent = gs.TabularAgent(gs.envs.make("toy/choice", delay=5, noise=0.5), "model", seed=1)
+    agent.learn(200)
+    q, played = agent.q.copy(), agent.evaluate(400, seed=3)
+    assert isinstance(played, gs.Evaluation)
+    assert played.lengths.tolist() == [5] * 400
+    assert not played.unfinished.any()
+    assert played.mean == pytest.approx(agent.expected_return(), abs=4 * played.returns.std() / 20)
+    assert agent.evaluate(400, epsilon=1.0).mean < played.mean
+    np.testing.assert_array_equal(played.returns, agent.evaluate(400, seed=3).returns)
+    np.testing.assert_array_equal(agent.q, q)

@@ -20,7 +20,7 @@ def as_tuples(log):
     for e, terminated in enumerate(log.terminated):
         low, high = log.first[e], log.first[e + 1]
         states = log.states[low + e : high + e + 1]
-        yield states, log.actions[low:high], log.rewards[low:high], log.chances[low:high], bool(terminated)
+        yield states, log.actions[low:high], log.rewards[low:high], log.behaviour_prob[low:high], bool(terminated)
 
 
 def random_log(seed, deterministic=False):
@@ -175,7 +175,7 @@ def test_logs_in_parts_are_one_log(seed):
 
 @pytest.mark.parametrize("name", ["toy/choice", "toy/trace-back"])
 def test_it_solves_the_delayed_reward_tasks(name):
-    task = envs.make(name, delay=8)
+    task = envs.make_task(name, delay=8)
     solved = episodes_to_solve(task, "model", limit=500, epsilon=1.0, seed=1)
     assert solved is not None
     q = learn(task, "model", episodes=solved, epsilon=1.0, seed=1).q
@@ -183,7 +183,7 @@ def test_it_solves_the_delayed_reward_tasks(name):
 
 
 def test_with_noise_it_learns_the_mean():
-    task = envs.make("toy/choice", delay=5, noise=1.0)
+    task = envs.make_task("toy/choice", delay=5, noise=1.0)
     assert learn(task, "model", episodes=10_000, epsilon=1.0).q[0].max() == pytest.approx(task.optimal_return, abs=0.1)
 
 
@@ -194,7 +194,7 @@ def test_values_without_bound_are_reported():
 
 
 def test_a_memory_that_does_not_fit_is_refused():
-    task = envs.make("toy/choice")
+    task = envs.make_task("toy/choice")
     with pytest.raises(ValueError, match="memory: this method keeps nothing but its table"):
         learn(task, "q-learning", episodes=1, memory=EmpiricalModel(39, 2))
     with pytest.raises(ValueError, match="memory: expected EmpiricalModel of 39 states and 2 actions"):

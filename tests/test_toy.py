@@ -19,7 +19,7 @@ every_task = pytest.mark.parametrize("name", [name for name in envs.names() if n
 
 
 def small(name):
-    return envs.make(name, **SMALL[name])
+    return envs.make_task(name, **SMALL[name])
 
 
 # -- known by hand ----------------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def small(name):
     ],
 )
 def test_optimal_returns_known_by_hand(name, options, optimum):
-    task = envs.make(name, **options)
+    task = envs.make_task(name, **options)
     assert task.optimal_return == pytest.approx(optimum, abs=1e-8)
     assert task.solved_return == pytest.approx(optimum - 0.1 * abs(optimum), abs=1e-8)
     assert task.lowest_return <= task.solved_return
@@ -50,7 +50,7 @@ def test_optimal_returns_known_by_hand(name, options, optimum):
 
 @pytest.mark.parametrize("terminal_only", [False, True])
 def test_only_up_then_right_solves_trace_back(terminal_only):
-    task = envs.make("toy/trace-back", delay=8, terminal_only=terminal_only)
+    task = envs.make_task("toy/trace-back", delay=8, terminal_only=terminal_only)
     for first in range(4):
         for second in range(4):
             policy = np.zeros(task.num_states, int)
@@ -61,17 +61,17 @@ def test_only_up_then_right_solves_trace_back(terminal_only):
 
 
 def test_trace_back_pays_when_it_says():
-    log = tabular.collect(envs.make("toy/trace-back", delay=6), episodes=200)
+    log = tabular.collect(envs.make_task("toy/trace-back", delay=6), episodes=200)
     rewards = {tuple(episode) for episode in log.rewards.reshape(200, 6)}
     assert rewards == {(0, 50, 0, 0, 0, 0), (0, -50, 0, 0, 0, 150)}
-    log = tabular.collect(envs.make("toy/trace-back", delay=6, terminal_only=True), episodes=200)
+    log = tabular.collect(envs.make_task("toy/trace-back", delay=6, terminal_only=True), episodes=200)
     rewards = {tuple(episode) for episode in log.rewards.reshape(200, 6)}
     assert rewards == {(0, 0, 0, 0, 0, 50), (0, 0, 0, 0, 0, 100)}
 
 
 @pytest.mark.parametrize(("brand", "profit"), [(0, -1.5), (1, 3.5), (2, 3.5), (3, -1.5)])
 def test_repairing_a_watch_earns_what_the_demonstration_says(brand, profit):
-    task = envs.make("toy/watch-repair")
+    task = envs.make_task("toy/watch-repair")
     policy = np.ones(task.num_states, int)
     policy[brand] = 0
     assert task.expected_return(policy) == pytest.approx(profit / 4)
@@ -120,7 +120,7 @@ def test_simulated_returns_match_the_exact_value_of_the_policy(name):
 
 
 def test_simulated_noise_has_the_size_given():
-    task = envs.make("toy/choice", delay=3, noise=2.0)
+    task = envs.make_task("toy/choice", delay=3, noise=2.0)
     rewards = tabular.collect(task, episodes=20_000).rewards.reshape(-1, 3)
     assert (rewards[:, 0] == 0).all()
     assert rewards[:, 1].std() == pytest.approx(2.0, rel=0.03)
@@ -137,7 +137,7 @@ def test_simulated_noise_has_the_size_given():
 )
 @pytest.mark.parametrize("value", [4, 7])
 def test_the_delay_sets_the_length_of_every_episode(name, option, length_of, value):
-    task = envs.make(name, **{option: value})
+    task = envs.make_task(name, **{option: value})
     log = tabular.collect(task, episodes=50)
     assert (np.diff(log.first) == length_of(value)).all()
     assert log.terminated.all()
@@ -145,7 +145,7 @@ def test_the_delay_sets_the_length_of_every_episode(name, option, length_of, val
 
 
 def test_grid_world_is_cut_off_where_it_has_not_ended():
-    log = tabular.collect(envs.make("toy/grid-world", size=5, horizon=10), episodes=200)
+    log = tabular.collect(envs.make_task("toy/grid-world", size=5, horizon=10), episodes=200)
     lengths = np.diff(log.first)
     assert lengths.max() == 10
     assert (log.terminated | (lengths == 10)).all()
@@ -172,7 +172,7 @@ def test_grid_world_is_cut_off_where_it_has_not_ended():
 )
 def test_bad_options_are_answered_by_one_sentence(name, options, message):
     with pytest.raises(ValueError, match=message):
-        envs.make(name, **options)
+        envs.make_task(name, **options)
 
 
 def test_a_start_that_is_no_distribution_is_refused():

@@ -33,7 +33,7 @@ def at(state, steps=0):
 
 @every_task
 def test_a_draw_picks_the_outcome_of_the_table(name):
-    task = envs.make(name, **SMALL[name])
+    task = envs.make_task(name, **SMALL[name])
     env, random = task.as_env(), np.random.default_rng(0)
     first, cumulative, successor, reward, noise = task.outcomes
     advance = jax.jit(jax.vmap(env.advance))
@@ -73,14 +73,14 @@ def test_the_distribution_of_what_happens_is_that_of_the_model(seed):
 
 
 def test_noise_has_the_deviation_of_the_table():
-    env = envs.make("toy/choice", delay=4, noise=0.5).as_env()
+    env = envs.make("toy/choice", delay=4, noise=0.5)
     _, step = jax.vmap(env.step, (0, None, None))(jax.random.split(jax.random.key(0), 20_000), at(1), 0)
     assert step.reward.mean() == pytest.approx(0, abs=0.02)
     assert step.reward.std() == pytest.approx(0.5, abs=0.02)
 
 
 def test_an_episode_is_cut_off_at_the_horizon():
-    env = envs.make("toy/grid-world", size=3, horizon=5).as_env()
+    env = envs.make("toy/grid-world", size=3, horizon=5)
     state = env.reset(jax.random.key(0))
     cuts = []
     for _ in range(5):
@@ -95,7 +95,7 @@ def test_an_episode_is_cut_off_at_the_horizon():
 
 @every_task
 def test_it_keeps_the_protocol_and_goes_on_for_ever(name):
-    env = envs.make(name, **SMALL[name]).as_env()
+    env = envs.make(name, **SMALL[name])
     assert env.name == name
     assert env.stochastic == (name not in ("toy/grid-world", "toy/n-horizon"))
     spec, lasting = env.observation, AutoReset(env)
@@ -119,7 +119,7 @@ def test_it_keeps_the_protocol_and_goes_on_for_ever(name):
 
 
 def test_the_return_of_a_policy_is_the_exact_one():
-    task = envs.make("toy/trace-back", delay=6)
+    task = envs.make_task("toy/trace-back", delay=6)
     env, random = task.as_env(), np.random.default_rng(1)
     policy = random.integers(0, 4, task.num_states)
 

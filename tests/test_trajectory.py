@@ -210,13 +210,13 @@ def as_trajectories(log):
         end = np.arange(high - low) == high - low - 1
         yield Trajectory(
             log.states[low + e : high + e + 1], log.actions[low:high], log.rewards[low:high], end & ended, end & ~ended,
-            log.chances[low:high],
+            log.behaviour_prob[low:high],
         )  # fmt: skip
 
 
 @pytest.mark.parametrize("method", ["greedy-step", "retrace", "model"])
 def test_an_agent_fits_episodes_tuples_and_trajectories_alike(method):
-    task = envs.make("toy/grid-world", size=3, horizon=7)
+    task = envs.make_task("toy/grid-world", size=3, horizon=7)
     log = tabular.collect(task, episodes=20, seed=2)
     made = list(as_trajectories(log))
     tuples = [(one.observations, one.actions, one.rewards, one.terminated[-1], one.behaviour_prob) for one in made]
@@ -232,9 +232,9 @@ def test_an_agent_fits_episodes_tuples_and_trajectories_alike(method):
         ({"actions": [0, 2]}, r"episodes: action 2 is not in 0\.\.1"),
         (
             {"observations": np.zeros((3, 2), int)},
-            r"episodes: states must be whole numbers, one a step, got int64 \[2\]",
+            r"episodes: states must be whole numbers, one per step, got int64 \[2\]",
         ),
-        ({"observations": [0.0, 1.0, 2.0]}, "episodes: states must be whole numbers, one a step, got float64"),
+        ({"observations": [0.0, 1.0, 2.0]}, "episodes: states must be whole numbers, one per step, got float64"),
     ],
 )
 def test_trajectories_that_do_not_fit_a_table_are_answered_by_one_sentence(bad, message):

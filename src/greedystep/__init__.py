@@ -3,14 +3,16 @@
 The public names are imported on first use, so that planning never pays for JAX and `greedystep --help` is quick.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import sys as _sys
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-from greedystep.gymnasium_ids import register_with_gymnasium
-
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
     from greedystep import envs, models, operators, returns, stats, tabular, trajectory
     from greedystep.deep.agent import DQN, load
+    from greedystep.deep.config import DQNConfig
+    from greedystep.evaluation import Evaluation
     from greedystep.mdp import MDP
     from greedystep.planning import Solution, solve
     from greedystep.tabular import TabularAgent
@@ -18,27 +20,24 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "DQN": "greedystep.deep.agent",
-    "MDP": "greedystep.mdp",
-    "Solution": "greedystep.planning",
-    "TabularAgent": "greedystep.tabular",
-    "Trajectory": "greedystep.trajectory",
-    "load": "greedystep.deep.agent",
-    "solve": "greedystep.planning",
-    "envs": None,
-    "models": None,
-    "operators": None,
-    "returns": None,
-    "stats": None,
-    "tabular": None,
-    "trajectory": None,
+_MODULES = {
+    "DQN": "deep.agent",
+    "DQNConfig": "deep.config",
+    "Evaluation": "evaluation",
+    "MDP": "mdp",
+    "Solution": "planning",
+    "TabularAgent": "tabular",
+    "Trajectory": "trajectory",
+    "load": "deep.agent",
+    "solve": "planning",
 }
-"""Where each public name lives; None marks a submodule."""
+"""Public name -> the module that defines it; the other public names are modules themselves."""
 
 __all__ = [
     "DQN",
     "MDP",
+    "DQNConfig",
+    "Evaluation",
     "Solution",
     "TabularAgent",
     "Trajectory",
@@ -54,17 +53,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+def __getattr__(name: str) -> _Any:
+    if name not in __all__:
         raise AttributeError(f"module 'greedystep' has no attribute {name!r}")
-    home = _HOME[name]
-    value = import_module(f"greedystep.{name}") if home is None else getattr(import_module(home), name)
+    if name in _MODULES:
+        value = getattr(_import_module(f"greedystep.{_MODULES[name]}"), name)
+    else:
+        value = _import_module(f"greedystep.{name}")
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted(__all__)
 
 
-register_with_gymnasium()
+if "gymnasium" in _sys.modules:
+    _import_module("greedystep.envs.gymnasium_ids").register_ids()

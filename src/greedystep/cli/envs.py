@@ -55,7 +55,7 @@ def _print_all(console: Console, found: list[Description]) -> None:
 def _print_one(console: Console, env: Description) -> None:
     from rich.table import Table
 
-    from greedystep.gymnasium_ids import gymnasium_id
+    from greedystep.envs.gymnasium_ids import gymnasium_id
     from greedystep.runs.progress import say
 
     say(console, f"{env.name}\n\n{env.about}\n")

@@ -171,7 +171,7 @@ class Fit:
             except FloatingPointError as problem:
                 raise FailedError(str(problem)) from problem
         agent.save(out)
-        return f"{sweeps} sweeps. The greedy policy's expected return: {agent.evaluate():.6g}", out
+        return f"{sweeps} sweeps. The greedy policy's expected return: {agent.expected_return():.6g}", out
 
     def _fit_network(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
         from rich.console import Console
@@ -214,7 +214,7 @@ class Fit:
         from greedystep.deep import offline
         from greedystep.deep.presets import env_options
 
-        env = envs.make_env(self.env, **(env_options(self.env) | parse_options(self.options)))
+        env = envs.make(self.env, **(env_options(self.env) | parse_options(self.options)))
         settings = deep_settings.given(self.settings)
         agent = greedystep.DQN(env, preset=self.network.preset or "paper", seed=self.seed, **settings)
         offline.checked(agent.trainer.learner, data)

@@ -16,7 +16,7 @@ def train_table(command: Train) -> int:
         run, title, lambda now: f"{now.done:,} of {run.total:,} episodes, return {now.episode_return:.4g}"
     )
     if last is not None:
-        value = f"The greedy policy's expected return: {run.agent.evaluate():.6g}"
+        value = f"The greedy policy's expected return: {run.agent.expected_return():.6g}"
         say_results(run, f"{run.agent.episodes} episodes, {run.agent.steps} steps.", value)
     return 0
 

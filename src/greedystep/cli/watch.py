@@ -25,7 +25,7 @@ from greedystep.cli.args import (
 
 if TYPE_CHECKING:
     from greedystep.envs.core import Environment
-    from greedystep.envs.rollout import Moment
+    from greedystep.envs.rollout import RolloutStep
 
 USUAL_STEPS = 200
 LIVE_ROWS = 48
@@ -104,7 +104,7 @@ class Watch:
                 say(console, "  ".join(self._words(env, moment)))
         return 0
 
-    def _game(self) -> tuple[Environment, Iterator[Moment]]:
+    def _game(self) -> tuple[Environment, Iterator[RolloutStep]]:
         """The environment, and what happens in it."""
         from greedystep import envs
         from greedystep.envs.rollout import play, random_policy
@@ -126,31 +126,30 @@ class Watch:
                 raise ValueError(f"{name}: only a run has that; {self.env} is played by chance")
         if self.policy == "agent":
             raise ValueError(f"policy: only a run has an agent; {self.env} is played by chance")
-        env = envs.make_env(self.env, **parse_options(self.options))
+        env = envs.make(self.env, **parse_options(self.options))
         return env, play(env, random_policy(env), self.seed, **length)
 
-    def _frames(self, env: Environment, moments: Iterator[Moment]) -> Iterator[Any]:
-        from greedystep.envs.rendering import HEIGHT, picture
-        from greedystep.envs.rendering.q_panel import beside
+    def _frames(self, env: Environment, moments: Iterator[RolloutStep]) -> Iterator[Any]:
+        from greedystep.envs.rendering import HEIGHT, add_q_panel, render
 
         for moment in moments:
-            frame = picture(env, moment.state, round(HEIGHT * self.scale))
-            yield frame if moment.thought is None else beside(frame, env.action_names, moment.thought)
+            frame = render(env, moment.state, round(HEIGHT * self.scale))
+            yield frame if moment.annotation is None else add_q_panel(frame, env, moment.annotation)
 
-    def _words(self, env: Environment, moment: Moment) -> list[str]:
-        from greedystep.envs.rollout import in_words, thought_in_words
+    def _words(self, env: Environment, moment: RolloutStep) -> list[str]:
+        from greedystep.envs.rollout import describe_annotation, describe_step
 
-        panel = moment.choice.panel if moment.choice else ()
-        thought = [] if moment.thought is None else thought_in_words(env, moment.thought)
-        return [in_words(env, moment), *panel, *thought]
+        text = moment.decision.text if moment.decision else ()
+        values = [] if moment.annotation is None else describe_annotation(env, moment.annotation)
+        return [describe_step(env, moment), *text, *values]
 
-    def _show(self, console: Any, env: Environment, moments: Iterator[Moment], fps: float) -> None:
-        from greedystep.envs.rendering import fitting_height, picture
+    def _show(self, console: Any, env: Environment, moments: Iterator[RolloutStep], fps: float) -> None:
+        from greedystep.envs.rendering import fitting_height, render
         from greedystep.report.video import live
 
         with live(console, fps) as show:
             for moment in moments:
                 words = self._words(env, moment)
                 rows = min(round(LIVE_ROWS * self.scale), 2 * (console.height - len(words)))
-                frame = picture(env, moment.state, fitting_height(env, rows, console.width))
+                frame = render(env, moment.state, fitting_height(env, rows, console.width))
                 show(frame, words)

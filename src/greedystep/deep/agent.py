@@ -23,7 +23,7 @@ from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import env_options, make_config
 from greedystep.deep.trainer import DivergedError, Row, Trainer
 from greedystep.envs.core import Environment
-from greedystep.envs.toy import ToyTask
+from greedystep.envs.toy_task import ToyTask
 from greedystep.evaluation import Evaluation
 from greedystep.replay import Store
 from greedystep.tabular import TabularAgent
@@ -208,7 +208,7 @@ def _newest(folder: Path) -> Path:
 def _environment(env: Any) -> Environment:
     """The environment of that name, with the time limit of the experiments, or the one that was given."""
     if isinstance(env, str):
-        env = envs.make_env(env, **env_options(env))
+        env = envs.make(env, **env_options(env))
     if isinstance(env, ToyTask):
         env = env.as_env()
     if not isinstance(env, Environment):

@@ -10,7 +10,7 @@ from greedystep.envs.core import Environment, TimeLimit
 from greedystep.envs.toy_env import ToyEnvironment
 
 Recipe = dict[str, Any]
-"""{"name": ..., "options": what `envs.make_env` takes, or None if it cannot make this environment}."""
+"""{"name": ..., "options": what `envs.make` takes, or None if it cannot make this environment}."""
 
 
 def recipe_of(env: Environment) -> Recipe:
@@ -25,7 +25,7 @@ def recipe_of(env: Environment) -> Recipe:
         options = None
     try:
         options = io.jsonable(options)
-        is_right = options is not None and repr(envs.make_env(name, **options)) == repr(env)
+        is_right = options is not None and repr(envs.make(name, **options)) == repr(env)
     except (TypeError, ValueError):
         is_right = False
     return {"name": name, "options": options if is_right else None}
@@ -36,6 +36,6 @@ def made_again(recipe: Recipe, source: Any) -> Environment:
     if recipe["options"] is None:
         raise ValueError(f"env: {source} was trained on {recipe['name']!r}, which has to be given to load it")
     try:
-        return envs.make_env(recipe["name"], **recipe["options"])
+        return envs.make(recipe["name"], **recipe["options"])
     except (ValueError, MemoryError) as problem:
         raise ValueError(f"{source} names an environment that cannot be made: {problem}") from None

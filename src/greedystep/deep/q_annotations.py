@@ -20,7 +20,7 @@ from greedystep.deep.config import DQNConfig
 from greedystep.deep.device_loop import epsilon_greedy
 from greedystep.deep.targets import Judgement, Numbers, along, boundaries, judge
 from greedystep.deep.trainer import Trainer
-from greedystep.envs.rollout import Choice, Moment, Thought
+from greedystep.envs.rollout import PolicyOutput, QAnnotation, RolloutStep
 from greedystep.replay import Rows
 
 SHORTEST = 64
@@ -41,9 +41,9 @@ class Player:
             lambda x: x[lane], (trainer.state.lanes.knowledge.networks, trainer.numbers)
         )
 
-    def policy(self, key: jax.Array, state: Any, observation: Any) -> Choice:
+    def policy(self, key: jax.Array, state: Any, observation: Any) -> PolicyOutput:
         """The seam of `envs.watching.play`."""
-        return Choice(int(self._act(self._networks, key, observation)))
+        return PolicyOutput(int(self._act(self._networks, key, observation)))
 
     @cached_property
     def _act(self) -> Any:
@@ -53,35 +53,35 @@ class Player:
 
         return jax.jit(act)
 
-    def thinking(self, moments: Iterable[Moment]) -> Iterator[Moment]:
+    def thinking(self, moments: Iterable[RolloutStep]) -> Iterator[RolloutStep]:
         """The same moments, each with its thought, episode after episode."""
-        episode: list[Moment] = []
+        episode: list[RolloutStep] = []
         for moment in moments:
-            if moment.choice is None and episode:
+            if moment.decision is None and episode:
                 yield from self._think(episode)
                 episode = []
             episode.append(moment)
         yield from self._think(episode)
 
-    def _think(self, episode: list[Moment]) -> Iterator[Moment]:
+    def _think(self, episode: list[RolloutStep]) -> Iterator[RolloutStep]:
         """Moments of one episode, T steps and the state after them."""
         told, size = len(episode) - 1, SHORTEST
         while size < told + 1:
             size *= 2
         padding = [episode[-1].state] * (size - told - 1)
         states = jax.tree.map(lambda *x: jnp.stack(x), *[moment.state for moment in episode], *padding)
-        later = [moment for moment in episode[1:] if moment.choice is not None]
-        action = [moment.choice.action for moment in later if moment.choice is not None]
+        later = [moment for moment in episode[1:] if moment.decision is not None]
+        action = [moment.decision.action for moment in later if moment.decision is not None]
         ends = [[moment.end == kind for moment in later] for kind in ("terminated", "truncated")]
         filled = [_padded(column, size) for column in (action, [m.reward for m in later], [True] * told, *ends)]
         q, target, steps = map(np.asarray, self._judge(self._networks, self._numbers, states, *filled))
         for t, moment in enumerate(episode):
             values = tuple(map(float, q[t]))
             if t < told:
-                thought = Thought(values, action[t], float(target[t]), int(steps[t]) or None)
+                thought = QAnnotation(values, action[t], float(target[t]), int(steps[t]) or None)
             else:
-                thought = Thought(values, None)
-            yield moment._replace(thought=thought)
+                thought = QAnnotation(values, None)
+            yield moment._replace(annotation=thought)
 
     @cached_property
     def _judge(self) -> Any:

@@ -63,12 +63,12 @@ class DQNRunConfig:
     ) -> DQNRunConfig:
         """Make the settings from a preset for this environment, with changes."""
         options = presets.env_options(env) | (options or {})
-        pictures = len(envs.make_env(env, **options).observation.shape) == 3
+        pictures = len(envs.make(env, **options).observation.shape) == 3
         agent = presets.make_config(env, preset, pictures=pictures, **changes)
         return cls(env, agent, options, preset, seeds, steps)
 
     def make_env(self) -> Any:
-        return envs.make_env(self.env, **self.options)
+        return envs.make(self.env, **self.options)
 
     def trainer(self) -> Trainer:
         """Make a new trainer, before its first step."""

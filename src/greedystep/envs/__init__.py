@@ -1,7 +1,7 @@
 """Environments by name: `make("minatar/breakout", sticky=0.0)`, `make("toy/trace-back", delay=20)`.
 
-The toy tasks are finite MDPs whose exact answers are known (`ToyTask`, without JAX). All others follow the protocol of
-`greedystep.envs.core`.
+`make` returns an `Environment` of the protocol in `greedystep.envs.core`. A toy task is a finite MDP besides, whose
+tables and optimum are its `task`; `make_task` makes that alone, without JAX.
 """
 
 from __future__ import annotations
@@ -12,15 +12,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from greedystep.envs.core import Environment
     from greedystep.envs.gymnax import from_gymnax
-    from greedystep.envs.toy import Outcomes, ToyTask
+    from greedystep.envs.toy_env import ToyEnvironment
+    from greedystep.envs.toy_task import Outcomes, ToyTask
 
-__all__ = ["Outcomes", "ToyTask", "from_gymnax", "make", "make_env", "names"]
+__all__ = [
+    "Environment",
+    "Outcomes",
+    "ToyEnvironment",
+    "ToyTask",
+    "from_gymnax",
+    "make",
+    "make_task",
+    "names",
+]
 
-_HOME = {"Outcomes": "toy", "ToyTask": "toy", "from_gymnax": "gymnax"}
-"""The module of this package where a public name lives; imported on first use, so that the names alone cost nothing."""
+_MODULES = {
+    "Environment": "core",
+    "Outcomes": "toy_task",
+    "ToyEnvironment": "toy_env",
+    "ToyTask": "toy_task",
+    "from_gymnax": "gymnax",
+}
+"""Public name -> module of this package that defines it, imported on first use."""
 
-_MAKERS = {
+_FACTORIES = {
     "classic/acrobot": "classic:Acrobot",
     "classic/cartpole": "classic:CartPole",
     "classic/mountaincar": "classic:MountainCar",
@@ -39,62 +56,92 @@ _MAKERS = {
     "toy/trace-back": "toy:trace_back",
     "toy/watch-repair": "toy:watch_repair",
 }
-"""Name -> module of this package and its callable; imported when asked for, so that toy tasks never import JAX."""
+"""Environment name -> module of this package and the class or function in it, imported when it is asked for."""
 
-OWN_LIMIT = "own"
+_DEFAULT_LIMIT = object()
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'greedystep.envs' has no attribute {name!r}")
-    value = getattr(import_module(f"greedystep.envs.{_HOME[name]}"), name)
+    value = getattr(import_module(f"greedystep.envs.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def names() -> list[str]:
-    """The names that `make` knows."""
-    return sorted(_MAKERS)
+    """Return the names that `make` knows, sorted."""
+    return sorted(_FACTORIES)
 
 
-def make(name: str, /, **options: Any) -> Any:
-    """The environment of that name; its options and their meaning stand at its class or function.
+def make(name: str, /, **options: Any) -> Environment:
+    """Make the environment of that name.
 
     Args:
-        options: what the environment has, and for all but the toy tasks `limit`: the number of steps after which an
-            episode is cut off, None for never; without it, the environment's own.
+        name: one of `names()`.
+        options: those of the environment (`greedystep envs NAME` describes them). All but the toy tasks also have
+            `limit`, the number of steps after which an episode is truncated: None for never, by default the
+            environment's own.
     """
-    maker = maker_of(name)
-    known = list(inspect.signature(maker).parameters)
-    if not name.startswith("toy/"):
-        known.append("limit")
-    for option in options:
-        if option not in known:
-            raise ValueError(f"{option}: {name} has no such option, only {', '.join(known)}")
-    if name.startswith("toy/"):
-        return replace(maker(**options), made_with=options)
+    if is_toy(name):
+        return make_task(name, **options).as_env()
+    build = factory(name)
+    _check_options(name, options, [*inspect.signature(build).parameters, "limit"])
 
     from greedystep.envs.core import TimeLimit
 
-    limit = options.pop("limit", OWN_LIMIT)
-    env = maker(**options)
-    if limit == OWN_LIMIT:
+    limit = options.pop("limit", _DEFAULT_LIMIT)
+    env = build(**options)
+    if limit is _DEFAULT_LIMIT:
         limit = env.default_limit
     return env if limit is None else TimeLimit(env, limit)
 
 
-def make_env(name: str, /, **options: Any) -> Any:
-    """The same, and a toy task too comes as an environment of the protocol."""
-    made = make(name, **options)
-    return made.as_env() if name.startswith("toy/") else made
+def make_task(name: str, /, **options: Any) -> ToyTask:
+    """Make the toy task of that name: its tables, exact MDP and optimal return, without JAX.
+
+    `make(name, **options).task` is the same.
+    """
+    build = factory(name)
+    if not is_toy(name):
+        raise ValueError(f"name: expected a toy task ({', '.join(filter(is_toy, names()))}), got {name!r}")
+    _check_options(name, options, list(inspect.signature(build).parameters))
+    return replace(build(**options), made_with=options)
 
 
-def maker_of(name: str) -> Any:
-    """The class or function that makes the environment of that name."""
-    if name not in _MAKERS:
-        from greedystep.checks import did_you_mean
+def as_task(env: Any) -> ToyTask:
+    """Return the toy task of a name (with its default options), of an environment that `make` made, or the task itself.
 
-        guess = did_you_mean(str(name), _MAKERS, cutoff=0.4)
+    Raises:
+        ValueError: it is none of these.
+    """
+    from greedystep.envs.toy_task import ToyTask
+
+    task = make_task(env) if isinstance(env, str) else getattr(env, "task", env)
+    if not isinstance(task, ToyTask):
+        raise ValueError(f"task: expected the name of a toy task, a ToyTask or its environment, got {env!r}")
+    return task
+
+
+def is_toy(name: Any) -> bool:
+    """Whether this is a name of a toy task, existing or not."""
+    return isinstance(name, str) and name.startswith("toy/")
+
+
+def factory(name: str) -> Any:
+    """Return the class or function that makes the environment of that name."""
+    if name not in _FACTORIES:
+        guess = did_you_mean(str(name), _FACTORIES, cutoff=0.4)
         raise ValueError(f"name: {name!r} is not one of {', '.join(names())}{guess}")
-    module, callable_name = _MAKERS[name].split(":")
-    return getattr(import_module(f"greedystep.envs.{module}"), callable_name)
+    module, _, attribute = _FACTORIES[name].partition(":")
+    return getattr(import_module(f"greedystep.envs.{module}"), attribute)
+
+
+def _check_options(name: str, options: dict[str, Any], known: list[str]) -> None:
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{option}: {name} has no such option, only {', '.join(known)}")

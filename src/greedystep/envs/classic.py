@@ -20,11 +20,11 @@ class Control(Environment):
     """A deterministic system whose first state is drawn uniformly from a box."""
 
     title: ClassVar[str]
-    """The last part of the name."""
+    """The part of the name after the slash."""
     start_low: ClassVar[tuple[float, ...]]
     start_high: ClassVar[tuple[float, ...]]
     seen_high: ClassVar[tuple[float, ...]]
-    """Largest values of the observation."""
+    """The largest values of the observation."""
     stochastic: ClassVar[bool] = False
 
     @property
@@ -57,7 +57,7 @@ class Car(NamedTuple):
 
 @dataclass(frozen=True)
 class MountainCar(Control):
-    """An engine too weak for the hill: swing back and forth in the valley sin(3 x) to reach x = 0.5; -1 a step."""
+    """An engine too weak for the hill: swing back and forth in the valley sin(3 x) to reach x = 0.5; -1 per step."""
 
     title = "mountaincar"
     action_names = ("left", "none", "right")
@@ -91,12 +91,12 @@ class Cart(NamedTuple):
     angle: jax.Array
     """Radians from upright, to the right."""
     turning: jax.Array
-    """Radians a second."""
+    """Radians per second."""
 
 
 @dataclass(frozen=True)
 class CartPole(Control):
-    """Push a cart left or right so that the pole on it stays upright; 1 a step, the one in which it falls included.
+    """Push a cart left or right so that the pole on it stays upright; 1 per step, the one in which it falls included.
 
     A cart of 1 kg and a pole of 0.1 kg whose middle is 0.5 m from the joint, pushed by 10 N, in Euler steps of 0.02 s;
     over when the pole leans by more than 12 degrees or the cart is more than 2.4 m away.
@@ -128,7 +128,7 @@ class CartPole(Control):
 
 
 class Links(NamedTuple):
-    """The state of the acrobot; float32, radians and radians a second."""
+    """The state of the acrobot; float32, radians and radians per second."""
 
     first: jax.Array
     """Angle of the first link from hanging straight down, in [-pi, pi]."""
@@ -186,12 +186,12 @@ class Acrobot(Control):
 
 
 def _wrapped(angle: jax.Array) -> jax.Array:
-    """The same angle in [-pi, pi]."""
+    """Return the same angle in [-pi, pi]."""
     return angle - np.float32(2 * np.pi) * jnp.round(angle / np.float32(2 * np.pi))
 
 
 def _motion(state: Links, torque: jax.Array) -> Links:
-    """Change a second: the equation M(second) · accelerations + forces = (0, torque), solved for the accelerations."""
+    """Time derivative: the equation M(second) · accelerations + forces = (0, torque), solved for the accelerations."""
     first, second, w1, w2 = state
     g = np.float32(9.8)
     sine, cosine = jnp.sin(second), jnp.cos(second)

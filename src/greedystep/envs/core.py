@@ -1,10 +1,10 @@
-"""The protocol of all environments, and the two wrappers that every training needs.
+"""The protocol of all environments, and the wrappers for time limits and automatic resets.
 
 An environment is a frozen dataclass of its options, so that a compiled program may close over it or take it as a static
 argument. It holds no state: states are pytrees of arrays of fixed shape, one episode each, and `jax.vmap` makes many.
 
-Chance and rules are kept apart. `draw` turns a key into everything random that one step may need, and `advance` is the
-rules, without chance; `step` is both. So a test can feed the same draws to another implementation of the same game.
+Random numbers and rules are separate: `draw` turns a key into all random numbers that one step may need, `advance`
+applies the rules to them, and `step` does both. So a test can feed the same draws to another implementation.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Draws = Any
 
 
 class Step(NamedTuple):
-    """What a step returns besides the next state; scalars, or [N] under vmap."""
+    """The result of a step besides the next state; scalars, or [N] under vmap."""
 
     reward: jax.Array
     """float32."""
     terminated: jax.Array
-    """bool: the episode has come to its end; what follows is worth nothing."""
+    """bool: the episode has ended; nothing follows."""
     truncated: jax.Array
-    """bool: the episode was cut off; the state it was cut in still has a value."""
+    """bool: the episode was cut off; its last state still has a value."""
 
 
 class ObservationSpec(NamedTuple):
-    """What `observe` returns."""
+    """Shape, dtype and range of an observation."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -49,14 +49,14 @@ class ObservationSpec(NamedTuple):
 
 
 class Environment(ABC):
-    """The protocol. A game defines its `action_names` and what is abstract here."""
+    """The protocol of an environment; a game defines `action_names` and the abstract methods."""
 
     default_limit: ClassVar[int | None] = None
-    """Steps after which `envs.make` cuts an episode off, unless told otherwise; None: never."""
+    """Steps after which `envs.make` truncates an episode by default; None for never."""
     stochastic: ClassVar[bool] = True
     """Whether anything but the first state is random."""
     action_names: tuple[str, ...]
-    """One word an action."""
+    """One word per action."""
 
     @property
     @abstractmethod
@@ -75,42 +75,42 @@ class Environment(ABC):
 
     @abstractmethod
     def draw_start(self, key: jax.Array) -> Draws:
-        """Everything random about a first state."""
+        """Draw all random numbers of a first state."""
 
     @abstractmethod
     def start(self, draws: Draws) -> State:
-        """A first state: the rules without chance."""
+        """Return the first state of an episode, given its random numbers."""
 
     @abstractmethod
     def draw(self, key: jax.Array) -> Draws:
-        """Everything random that one step may need."""
+        """Draw all random numbers that one step may need."""
 
     @abstractmethod
     def advance(self, draws: Draws, state: State, action: jax.Array) -> tuple[State, Step]:
-        """One step: the rules without chance."""
+        """Apply the rules for one step, given its random numbers."""
 
     @abstractmethod
     def observe(self, state: State) -> jax.Array:
-        """What the agent sees in a state."""
+        """Return the observation of a state."""
 
     def reset(self, key: jax.Array) -> State:
-        """A first state that remembers nothing."""
+        """Return the first state of an independent episode."""
         return self.start(self.draw_start(key))
 
     def restart(self, key: jax.Array, state: State) -> State:
-        """The first state of the episode that follows the one that ended in `state`.
+        """Return the first state of the episode that follows the one that ended in `state`.
 
         The same as `reset`, except where a game carries something over from one episode to the next.
         """
         return self.reset(key)
 
     def step(self, key: jax.Array, state: State, action: jax.Array | int) -> tuple[State, Step]:
-        """One step. Outside compiled code, an action that does not exist is a ValueError."""
+        """Take one step; outside compiled code, an invalid action raises ValueError."""
         self.check_action(action)
         return self.advance(self.draw(key), state, jnp.asarray(action))
 
     def check_action(self, action: Any) -> None:
-        """ValueError unless the actions are whole numbers in range; what is being traced cannot be looked at."""
+        """Raise ValueError unless the actions are integers in range; traced arrays are not checked."""
         if isinstance(action, jax.core.Tracer):
             return
         actions = np.asarray(action)
@@ -126,7 +126,7 @@ class Environment(ABC):
 
 @dataclass(frozen=True)
 class Wrapper(Environment):
-    """Another environment in most respects; a wrapper says in which not."""
+    """Base class of wrappers: everything is the inner environment's unless overridden."""
 
     env: Environment
 
@@ -153,7 +153,7 @@ class Wrapper(Environment):
         return self.env.draw(key)
 
 
-class Timed(NamedTuple):
+class TimedState(NamedTuple):
     """The state of `TimeLimit`."""
 
     state: State
@@ -163,31 +163,31 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True)
 class TimeLimit(Wrapper):
-    """Cuts an episode off after `limit` steps. An end in the last step is an end and no cut."""
+    """Truncates an episode after `limit` steps, unless it terminates in that step."""
 
     limit: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", check_int("limit", self.limit, 1, INT32_MAX))
 
-    def start(self, draws: Draws) -> Timed:
-        return Timed(self.env.start(draws), jnp.int32(0))
+    def start(self, draws: Draws) -> TimedState:
+        return TimedState(self.env.start(draws), jnp.int32(0))
 
-    def restart(self, key: jax.Array, state: Timed) -> Timed:
-        return Timed(self.env.restart(key, state.state), jnp.int32(0))
+    def restart(self, key: jax.Array, state: TimedState) -> TimedState:
+        return TimedState(self.env.restart(key, state.state), jnp.int32(0))
 
-    def advance(self, draws: Draws, state: Timed, action: jax.Array) -> tuple[Timed, Step]:
+    def advance(self, draws: Draws, state: TimedState, action: jax.Array) -> tuple[TimedState, Step]:
         inner, step = self.env.advance(draws, state.state, action)
         steps = state.steps + 1
         cut = (steps >= self.limit) & ~step.terminated
-        return Timed(inner, steps), step._replace(truncated=step.truncated | cut)
+        return TimedState(inner, steps), step._replace(truncated=step.truncated | cut)
 
-    def observe(self, state: Timed) -> jax.Array:
+    def observe(self, state: TimedState) -> jax.Array:
         return self.env.observe(state.state)
 
 
-class LastingStep(NamedTuple):
-    """The step of an environment that goes on by itself."""
+class AutoResetStep(NamedTuple):
+    """The result of a step of `AutoReset`."""
 
     reward: jax.Array
     terminated: jax.Array
@@ -199,7 +199,7 @@ class LastingStep(NamedTuple):
 
 @dataclass(frozen=True)
 class AutoReset(Wrapper):
-    """Goes on for ever: after a terminated or truncated step, the state is the first one of a new episode."""
+    """Resets automatically: after a terminated or truncated step, the state is the first one of a new episode."""
 
     def start(self, draws: Draws) -> State:
         return self.env.start(draws)
@@ -207,17 +207,17 @@ class AutoReset(Wrapper):
     def restart(self, key: jax.Array, state: State) -> State:
         return self.env.restart(key, state)
 
-    def step(self, key: jax.Array, state: State, action: jax.Array | int) -> tuple[State, LastingStep]:  # type: ignore[override]
-        """One step, and where it ended the episode, a new beginning."""
+    def step(self, key: jax.Array, state: State, action: jax.Array | int) -> tuple[State, AutoResetStep]:  # type: ignore[override]
+        """Take one step; where it ended the episode, return the first state of the next one."""
         step_key, start_key = jax.random.split(key)
         last, step = self.env.step(step_key, state, action)
         over = step.terminated | step.truncated
         first = self.env.restart(start_key, last)
         state = jax.tree.map(lambda new, old: jnp.where(over, new, old), first, last)
-        return state, LastingStep(*step, last)
+        return state, AutoResetStep(*step, last)
 
     def advance(self, draws: Draws, state: State, action: jax.Array) -> tuple[State, Step]:
-        raise TypeError("a new beginning needs random numbers of its own: use step, or env.advance and env.restart")
+        raise TypeError("a reset needs random numbers of its own: use step, or env.advance and env.restart")
 
     def observe(self, state: State) -> jax.Array:
         return self.env.observe(state)

@@ -1,4 +1,4 @@
-"""What can be said about an environment without playing it."""
+"""Descriptions of environments for people: observation, actions, options and their meaning."""
 
 from __future__ import annotations
 
@@ -9,60 +9,58 @@ import numpy as np
 from docstring_parser import parse
 
 from greedystep import envs
-from greedystep.envs.toy import ToyTask
+from greedystep.envs.toy_env import ToyEnvironment
 
 LIMIT = "steps after which an episode is cut off (truncated, not terminated), None for never."
+"""The meaning of the option `limit`, which all environments but the toy tasks have."""
 
 
 class Option(NamedTuple):
+    """An option of an environment."""
+
     name: str
     default: Any
     about: str
-    """From the docstring; empty where it says nothing."""
+    """Its meaning, from the docstring; empty where that says nothing."""
 
 
 class Description(NamedTuple):
+    """An environment in words."""
+
     name: str
     about: str
-    """What its docstring says, without the options."""
+    """Its docstring without the options."""
     observation: str
     actions: str
     stochastic: bool
     """Whether anything but the first state is random."""
     limit: int | None
-    """Steps after which an episode is cut off."""
+    """Steps after which an episode is truncated."""
     options: tuple[Option, ...]
 
 
 def describe(name: str) -> Description:
-    """Everything about the environment that `envs.make(name)` makes."""
-    maker = envs.maker_of(name)
-    env = envs.make(name)
-    limit = env.horizon if isinstance(env, ToyTask) else getattr(env, "limit", None)
-    defaults = {word: parameter.default for word, parameter in inspect.signature(maker).parameters.items()}
-    if not isinstance(env, ToyTask):
-        defaults["limit"] = limit
-    words = _about(maker)
-    docs = parse(inspect.getdoc(maker) or "")
+    """Describe the environment that `envs.make(name)` makes."""
+    factory, env = envs.factory(name), envs.make(name)
+    defaults = {option: parameter.default for option, parameter in inspect.signature(factory).parameters.items()}
+    if isinstance(env, ToyEnvironment):
+        limit = env.task.horizon
+        observation, actions = f"0..{env.task.num_states - 1}", str(env.num_actions)
+    else:
+        limit = defaults["limit"] = getattr(env, "limit", None)
+        shape = " x ".join(map(str, env.observation.shape)) or "1"
+        observation = f"{shape} {np.dtype(env.observation.dtype).name}"
+        actions = f"{env.num_actions}: {', '.join(env.action_names)}"
+    docs, meaning = parse(inspect.getdoc(factory) or ""), _option_docs(factory)
     about = "\n\n".join(part for part in (docs.short_description, docs.long_description) if part)
-    options = tuple(Option(word, default, words.get(word, "")) for word, default in defaults.items())
-    if isinstance(env, ToyTask):
-        seen, actions = f"0..{env.num_states - 1}", str(env.num_actions)
-        chance = bool((np.diff(env.outcomes.first) > 1).any() or env.outcomes.noise.any())
-        return Description(name, about, seen, actions, chance, limit, options)
-    actions = f"{env.num_actions}: {', '.join(env.action_names)}"
-    return Description(name, about, _observation(env.observation), actions, env.stochastic, limit, options)
+    options = tuple(Option(option, default, meaning.get(option, "")) for option, default in defaults.items())
+    return Description(name, about, observation, actions, env.stochastic, limit, options)
 
 
-def _observation(spec: Any) -> str:
-    shape = " x ".join(map(str, spec.shape)) or "1"
-    return f"{shape} {np.dtype(spec.dtype).name}"
-
-
-def _about(maker: Any) -> dict[str, str]:
-    """Option -> its line in the docstring of the function, or of the class or one of those it is made from."""
+def _option_docs(factory: Any) -> dict[str, str]:
+    """Return option -> its docstring line, from the function, or from the class and its bases."""
     found = {"limit": LIMIT}
-    for place in reversed(inspect.getmro(maker) if inspect.isclass(maker) else (maker,)):
+    for place in reversed(inspect.getmro(factory) if inspect.isclass(factory) else (factory,)):
         for entry in parse(place.__doc__ or "").params:
             found |= dict.fromkeys(entry.arg_name.split(", "), " ".join((entry.description or "").split()))
     return found

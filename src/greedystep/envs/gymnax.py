@@ -1,4 +1,4 @@
-"""Environments of gymnax as ours: `envs.from_gymnax("CartPole-v1")`, or one that is already made."""
+"""Adapter of gymnax environments: `envs.from_gymnax("CartPole-v1")`, or one that is already made."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy as np
 from greedystep.envs.core import Environment, ObservationSpec, Step
 
 NEEDED = ("reset_env", "step_env", "is_truncated", "observation_space", "action_space")
-"""What gymnax 1.0 has for one step without its own auto-reset."""
+"""Methods of gymnax 1.0 for one step without its own auto-reset."""
 
 
-class Seen(NamedTuple):
-    """The state, with the observation that came with it: gymnax may need chance to make one."""
+class ObservedState(NamedTuple):
+    """A gymnax state with the observation returned with it, which may be random."""
 
     state: Any
     observation: jax.Array
@@ -49,29 +49,29 @@ class FromGymnax(Environment):
     def draw_start(self, key: jax.Array) -> jax.Array:
         return key
 
-    def start(self, draws: jax.Array) -> Seen:
+    def start(self, draws: jax.Array) -> ObservedState:
         observation, state = self.env.reset_env(draws, self.params)
-        return Seen(state, self._cast(observation))
+        return ObservedState(state, self._cast(observation))
 
     def draw(self, key: jax.Array) -> jax.Array:
         return key
 
-    def advance(self, draws: jax.Array, state: Seen, action: jax.Array) -> tuple[Seen, Step]:
+    def advance(self, draws: jax.Array, state: ObservedState, action: jax.Array) -> tuple[ObservedState, Step]:
         observation, inner, reward, terminated, _ = self.env.step_env(draws, state.state, action, self.params)
         terminated = jnp.asarray(terminated, bool)
         truncated = jnp.asarray(self.env.is_truncated(inner, self.params), bool) & ~terminated
-        return Seen(inner, self._cast(observation)), Step(jnp.float32(reward), terminated, truncated)
+        return ObservedState(inner, self._cast(observation)), Step(jnp.float32(reward), terminated, truncated)
 
-    def observe(self, state: Seen) -> jax.Array:
+    def observe(self, state: ObservedState) -> jax.Array:
         return state.observation
 
     def _cast(self, observation: Any) -> jax.Array:
-        """In the type that the space promises; some environments give another."""
+        """Cast to the dtype and shape of the space; some environments return others."""
         return jnp.asarray(observation, self.observation.dtype).reshape(self.observation.shape)
 
 
 def from_gymnax(env: Any, params: Any = None) -> FromGymnax:
-    """A gymnax environment under our protocol; time limits stay gymnax's own (`params`).
+    """Make an `Environment` of a gymnax environment; time limits stay gymnax's own (`params`).
 
     Args:
         env: an id for `gymnax.make` (gymnax is an extra: `pip install "greedystep[gymnax]"`), or an environment made

@@ -1,4 +1,4 @@
-"""Episodes step by step, for the eye: a policy plays, and every moment of it can be shown."""
+"""Episodes played step by step on the host, to be shown or printed."""
 
 from __future__ import annotations
 
@@ -10,95 +10,95 @@ import jax
 from greedystep.envs.core import Environment, State
 
 
-class Choice(NamedTuple):
-    """What a policy does, and what it has to say about it."""
+class PolicyOutput(NamedTuple):
+    """The action of a policy, and text to show with it."""
 
     action: int
-    panel: tuple[str, ...] = ()
-    """Lines of text under the live picture."""
+    text: tuple[str, ...] = ()
+    """Lines under the live image."""
 
 
-Policy = Callable[[jax.Array, State, Any], Choice]
-"""Key, state, observation -> choice."""
+Policy = Callable[[jax.Array, State, Any], PolicyOutput]
+"""Function of key, state and observation."""
 
 
-class Thought(NamedTuple):
-    """What an agent makes of a state."""
+class QAnnotation(NamedTuple):
+    """The action values of an agent in a state, and the return it would learn from there."""
 
     values: tuple[float, ...]
-    """Of each action."""
+    """Q(s, a) per action."""
     action: int | None
-    """What it does next; None where the episode ends."""
+    """The action taken next; None where the episode ends."""
     target: float | None = None
-    """The return that it would learn from for this action, known in hindsight."""
+    """The training target of that action, known after the episode."""
     lookahead: int | None = None
-    """The number of rewards in that return; None where it mixes all lengths."""
+    """The number of rewards in that target; None where it mixes all lengths."""
 
 
-class Moment(NamedTuple):
-    """A state, and how it came about."""
+class RolloutStep(NamedTuple):
+    """A state of an episode, and the step that led to it."""
 
     episode: int
-    """From 1."""
+    """Number of the episode, from 1."""
     step: int
     """Steps taken in this episode."""
     state: State
-    choice: Choice | None
-    """What led here; None at the start of an episode."""
+    decision: PolicyOutput | None
+    """The policy's output that led here; None in the first state of an episode."""
     reward: float
-    total: float
-    """All rewards of this episode so far."""
+    episode_return: float
+    """Sum of the rewards of this episode so far."""
     end: str
-    """"terminated", "truncated", or nothing while the episode goes on."""
-    thought: Thought | None = None
-    """About this state, from a player who tells."""
+    """"terminated", "truncated", or empty while the episode goes on."""
+    annotation: QAnnotation | None = None
+    """Action values in this state, if the player provides them."""
 
 
 def random_policy(env: Environment) -> Policy:
-    """Every action with the same probability."""
-    return lambda key, state, observation: Choice(int(jax.random.randint(key, (), 0, env.num_actions)))
+    """Return the policy that draws actions uniformly."""
+    return lambda key, state, observation: PolicyOutput(int(jax.random.randint(key, (), 0, env.num_actions)))
 
 
 def play(
     env: Environment, policy: Policy, seed: int, *, steps: int | None = None, episodes: int | None = None
-) -> Iterator[Moment]:
+) -> Iterator[RolloutStep]:
     """Play episode after episode, until so many steps or so many whole episodes are done."""
     restart, step_once, observe = jax.jit(env.restart), jax.jit(env.step), jax.jit(env.observe)
     key, use = jax.random.split(jax.random.key(seed))
-    moment = Moment(1, 0, env.reset(use), None, 0.0, 0.0, "")
-    yield moment
+    now = RolloutStep(1, 0, env.reset(use), None, 0.0, 0.0, "")
+    yield now
     done = 0
     while steps is None or done < steps:
-        if moment.end:
-            if moment.episode == episodes:
+        if now.end:
+            if now.episode == episodes:
                 return
             key, use = jax.random.split(key)
-            moment = Moment(moment.episode + 1, 0, restart(use, moment.state), None, 0.0, 0.0, "")
-            yield moment
-        key, to_choose, to_step = jax.random.split(key, 3)
-        choice = policy(to_choose, moment.state, observe(moment.state))
-        env.check_action(choice.action)
-        state, step = step_once(to_step, moment.state, choice.action)
+            now = RolloutStep(now.episode + 1, 0, restart(use, now.state), None, 0.0, 0.0, "")
+            yield now
+        key, policy_key, step_key = jax.random.split(key, 3)
+        decision = policy(policy_key, now.state, observe(now.state))
+        env.check_action(decision.action)
+        state, step = step_once(step_key, now.state, decision.action)
         end = "terminated" if step.terminated else "truncated" if step.truncated else ""
         reward = float(step.reward)
-        moment = Moment(moment.episode, moment.step + 1, state, choice, reward, moment.total + reward, end)
+        now = RolloutStep(now.episode, now.step + 1, state, decision, reward, now.episode_return + reward, end)
         done += 1
-        yield moment
+        yield now
 
 
-def in_words(env: Environment, moment: Moment) -> str:
-    """One line about a moment."""
-    action = "start" if moment.choice is None else env.action_names[moment.choice.action]
-    told = f"episode {moment.episode}  step {moment.step}  {action}  reward {moment.reward:g}  return {moment.total:g}"
-    return f"{told}  {moment.end}".rstrip()
+def describe_step(env: Environment, now: RolloutStep) -> str:
+    """Return one line of text: episode, step, action, reward and return so far."""
+    action = "start" if now.decision is None else env.action_names[now.decision.action]
+    line = f"episode {now.episode}  step {now.step}  {action}  reward {now.reward:g}  return {now.episode_return:g}"
+    return f"{line}  {now.end}".rstrip()
 
 
-def thought_in_words(env: Environment, thought: Thought) -> list[str]:
-    """The action values, that of the next action marked, and how far its return looks."""
-    marks = ["▸" if action == thought.action else " " for action in range(len(thought.values))]
-    named = zip(marks, env.action_names, thought.values, strict=True)
+def describe_annotation(env: Environment, annotation: QAnnotation) -> list[str]:
+    """Return lines of text: the action values with the next action marked, and its target with its lookahead."""
+    marks = ["▸" if action == annotation.action else " " for action in range(len(annotation.values))]
+    named = zip(marks, env.action_names, annotation.values, strict=True)
     lines = ["Q " + " ".join(f"{mark}{name} {value:.3g}" for mark, name, value in named)]
-    if thought.target is not None:
-        chosen = "" if thought.lookahead is None else f"n {thought.lookahead}  "
-        lines.append(f"{chosen}target {thought.target:.3g}")
+    if annotation.target is not None:
+        lookahead = "" if annotation.lookahead is None else f"n {annotation.lookahead}  "
+        lines.append(f"{lookahead}target {annotation.target:.3g}")
     return lines

@@ -1,4 +1,4 @@
-"""A toy task as an environment of the common protocol, drawn from the same tables."""
+"""Toy tasks as JAX environments, which draw from the tables of the task."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 
 from greedystep.checks import INT32_MAX, check_int
 from greedystep.envs.core import Environment, ObservationSpec, Step
-from greedystep.envs.toy import END, ToyTask
+from greedystep.envs.toy_task import END, ToyTask
 
 
 class ToyState(NamedTuple):
-    """Where an episode is."""
+    """State of an episode."""
 
     number: jax.Array
     """int32: the state; after the last step of an episode that ended, the one before."""
@@ -25,7 +25,7 @@ class ToyState(NamedTuple):
 
 
 class ToyDraws(NamedTuple):
-    """Everything random that one step needs."""
+    """Random numbers of one step."""
 
     outcome: jax.Array
     """float32, uniform in [0, 1): which outcome of the row."""
@@ -35,9 +35,10 @@ class ToyDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class ToyEnvironment(Environment):
-    """The agent observes the number of the state, int32. Episodes are cut off after `task.horizon` steps.
+    """A toy task whose observation is the number of the state, int32; `task` holds its tables and optimum.
 
-    An action that the state does not have does what the first one that it has would do: compiled code cannot refuse.
+    Episodes are truncated after `task.horizon` steps. An unavailable action has the outcomes of the state's first
+    available one, since compiled code cannot raise.
     """
 
     task: ToyTask
@@ -92,7 +93,7 @@ class ToyEnvironment(Environment):
     def observe(self, state: ToyState) -> jax.Array:
         return state.number
 
-    # Kept as NumPy arrays: they become constants of whatever program is compiled, and nothing of one leaks to another.
+    # NumPy arrays become constants of each compiled program; JAX arrays made while tracing would leak.
 
     @cached_property
     def _tables(self) -> tuple[np.ndarray, ...]:
@@ -107,7 +108,7 @@ class ToyEnvironment(Environment):
 
     @cached_property
     def _branching(self) -> int:
-        """The largest number of outcomes of a row."""
+        """The largest number of outcomes per row."""
         return int(np.diff(self.task.outcomes.first).max())
 
     @cached_property
@@ -120,6 +121,6 @@ class ToyEnvironment(Environment):
 
     @cached_property
     def _starts(self) -> tuple[np.ndarray, np.ndarray]:
-        """(the states in which an episode can begin, the sums of their probabilities)."""
+        """The possible first states and their cumulative probabilities."""
         states = np.flatnonzero(self.task.start)
         return states.astype(np.int32), np.cumsum(self.task.start[states]).astype(np.float32)

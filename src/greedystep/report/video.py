@@ -20,6 +20,8 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text
 
+from greedystep.io import atomic_write
+
 SUFFIXES = (".gif", ".mp4")
 GIF_FASTEST = 50
 """Most frames per second of a GIF: delays are in hundredths of a second, and viewers ignore less than two."""

@@ -1,32 +1,31 @@
 """Tabular learning as compiled loops over the tables of a toy task.
 
-`learn` lets a method act and learn; `collect` only acts; `replay` only learns, from logged episodes. All methods share
-one rule of exploration and differ in their update alone, which stands in `updates`. `episodes_to_solve` is the measure
-of the delayed-reward tasks, and `until_solved` takes it of any learner, such as `Rudder`. `TabularAgent` keeps a table
-between all of these, and on disk.
+`learn` lets a method act and learn, `collect` only act, and `replay` only learn, from logged episodes. All methods
+share one exploration policy and differ in their update alone (`updates`). `episodes_to_solve` measures the
+delayed-reward tasks, and `until_solved` does so for any learner, such as `Rudder`. `TabularAgent` is the
+agent that does all of this, with files.
 """
 
-from greedystep.envs import toy
+from greedystep.envs import toy_task
 from greedystep.numba_cache import cached_by_sources
 
-with cached_by_sources(__file__, toy.__file__):
-    from greedystep.tabular.branching import BranchingWarning
-    from greedystep.tabular.empirical import EmpiricalModel
-    from greedystep.tabular.episodes import Episodes
-    from greedystep.tabular.loops import Learned, collect, learn, replay
+with cached_by_sources(__file__, toy_task.__file__):
+    from greedystep.tabular.empirical_model import EmpiricalModel
+    from greedystep.tabular.episodes import Episodes, StoredEpisodes
+    from greedystep.tabular.learning import LearnResult, collect, learn, replay
     from greedystep.tabular.methods import METHODS
     from greedystep.tabular.rudder import Rudder, rudder_episodes_to_solve
-    from greedystep.tabular.solving import episodes_to_solve, greedy_policy, until_solved
-    from greedystep.tabular.stored import StoredEpisodes
+    from greedystep.tabular.stochasticity_warning import StochasticityWarning
     from greedystep.tabular.tabular_agent import TabularAgent
+    from greedystep.tabular.time_to_solve import episodes_to_solve, greedy_policy, until_solved
 
 __all__ = [
     "METHODS",
-    "BranchingWarning",
     "EmpiricalModel",
     "Episodes",
-    "Learned",
+    "LearnResult",
     "Rudder",
+    "StochasticityWarning",
     "StoredEpisodes",
     "TabularAgent",
     "collect",

@@ -1,67 +1,67 @@
-"""Acting: one episode from a task's tables, and logs of many."""
+"""Logged episodes: the container `Episodes`, the growing store of them, and the buffer of one episode."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from greedystep.envs.toy import END, draw
+from greedystep import io
 from greedystep.trajectory import Trajectory
 
 
 class Episodes(NamedTuple):
-    """E episodes of K steps in all, one after another. Episode e has steps first[e] .. first[e + 1] - 1."""
+    """A log of E episodes with K steps in total; episode e has the steps first[e] .. first[e + 1] - 1."""
 
     first: np.ndarray
     """int64 [E + 1]."""
     states: np.ndarray
-    """int32 [K + E]: T + 1 states an episode, those of episode e from first[e] + e on."""
+    """int32 [K + E]: T + 1 states per episode, those of episode e from first[e] + e on."""
     actions: np.ndarray
     """int32 [K]."""
     rewards: np.ndarray
     """float64 [K]."""
-    chances: np.ndarray
-    """float64 [K]: μ(a | s), the probability with which the behaviour chose the action; nan where it is not known."""
+    behaviour_prob: np.ndarray
+    """float64 [K]: μ(a | s), the behaviour policy's probability of the action; nan where unknown."""
     terminated: np.ndarray
-    """bool [E]: whether the episode came to its end, or was only cut off (then the last state still has a value)."""
+    """bool [E]: whether the episode terminated; a truncated one bootstraps from its last state."""
 
     @classmethod
     def of(cls, episodes: Iterable[tuple | Trajectory]) -> Episodes:
-        """From `Trajectory`, or tuples (states [T + 1], actions [T], rewards [T], terminated[, chances [T]])."""
+        """Make the log of `Trajectory`s, or of (states [T + 1], actions [T], rewards [T], terminated[, μ [T]])."""
         first, parts = [0], []
         for number, episode in enumerate(episodes):
             states, actions, rewards, terminated, *rest = (
                 _columns(episode) if isinstance(episode, Trajectory) else episode
             )
             T = len(actions)
-            chances = rest[0] if rest else np.full(T, np.nan)
-            if len(states) != T + 1 or len(rewards) != T or len(chances) != T:
+            behaviour_prob = rest[0] if rest else np.full(T, np.nan)
+            if len(states) != T + 1 or len(rewards) != T or len(behaviour_prob) != T:
                 raise ValueError(
                     f"episodes: number {number} has {len(states)} states, {T} actions, {len(rewards)} rewards and "
-                    f"{len(chances)} chances; expected T + 1, T, T and T"
+                    f"{len(behaviour_prob)} behaviour probabilities; expected T + 1, T, T and T"
                 )
             if T == 0:
                 raise ValueError(f"episodes: number {number} has no steps")
             numbers = (_whole_numbers("states", states), _whole_numbers("actions", actions))
             first.append(first[-1] + T)
-            parts.append((*numbers, rewards, chances, [bool(terminated)]))
+            parts.append((*numbers, rewards, behaviour_prob, [bool(terminated)]))
         if not parts:
             raise ValueError("episodes: expected at least one")
-        states, actions, rewards, chances, terminated = (np.concatenate(column) for column in zip(*parts, strict=True))
+        states, actions, rewards, behaviour_prob, terminated = map(np.concatenate, zip(*parts, strict=True))
         return cls(
             np.array(first, np.int64),
             states.astype(np.int32),
             actions.astype(np.int32),
             rewards.astype(np.float64),
-            chances.astype(np.float64),
+            behaviour_prob.astype(np.float64),
             terminated,
         )
 
     def check(self, num_states: int, num_actions: int) -> None:
-        """ValueError if a number lies outside the table."""
+        """Raise ValueError if a state or action number lies outside the table, or a reward is not finite."""
         for name, numbers, count in (("state", self.states, num_states), ("action", self.actions, num_actions)):
             outside = (numbers < 0) | (numbers >= count)
             if outside.any():
@@ -76,7 +76,7 @@ class Episodes(NamedTuple):
         return self.states[np.arange(len(self.actions)) + number]
 
     def check_available(self, available: np.ndarray) -> None:
-        """ValueError if an action was taken in a state that does not have it; `available` is bool [S, A]."""
+        """Raise ValueError if an action was taken that its state does not have; `available` is bool [S, A]."""
         missing = ~available[self.origins, self.actions]
         if missing.any():
             step = int(np.argmax(missing))
@@ -89,11 +89,11 @@ def _columns(one: Trajectory) -> tuple:
 
 
 def _whole_numbers(name: str, given: Any) -> np.ndarray:
-    """As an array [T] or [T + 1], checked before anything is narrowed to int32."""
+    """Return the numbers as an array, checked before they are narrowed to int32."""
     numbers = np.asarray(given)
     if not np.issubdtype(numbers.dtype, np.integer) or numbers.ndim != 1:
         shape = list(numbers.shape[1:]) or ""
-        raise ValueError(f"episodes: {name} must be whole numbers, one a step, got {numbers.dtype} {shape}".rstrip())
+        raise ValueError(f"episodes: {name} must be whole numbers, one per step, got {numbers.dtype} {shape}".rstrip())
     limits = np.iinfo(np.int32)
     outside = (numbers < limits.min) | (numbers > limits.max)
     if outside.any():
@@ -101,31 +101,161 @@ def _whole_numbers(name: str, given: Any) -> np.ndarray:
     return numbers
 
 
-class World(NamedTuple):
-    """A task as the compiled loops want it."""
+# -- a growing store --------------------------------------------------------------------------------------------------
 
-    outcomes: Any
-    start_states: np.ndarray
-    start_cumulative: np.ndarray
-    discount: float
-    horizon: int
+NAMES_IN_FILES = {"behaviour_prob": "chances"}
+"""Arrays whose name in saved agents differs from that in `Episodes`."""
 
 
-class Buffer(NamedTuple):
-    """Room for one episode; the last two are scratch space of the updates."""
+class EpisodeStore(NamedTuple):
+    """The arrays of `Episodes` with spare capacity: only the beginning of each is in use."""
+
+    first: np.ndarray
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    behaviour_prob: np.ndarray
+    terminated: np.ndarray
+    used: np.ndarray
+    """int64 [2]: the number of episodes and of steps."""
+
+
+class StoredEpisodes:
+    """A growing log of the episodes of one environment with S states and A actions."""
+
+    def __init__(self, num_states: int, num_actions: int):
+        self.shape = (num_states, num_actions)
+        self.store = make_store(0)
+
+    @property
+    def episodes(self) -> Episodes:
+        """All episodes added so far."""
+        return Episodes(*used_arrays(self.store))
+
+    def add(self, log: Episodes) -> StoredEpisodes:
+        """Append a log."""
+        log.check(*self.shape)
+        self.store = _append_log(self.store, log)
+        return self
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays to be saved, by the names they have in files."""
+        return {NAMES_IN_FILES.get(name, name): array for name, array in self.episodes._asdict().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> StoredEpisodes:
+        """Restore what `arrays` returned; ValueError if something does not fit."""
+        stored = cls(num_states, num_actions)
+        log = Episodes(*(io.get_array(arrays, k, v.dtype.kind, 1) for k, v in stored.arrays().items()))
+        E, K = len(log.terminated), len(log.actions)
+        for (name, kept), given in zip(stored.arrays().items(), log, strict=True):
+            length = {"first": E + 1, "states": K + E, "terminated": E}.get(name, K)
+            if given.dtype != kept.dtype or given.shape != (length,):
+                raise ValueError(f"{name}: expected {kept.dtype} [{length}] in stored episodes")
+        if log.first[0] != 0 or log.first[-1] != K or (np.diff(log.first) < 0).any():
+            raise ValueError(f"first: expected numbers that rise from 0 to {K} in stored episodes")
+        return stored.add(log)
+
+
+@njit(cache=True)
+def make_store(capacity):
+    """Return an empty store with capacity for so many steps."""
+    return EpisodeStore(
+        np.zeros(1, np.int64),
+        np.empty(capacity, np.int32),
+        np.empty(capacity, np.int32),
+        np.empty(capacity),
+        np.empty(capacity),
+        np.empty(0, np.bool_),
+        np.zeros(2, np.int64),
+    )
+
+
+@njit(cache=True)
+def append_episode(store, states, actions, rewards, behaviour_prob, terminated):
+    """Return the store with one more episode: T + 1 states and T of the other columns."""
+    episode, low = store.used
+    high = low + len(actions)
+    store = _with_capacity(store, episode + 1, high)
+    store.states[low + episode : high + episode + 1] = states
+    store.actions[low:high] = actions
+    store.rewards[low:high] = rewards
+    store.behaviour_prob[low:high] = behaviour_prob
+    store.terminated[episode] = terminated
+    store.first[episode + 1] = high
+    store.used[0], store.used[1] = episode + 1, high
+    return store
+
+
+@njit(cache=True)
+def used_arrays(store):
+    """Return the arrays of `Episodes`, without the spare capacity."""
+    episodes, steps = store.used
+    return (
+        store.first[: episodes + 1],
+        store.states[: steps + episodes],
+        store.actions[:steps],
+        store.rewards[:steps],
+        store.behaviour_prob[:steps],
+        store.terminated[:episodes],
+    )
+
+
+@njit(cache=True)
+def _append_log(store, log):
+    for episode in range(len(log.terminated)):
+        low, high = log.first[episode], log.first[episode + 1]
+        states = log.states[low + episode : high + episode + 1]
+        store = append_episode(
+            store,
+            states,
+            log.actions[low:high],
+            log.rewards[low:high],
+            log.behaviour_prob[low:high],
+            log.terminated[episode],
+        )
+    return store
+
+
+@njit(cache=True)
+def _with_capacity(store, episodes, steps):
+    first, states, terminated = store.first, store.states, store.terminated
+    actions, rewards, behaviour_prob = store.actions, store.rewards, store.behaviour_prob
+    if episodes > len(terminated):
+        first, terminated = grown(first, 2 * episodes + 1), grown(terminated, 2 * episodes)
+    if steps + episodes > len(states):
+        capacity = 2 * (steps + episodes)
+        states, actions = grown(states, capacity), grown(actions, capacity)
+        rewards, behaviour_prob = grown(rewards, capacity), grown(behaviour_prob, capacity)
+    return EpisodeStore(first, states, actions, rewards, behaviour_prob, terminated, store.used)
+
+
+@njit(cache=True)
+def grown(array, capacity):
+    """Return a longer copy of the array; what lies behind its old end is not initialised."""
+    larger = np.empty(capacity, array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+# -- the buffer of one episode ----------------------------------------------------------------------------------------
+
+
+class EpisodeBuffer(NamedTuple):
+    """Arrays for one episode; the last two are scratch space of the updates."""
 
     states: np.ndarray
     actions: np.ndarray
     rewards: np.ndarray
-    chances: np.ndarray
+    behaviour_prob: np.ndarray
     values: np.ndarray
     targets: np.ndarray
 
 
 @njit(cache=True)
 def make_buffer(horizon):
-    """A `Buffer` for episodes of up to `horizon` steps."""
-    return Buffer(
+    """Return a buffer for episodes of up to `horizon` steps."""
+    return EpisodeBuffer(
         np.empty(horizon + 1, np.int32),
         np.empty(horizon, np.int32),
         np.empty(horizon),
@@ -137,82 +267,17 @@ def make_buffer(horizon):
 
 @njit(cache=True)
 def buffer_for(log):
-    """A `Buffer` for the longest of the logged episodes."""
+    """Return a buffer for the longest of the logged episodes."""
     return make_buffer(np.diff(log.first).max())
 
 
 @njit(cache=True)
-def load(buffer, log, episode):
-    """One logged episode into the buffer: (number of steps, whether it terminated)."""
+def load_episode(buffer, log, episode):
+    """Copy one logged episode into the buffer; return (number of steps, whether it terminated)."""
     low, high = log.first[episode], log.first[episode + 1]
     steps = high - low
     buffer.states[: steps + 1] = log.states[low + episode : high + episode + 1]
     buffer.actions[:steps] = log.actions[low:high]
     buffer.rewards[:steps] = log.rewards[low:high]
-    buffer.chances[:steps] = log.chances[low:high]
+    buffer.behaviour_prob[:steps] = log.behaviour_prob[low:high]
     return steps, log.terminated[episode]
-
-
-@njit(cache=True)
-def choose(q, s, epsilon, random):
-    """(a, μ(a | s)) of the ε-greedy policy with ties broken at random; -inf marks actions that s does not have.
-
-    One number decides everything: u < ε explores, and u / ε is then uniform again; so is (u - ε) / (1 - ε) among ties.
-    """
-    best, ties, available = -np.inf, 0, 0
-    for a in range(q.shape[1]):
-        value = q[s, a]
-        if value > -np.inf:
-            available += 1
-            if value > best:
-                best, ties = value, 1
-            elif value == best:
-                ties += 1
-    if ties == 1 and epsilon == 0.0:
-        pick = 0
-        explore = False
-    else:
-        u = random.random()
-        explore = u < epsilon
-        if explore:
-            pick = min(int(u / epsilon * available), available - 1)
-        else:
-            pick = min(int((u - epsilon) / (1.0 - epsilon) * ties), ties - 1)
-    action = 0
-    for a in range(q.shape[1]):
-        value = q[s, a]
-        if value == best or (explore and value > -np.inf):
-            if pick == 0:
-                action = a
-                break
-            pick -= 1
-    chance = epsilon / available
-    if q[s, action] == best:
-        chance += (1.0 - epsilon) / ties
-    return action, chance
-
-
-@njit(cache=True)
-def act(q, world, epsilon, random, buffer):
-    """One ε-greedy episode into the buffer: (number of steps, whether it terminated, discounted return)."""
-    first, cumulative, successor, mean, noise = world.outcomes
-    states, actions, rewards, chances = buffer.states, buffer.actions, buffer.rewards, buffer.chances
-    A, gamma = q.shape[1], world.discount
-    s = world.start_states[draw(world.start_cumulative, 0, len(world.start_states), random)]
-    total, weight = 0.0, 1.0
-    for t in range(world.horizon):
-        a, chance = choose(q, s, epsilon, random)
-        row = s * A + a
-        k = draw(cumulative, first[row], first[row + 1], random)
-        reward = mean[k]
-        if noise[k] > 0:
-            reward += noise[k] * random.standard_normal()
-        states[t], actions[t], rewards[t], chances[t] = s, a, reward, chance
-        total += weight * reward
-        weight *= gamma
-        s = successor[k]
-        if s == END:
-            states[t + 1] = 0  # never read: the episode is over
-            return t + 1, True, total
-    states[world.horizon] = s
-    return world.horizon, False, total

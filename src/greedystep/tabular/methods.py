@@ -1,4 +1,4 @@
-"""The methods by name, and the options each one has."""
+"""The methods by name: the options of each, and what each keeps besides its table."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 from greedystep.checks import check_float, check_int
 from greedystep.tabular import updates
+from greedystep.tabular.empirical_model import EmpiricalModel
+from greedystep.tabular.episodes import StoredEpisodes
 from greedystep.tabular.updates import Parameters
 
 _STEP: dict[str, Any] = {"alpha": 0.1}
@@ -43,24 +45,36 @@ FORMS = {
 }
 """The forms of greedy-step.
 
-running: keeps the larger of the old value and the newest episode's greedy-step return. For worlds without chance.
-stored: the paper's literal rule; after each episode every stored one is valued again with the newest table, and the
-largest return of a pair is assigned. A value may fall again; the cost grows with what is stored. Without chance.
-expected: takes the expectation over the next state from the counts of all episodes, and the maximum inside it. Right in
-worlds with chance too.
+running: the larger of the old value and the newest episode's greedy-step return. For deterministic environments.
+stored: the paper's literal rule; after each episode the returns of all stored ones are computed again with the newest
+table, and the largest of a pair is assigned. A value may fall again; the cost grows with what is stored. For
+deterministic environments.
+expected: the expectation over the next state from the counts of all episodes, with the maximum inside it. Right in
+stochastic environments too.
 """
 
 SAMPLED = (updates.GREEDY_STEP, updates.GREEDY_STEP_STORED)
-"""Their values are maxima over what happened: right only in worlds without chance."""
+"""Codes whose values are maxima over sampled returns: right only in deterministic environments."""
 
-NEEDS_CHANCES = ("retrace", "q-sigma")
-"""These weigh by the behaviour's probabilities μ(a | s)."""
+NEEDS_BEHAVIOUR_PROB = ("retrace", "q-sigma")
+"""Methods that divide by the behaviour probabilities μ(a | s)."""
 
 WHOLE_EPISODE = 2**62
+"""The horizon N that stands for the whole episode."""
+
+Memory = EmpiricalModel | StoredEpisodes | None
+"""What a method keeps besides its table."""
+
+MEMORY_CLASSES = {
+    updates.MODEL: EmpiricalModel,
+    updates.GREEDY_STEP_EXPECTED: EmpiricalModel,
+    updates.GREEDY_STEP_STORED: StoredEpisodes,
+}
+"""Code of the method -> the class of its memory; all other methods keep nothing."""
 
 
 def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters]:
-    """(code, parameters) of a method; ValueError says which option is wrong."""
+    """Return (code, parameters) of a method; ValueError names an option that is wrong."""
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is not one of {', '.join(METHODS)}")
     code, defaults = METHODS[method]
@@ -84,3 +98,17 @@ def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters
                 value = WHOLE_EPISODE
             chosen["n"] = min(check_int(name, value), WHOLE_EPISODE)
     return code, Parameters(**chosen)
+
+
+def check_method_memory(code: int, shape: tuple[int, ...], memory: Any = None) -> Any:
+    """Return the given memory, checked, or a new one; None for methods that keep nothing but their table."""
+    kind = MEMORY_CLASSES.get(code)
+    if kind is None:
+        if memory is not None:
+            raise ValueError("memory: this method keeps nothing but its table")
+        return None
+    if memory is None:
+        return kind(*shape)
+    if not isinstance(memory, kind) or memory.shape != shape:
+        raise ValueError(f"memory: expected {kind.__name__} of {shape[0]} states and {shape[1]} actions")
+    return memory

@@ -29,33 +29,41 @@ import numpy as np
 
 from greedystep import models
 from greedystep.checks import check_float, check_int
-from greedystep.envs.toy import ToyTask
+from greedystep.envs import ToyTask, as_task
+from greedystep.tabular.acting import make_simulator
 from greedystep.tabular.episodes import make_buffer
-from greedystep.tabular.loops import _world as world_of
-from greedystep.tabular.loops import starting_table
-from greedystep.tabular.rudder_loop import TRAINED, UNITS, encode, go_on, make_room, make_store, share_out
-from greedystep.tabular.rudder_lstm import size
-from greedystep.tabular.solving import until_solved
+from greedystep.tabular.learning import Task, initial_table
+from greedystep.tabular.rudder_loop import (
+    TRAINED,
+    UNITS,
+    encode_episode,
+    learn_episodes,
+    make_state,
+    make_workspace_and_inputs,
+    redistribute_return,
+)
+from greedystep.tabular.rudder_lstm import num_parameters
+from greedystep.tabular.time_to_solve import until_solved
 
 
 class Rudder:
-    """RUDDER on one task; `learn` lets it act and learn.
+    """A RUDDER learner on one toy task.
 
     Args:
-        task: with discount 1, since the return is handed out undiscounted.
-        features: float [S, K], what the LSTM sees of a state (their changes, that is); `features_of(task)` by default.
+        task: with discount 1, since undiscounted returns are redistributed: a name, a `ToyTask` or its environment.
+        features: float [S, K], what the LSTM sees of a state, by its changes; `features_of(task)` by default.
         epsilon: share of random actions while learning.
         q: the table to begin with, float [S, A], or one number.
         alpha: step size of the table.
-        seed: the same seed gives the same numbers.
+        seed: of everything random.
     """
 
     q: np.ndarray
-    """float64 [S, A]: what each action is worth at once, after redistribution."""
+    """float64 [S, A]: the expected redistributed reward of each action."""
 
     def __init__(
         self,
-        task: ToyTask,
+        task: Task,
         features: np.ndarray | None = None,
         *,
         epsilon: float = 0.2,
@@ -63,43 +71,46 @@ class Rudder:
         alpha: float = 0.1,
         seed: int | np.random.Generator = 0,
     ):
+        task = as_task(task)
         if task.mdp.discount != 1.0:
-            raise ValueError(f"task: RUDDER hands out undiscounted returns, {task.name} has {task.mdp.discount}")
+            raise ValueError(f"task: RUDDER redistributes undiscounted returns, {task.name} has {task.mdp.discount}")
         self.features = features_of(task) if features is None else np.ascontiguousarray(features, np.float64)
         if self.features.ndim != 2 or len(self.features) != task.num_states:
             raise ValueError(
                 f"features: expected [{task.num_states}, K] for {task.name}, got {list(self.features.shape)}"
             )
-        self.q, self.episodes = starting_table(task, q), 0
-        self._world, self._random = world_of(task), np.random.default_rng(seed)
+        self.q, self.episodes = initial_table(task, q), 0
+        self._simulator, self._random = make_simulator(task), np.random.default_rng(seed)
         self._epsilon, self._alpha = (
             check_float("epsilon", epsilon, 0, 1),
             check_float("alpha", alpha, 0, 1, above=True),
         )
         inputs = task.num_actions + self.features.shape[1] + 1
-        self._store = make_store(task.horizon, size(inputs, UNITS))
+        self._state = make_state(task.horizon, num_parameters(inputs, UNITS))
 
     def learn(self, episodes: int) -> np.ndarray:
-        """Act and learn for so many more episodes; the returns of these episodes, float [episodes]."""
+        """Act and learn for so many more episodes; return their returns, float [episodes]."""
         returns = np.empty(check_int("episodes", episodes))
-        go_on(self._store, self.q, self.features, self._world, self._epsilon, self._alpha, self._random, returns)
+        learn_episodes(
+            self._state, self.q, self.features, self._simulator, self._epsilon, self._alpha, self._random, returns
+        )
         self.episodes += episodes
         return returns
 
     def redistribute(self, states: Any, actions: Any, total: float) -> np.ndarray:
-        """R_t, float [T], of an episode that terminated: states [T], actions [T] and its return."""
-        if not self._store.numbers[TRAINED]:
+        """Return the redistributed rewards R_t, float [T], of a terminated episode: states [T], actions [T], return."""
+        if not self._state.numbers[TRAINED]:
             raise ValueError("redistribute: the network has not been trained yet")
         buffer = make_buffer(len(actions))
         buffer.states[:-1], buffer.actions[:] = states, actions
-        work, x = make_room(len(actions), self.q.shape[1], self.features)
-        encode(buffer.states, buffer.actions, len(actions), self._world.horizon, self.features, x)
-        share_out(self._store, x, len(actions), total, work, buffer.targets)
+        work, x = make_workspace_and_inputs(len(actions), self.q.shape[1], self.features)
+        encode_episode(buffer.states, buffer.actions, len(actions), self._simulator.horizon, self.features, x)
+        redistribute_return(self._state, x, len(actions), total, work, buffer.targets)
         return buffer.targets
 
 
 def rudder_episodes_to_solve(
-    task: ToyTask, *, limit: int, resolution: float = 0.02, seed: int | np.random.Generator = 0, **options: Any
+    task: Task, *, limit: int, resolution: float = 0.02, seed: int | np.random.Generator = 0, **options: Any
 ) -> int | None:
     """`episodes_to_solve` for RUDDER; `options` are those of `Rudder`."""
     learner = Rudder(task, seed=seed, **options)
@@ -112,7 +123,7 @@ def rudder_episodes_to_solve(
 
 
 def features_of(task: ToyTask) -> np.ndarray:
-    """What the LSTM sees of a state: in Choice what was chosen; in Trace Back row, column and whether 150 is pending.
+    """Return the LSTM's features of a state: the choice in Choice; row, column and pending reward in Trace Back.
 
     The time is an input of its own. Other tasks have no such description here: give `features` yourself.
     """

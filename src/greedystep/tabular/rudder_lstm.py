@@ -24,11 +24,11 @@ import numpy as np
 from numba import njit
 
 FAST = {"reassoc", "contract"}
-"""Sums may be taken in another order, always the same one: the loops over units become vector instructions."""
+"""LLVM flags that let sums be reordered, always in the same way, so that loops over units are vectorised."""
 
 
 class Workspace(NamedTuple):
-    """Room for the forward pass over T steps, and what the backward pass needs of it."""
+    """Arrays of the forward pass over T steps that the backward pass needs."""
 
     cell_input: np.ndarray
     """z [T, H]."""
@@ -42,19 +42,19 @@ class Workspace(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def make_workspace(steps, units):
-    """A `Workspace` for sequences of up to so many steps."""
+    """Return a workspace for sequences of up to so many steps."""
     return Workspace(np.empty((steps, units)), np.empty((steps, units)), np.zeros((steps + 1, units)), np.empty(steps))
 
 
 @njit(cache=True, nogil=True)
-def size(inputs, units):
-    """The length of θ."""
+def num_parameters(inputs, units):
+    """Return the length of θ."""
     return units * (inputs + units + 3) + 1
 
 
 @njit(cache=True, nogil=True)
 def split(theta, inputs, units):
-    """(W, U, b_z, b_i, w, b) as views of θ."""
+    """Return (W, U, b_z, b_i, w, b) as views of θ."""
     end_w = inputs * units
     end_u = end_w + units * units
     return (
@@ -68,12 +68,12 @@ def split(theta, inputs, units):
 
 
 @njit(cache=True, nogil=True)
-def fresh(inputs, units, mean, random):
-    """Starting values: W, U, w ~ N(0, 0.1²), b_z ~ N(0, 1), b_i ~ N(-3, 1), so that gates are nearly closed.
+def initial_parameters(inputs, units, mean, random):
+    """Return initial parameters: W, U, w ~ N(0, 0.1²), b_z ~ N(0, 1), b_i ~ N(-3, 1), so that gates are nearly closed.
 
-    b is the mean return: the network begins with a sensible prediction and learns only what differs from it.
+    b is the mean return, so that the first predictions have the right scale.
     """
-    theta = 0.1 * random.standard_normal(size(inputs, units))
+    theta = 0.1 * random.standard_normal(num_parameters(inputs, units))
     _, _, b_z, b_i, _, b = split(theta, inputs, units)
     b_z *= 10.0
     b_i *= 10.0
@@ -84,7 +84,7 @@ def fresh(inputs, units, mean, random):
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def predict(theta, x, steps, work):
-    """Fill `work`, its predictions g above all, from inputs x [>= steps, F]."""
+    """Run the forward pass on inputs x [>= steps, F]; `work.predictions` are g_t."""
     inputs, units = x.shape[1], work.gate.shape[1]
     W, U, b_z, b_i, w, b = split(theta, inputs, units)
     z, gate, c = work.cell_input, work.gate, work.memory
@@ -109,7 +109,7 @@ def predict(theta, x, steps, work):
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def add_gradient(theta, x, steps, target, work, gradient):
-    """Add the gradient of one sequence's loss to `gradient`; the first term of the loss, (g_{T-1} - y)²."""
+    """Add the gradient of one sequence's loss to `gradient`; return the loss's first term, (g_{T-1} - y)²."""
     predict(theta, x, steps, work)
     inputs, units = x.shape[1], work.gate.shape[1]
     _, U, _, _, w, _ = split(theta, inputs, units)
@@ -140,8 +140,8 @@ def add_gradient(theta, x, steps, target, work, gradient):
 
 
 @njit(cache=True, nogil=True)
-def adam(theta, gradient, first, second, count, rate, decay):
-    """Step number `count` = 1, 2, ... of Adam (β 0.9 and 0.999); `decay` adds decay · θ to the gradient."""
+def adam_step(theta, gradient, first, second, count, rate, decay):
+    """Take step number `count` = 1, 2, ... of Adam (β 0.9 and 0.999); `decay` adds decay · θ to the gradient."""
     fade_first, fade_second = 1.0 - 0.9**count, 1.0 - 0.999**count
     for p in range(len(theta)):
         slope = gradient[p] + decay * theta[p]

@@ -57,14 +57,14 @@ class TabularRunConfig:
     def env_and_rules(self) -> tuple[Any, dict[str, Any]]:
         """Return the environment and those of its options that are the agent's."""
         if self.env.startswith("toy/"):
-            return envs.make(self.env, **self.options), {}
+            return envs.make_task(self.env, **self.options), {}
         rules = {name: value for name, value in self.options.items() if name in AGENT_OPTIONS}
         made_with = {name: value for name, value in self.options.items() if name not in AGENT_OPTIONS}
         if not made_with:
             return self.env, rules
-        from greedystep.tabular.gym_world import made
+        from greedystep.tabular.gymnasium_task import make_gymnasium
 
-        return made(self.env, **made_with), rules
+        return make_gymnasium(self.env, **made_with), rules
 
     def agent(self) -> TabularAgent:
         """Make a new agent."""
@@ -233,7 +233,7 @@ def read_config(folder: Path, env: Any = None) -> TabularRunConfig:
     if isinstance(env, str) and env != config.env:
         raise ValueError(f"env: {folder} is a run in {config.env!r}, got {env!r}")
     if env is None and not config.env.startswith("toy/"):
-        from greedystep.tabular.gym_world import check_registered
+        from greedystep.tabular.gymnasium_task import check_registered
 
         check_registered(config.env, folder / CONFIG)
     return config

@@ -1,4 +1,4 @@
-"""A table that learns, answers, and lives on in a file."""
+"""`TabularAgent`: a table of action values with its learning method, saved to and loaded from one file."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ import numpy as np
 
 from greedystep import envs, io, schema
 from greedystep.checks import check_float, check_int, check_seed
-from greedystep.envs.toy import ToyTask
+from greedystep.envs import ToyTask
+from greedystep.evaluation import Evaluation
 from greedystep.memory import check_memory
-from greedystep.tabular.branching import Watch
+from greedystep.tabular.acting import check_episode_memory
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.loops import CURE, Learned, check_longest_episode, filled_table, learn, replay, study
-from greedystep.tabular.memory import Memory, checked_memory
-from greedystep.tabular.methods import SAMPLED, parameters_of
+from greedystep.tabular.learning import DIVERGED, LearnResult, collect, filled_table, learn, replay, replay_in_place
+from greedystep.tabular.methods import SAMPLED, Memory, check_method_memory, parameters_of
+from greedystep.tabular.stochasticity_warning import StochasticityDetector
 from greedystep.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from greedystep.tabular.gym_world import GymWorld
+    from greedystep.tabular.gymnasium_task import GymnasiumTask
 
 FILE_FORMAT = "greedystep-tabular-1"
-USUAL_DISCOUNT = 0.99
+DEFAULT_DISCOUNT = 0.99
 EVALUATION_EPISODES = 100
 
 _GENERATOR = {
@@ -33,7 +34,7 @@ _GENERATOR = {
     "has_uint32": schema.Int(0, 1),
     "uinteger": schema.Int(0, 2**32 - 1),
 }
-"""NumPy's default generator, which Gymnasium's environments have too."""
+"""Schema of the state of NumPy's default generator, which Gymnasium's environments have too."""
 ABOUT = {
     "task": str,
     "made_with": schema.Nullable(dict),
@@ -52,34 +53,35 @@ ABOUT = {
         }
     ),
 }
-"""What a file says besides its arrays."""
+"""Schema of the JSON in an agent's file."""
 
 
 class TabularAgent:
-    """One method on one task.
+    """A tabular agent: one method on one task.
 
     Args:
-        env: the name of a toy task, with its default options, or a `ToyTask`; or the id of a Gymnasium environment with
-            Discrete observations and actions, or such an environment itself, which then belongs to the agent.
-        method: one of `METHODS`; `options` are its own, with the defaults that stand there.
-        seed: of everything random. A saved and loaded agent goes on exactly as if it had not been stopped. Gymnasium
-            keeps this promise for environments that draw from their `np_random` alone and carry nothing else from one
-            episode to the next, as its own toy texts do; the agent cannot see what else one may hold.
+        env: the name of a toy task, with its default options, its environment (`envs.make`) or its `ToyTask`; or the id
+            of a Gymnasium environment with Discrete observations and actions, or such an environment itself, which then
+            belongs to the agent.
+        method: one of `METHODS`; `options` are its own, with the defaults listed there.
+        seed: of everything random. A saved and loaded agent continues exactly as if it had not been stopped. In
+            Gymnasium this holds for environments that draw from their `np_random` alone and carry nothing else from one
+            episode to the next, as its own toy texts do.
         epsilon: share of random actions while learning.
         q: the table to begin with, float [S, A], or one number; 0 by default. Greedy-step's sampled forms never lower a
             value and want it at or below the optimal ones: on a toy task they begin with its lowest possible return;
             where a Gymnasium environment pays negative rewards, give one that is low enough.
         discount: γ of a Gymnasium environment, 0.99 by default. Toy tasks have their own.
-        limit: cuts an episode of a Gymnasium environment off after so many steps; needed if it has no time limit. What
-            lies behind a cut still counts: the last state's value stands for it.
+        limit: truncates an episode of a Gymnasium environment after so many steps; needed if it has no time limit.
+            A truncated episode bootstraps from its last state.
     """
 
     q: np.ndarray
     """float64 [S, A]: the action values; -inf where a state does not have the action."""
     episodes: int
-    """How many episodes `learn` has acted so far."""
+    """The episodes that `learn` has acted so far."""
     steps: int
-    """How many steps these had."""
+    """The steps of these episodes."""
     memory: Memory
     """What the method keeps besides its table, such as the model of the method "model"; None for most."""
 
@@ -97,12 +99,12 @@ class TabularAgent:
     ):
         code, _ = parameters_of(method, options)
         seed = check_seed(seed)
-        self.task: ToyTask | GymWorld = _task(env, discount, limit)
+        self.task: ToyTask | GymnasiumTask = _task(env, discount, limit)
         self.method, self.options, self.epsilon = method, options, check_float("epsilon", epsilon, 0, 1)
         S, A = self.task.num_states, self.task.num_actions
         check_memory(f"{self.task.name}: a table of {S} states x {A} actions", 17 * S * A)
         if isinstance(self.task, ToyTask):
-            check_longest_episode(self.task)
+            check_episode_memory(self.task)
             available, self.discount = self.task.mdp.available, self.task.mdp.discount
         else:
             available, self.discount = np.ones((S, A), bool), self.task.discount
@@ -110,45 +112,45 @@ class TabularAgent:
         if q is None:
             q = self.task.lowest_return if code in SAMPLED and isinstance(self.task, ToyTask) else 0.0
         self.q, self.episodes, self.steps = filled_table(available, q), 0, 0
-        self.memory = checked_memory(code, self.q.shape)
-        watched = self.q.size if code in SAMPLED else 0
-        self._watch = Watch(watched, self.q.shape[1], options.get("form", "running"))
+        self.memory = check_method_memory(code, self.q.shape)
+        rows = self.q.size if code in SAMPLED else 0
+        self._detector = StochasticityDetector(rows, self.q.shape[1], options.get("form", "running"))
         self._random = np.random.default_rng(seed)
 
-    def learn(self, episodes: int) -> Learned:
-        """Act and learn for so many more episodes; how they went.
+    def learn(self, episodes: int) -> LearnResult:
+        """Act and learn for so many more episodes.
 
-        In a Gymnasium environment an interruption (Ctrl-C) keeps what the finished episodes taught.
+        In a Gymnasium environment an interruption (Ctrl-C) keeps what was learned from the finished episodes.
         """
         if not isinstance(self.task, ToyTask):
             learned = self._learn_in_gymnasium(self.task, check_int("episodes", episodes))
         else:
-            how: Any = {"epsilon": self.epsilon, "seed": self._random, "memory": self.memory, "watch": self._watch}
-            learned = learn(self.task, self.method, episodes=episodes, q=self.q, **how, **self.options)
+            how: Any = {"q": self.q, "epsilon": self.epsilon, "seed": self._random, "memory": self.memory}
+            learned = learn(self.task, self.method, episodes=episodes, detector=self._detector, **how, **self.options)
             self.q = learned.q
             self.episodes += episodes
             self.steps += int(learned.lengths.sum())
-        self._watch.warn()
+        self._detector.warn()
         return learned
 
-    def _learn_in_gymnasium(self, world: GymWorld, episodes: int) -> Learned:
+    def _learn_in_gymnasium(self, task: GymnasiumTask, episodes: int) -> LearnResult:
         code, parameters = parameters_of(self.method, self.options)
         table, returns, lengths = self.q.copy(), [], []
         try:
             for _ in range(episodes):
-                log = world.follow(table, self.epsilon, self._random)
-                if not study(code, parameters, table, self.memory, log, self.discount, 1):
-                    raise FloatingPointError(f"{self.method}: its values have no bound, and left float64; {CURE}")
-                self._watch.look_at(log)
+                log = task.epsilon_greedy_episode(table, self.epsilon, self._random)
+                if not replay_in_place(code, parameters, table, self.memory, log, self.discount, 1):
+                    raise FloatingPointError(f"{self.method}: {DIVERGED.format('')}")
+                self._detector.check_log(log)
                 lengths.append(len(log.rewards))
-                returns.append(float(self.discount ** np.arange(lengths[-1]) @ log.rewards))
+                returns.append(_discounted_sum(log.rewards, self.discount))
         except FloatingPointError:
             raise
         except BaseException:
             self.q, self.episodes, self.steps = table, self.episodes + len(returns), self.steps + sum(lengths)
             raise
         self.q, self.episodes, self.steps = table, self.episodes + episodes, self.steps + sum(lengths)
-        return Learned(table, np.array(returns), np.array(lengths, np.int64), self.memory)
+        return LearnResult(table, np.array(returns), np.array(lengths, np.int64), self.memory)
 
     def fit(self, log: Episodes | Iterable[tuple | Trajectory], sweeps: int = 1) -> TabularAgent:
         """Learn from logged episodes, `sweeps` times over: `Episodes`, or what `Episodes.of` takes."""
@@ -158,12 +160,12 @@ class TabularAgent:
             log.check_available(self.task.mdp.available)
         how: Any = {"discount": self.discount, "sweeps": sweeps, "memory": self.memory, **self.options}
         self.q = replay(log, self.q, self.method, **how)
-        self._watch.look_at(log)
-        self._watch.warn()
+        self._detector.check_log(log)
+        self._detector.warn()
         return self
 
     def predict(self, states: Any) -> Any:
-        """The greedy action of a state, or of an array of states; of equal ones the lowest."""
+        """Return the greedy action of a state, or of an array of states; ties go to the lowest action."""
         numbers = np.asarray(states)
         if not numbers.size:  # NumPy takes an empty list for real numbers
             numbers = numbers.astype(np.int64)
@@ -176,32 +178,47 @@ class TabularAgent:
         actions = self.q[numbers].argmax(axis=-1)
         return int(actions) if numbers.ndim == 0 else actions
 
-    def evaluate(self, episodes: int | None = None, discount: float | None = None, seed: int | None = None) -> float:
-        """The expected return of what `predict` does: exact on a toy task, which takes no arguments.
+    def evaluate(
+        self, episodes: int = EVALUATION_EPISODES, epsilon: float = 0.0, *, seed: int = 0, discount: float = 1.0
+    ) -> Evaluation:
+        """Play episodes without learning from them, with a share `epsilon` of random actions; all others are greedy.
 
-        Elsewhere it is the mean over some `episodes`, 100 by default, with the agent's own discount unless told
-        otherwise (1 gives the plain sum of rewards). Learning afterwards goes on as if nothing had been asked.
+        Learning afterwards continues as if nothing had been played. `expected_return` is exact on toy tasks.
+
+        Args:
+            discount: of the rewards in the returns; 1 adds them up, and `agent.discount` is what the agent maximises.
+        """
+        episodes, seed = check_int("episodes", episodes), check_seed(seed)
+        epsilon, discount = check_float("epsilon", epsilon, 0, 1), check_float("discount", discount, 0, 1)
+        greedy = np.where(self.q > -np.inf, 0.0, -np.inf)  # a table whose only best action is that of `predict`
+        greedy[np.arange(len(greedy)), self.q.argmax(axis=1)] = 1.0
+        if isinstance(self.task, ToyTask):
+            log = collect(self.task, episodes=episodes, epsilon=epsilon, q=greedy, seed=seed)
+            rewards = np.split(log.rewards, log.first[1:-1])
+        else:
+            before, random, rewards = self.task.state, np.random.default_rng(seed), []
+            try:
+                self.task.seed(seed)
+                for _ in range(episodes):
+                    rewards.append(self.task.epsilon_greedy_episode(greedy, epsilon, random).rewards)
+            finally:
+                self.task.state = before
+        returns = np.array([_discounted_sum(one, discount) for one in rewards])
+        return Evaluation(returns, np.array([len(one) for one in rewards]), np.zeros(episodes, bool))
+
+    def expected_return(self) -> float:
+        """Return the expected discounted return of the greedy policy.
+
+        On a toy task it is exact; in a Gymnasium environment it is the mean of 100 episodes.
         """
         if isinstance(self.task, ToyTask):
-            if (episodes, discount, seed) != (None, None, None):
-                raise ValueError(f"evaluate: the expected return of {self.task.name} is exact and takes no arguments")
             return self.task.expected_return(self.q.argmax(axis=1))
-        gamma = self.discount if discount is None else check_float("discount", discount, 0, 1)
-        count = EVALUATION_EPISODES if episodes is None else check_int("episodes", episodes)
-        before, actions, total = self.task.state, self.q.argmax(axis=1), 0.0
-        try:
-            self.task.seed(0 if seed is None else check_seed(seed))
-            for _ in range(count):
-                rewards = self.task.episode(lambda state: (int(actions[state]), 1.0)).rewards
-                total += float(gamma ** np.arange(len(rewards)) @ rewards)
-        finally:
-            self.task.state = before
-        return total / count
+        return self.evaluate(discount=self.discount).mean
 
     # -- files --------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write one .npz file, without pickle; an older file is replaced only once the new one is complete."""
+        """Write the agent to one .npz file without pickle, atomically."""
         about = {
             "task": self.task.name,
             "made_with": self.task.made_with,
@@ -210,7 +227,7 @@ class TabularAgent:
             "epsilon": self.epsilon,
             "episodes": self.episodes,
             "steps": self.steps,
-            "warned": self._watch.over,
+            "warned": self._detector.stopped,
             "random": self._random.bit_generator.state,
             "world": None,
         }
@@ -227,8 +244,8 @@ class TabularAgent:
         """Read what `save` wrote.
 
         Args:
-            env: needed only for a task that was not made by its name or id, or whose id "module:name" lets Gymnasium
-                import a module: a file alone does not decide that.
+            env: needed only for a task that was not made by its name or id, or whose id "module:name" would make
+                Gymnasium import a module.
         """
         arrays = io.load_npz(path, FILE_FORMAT, "agent")
         try:
@@ -244,9 +261,9 @@ class TabularAgent:
             raise ValueError(f"env: {path} was learned on {name!r}, which has to be given to load it")
         try:
             if env is None and world is None:
-                env = envs.make(name, **made_with)
+                env = envs.make_task(name, **made_with)
             elif env is None:
-                from greedystep.tabular.gym_world import check_registered
+                from greedystep.tabular.gymnasium_task import check_registered
 
                 check_registered(name, path)
                 env = name
@@ -255,16 +272,16 @@ class TabularAgent:
         except (ValueError, MemoryError) as problem:
             raise ValueError(f"{path} cannot be loaded: {problem}") from None
         try:
-            agent._go_on_from(about, kept)
+            agent._restore(about, kept)
         except ValueError as problem:
             raise ValueError(f"{path} is damaged, or was learned on another task: {problem}") from None
         return agent
 
-    def _go_on_from(self, about: dict[str, Any], kept: dict[str, np.ndarray]) -> None:
-        """ValueError if something in the file does not fit this agent."""
+    def _restore(self, about: dict[str, Any], kept: dict[str, np.ndarray]) -> None:
+        """Take over the saved state; ValueError if something does not fit this agent."""
         self.episodes, self.steps = about["episodes"], about["steps"]
         if about["warned"]:
-            self._watch.stop()
+            self._detector.stop()
         if self.memory is not None:
             self.memory = type(self.memory).from_arrays(kept, *self.q.shape)
         self._random.bit_generator.state = about["random"]
@@ -275,18 +292,22 @@ class TabularAgent:
 
 
 def _task(env: Any, discount: float | None, limit: int | None) -> Any:
-    """The task of that name or id, or the one that was given."""
-    if isinstance(env, str) and env.startswith("toy/"):
-        env = envs.make(env)
+    """Return the toy task or Gymnasium task of a name, an id or an environment."""
+    if envs.is_toy(env) or isinstance(getattr(env, "task", None), ToyTask):
+        env = envs.as_task(env)
     if isinstance(env, ToyTask):
         for name, value in (("discount", discount), ("limit", limit)):
             if value is not None:
                 raise ValueError(f"{name}: {env.name} has its own, got {value!r}")
         return env
     if isinstance(env, str) and env in envs.names():
-        raise ValueError(f"env: {env} shows pictures or vectors, not numbered states; a table needs the latter")
-    from greedystep.tabular.gym_world import GymWorld
+        raise ValueError(f"env: {env} has array observations; a table needs numbered states")
+    from greedystep.tabular.gymnasium_task import GymnasiumTask
 
     if not (isinstance(env, str) or hasattr(env, "observation_space")):
-        raise ValueError(f"env: expected a name, a ToyTask or a Gymnasium environment, got {type(env).__name__}")
-    return GymWorld(env, USUAL_DISCOUNT if discount is None else discount, limit)
+        raise ValueError(f"env: expected a name, a toy task or a Gymnasium environment, got {type(env).__name__}")
+    return GymnasiumTask(env, DEFAULT_DISCOUNT if discount is None else discount, limit)
+
+
+def _discounted_sum(rewards: np.ndarray, discount: float) -> float:
+    return float(discount ** np.arange(len(rewards)) @ rewards)

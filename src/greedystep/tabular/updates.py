@@ -1,12 +1,12 @@
-"""The update of every method, on one whole episode: q [S, A] is changed in place.
+"""The update of every method from one whole episode; q [S, A] is changed in place.
 
-An episode is s_0, a_0, r_0, ..., s_T in a `Buffer`, with T = `steps`. If it terminated, nothing follows its last step;
-if it was only cut off, the last step bootstraps from s_T. V(s) = max_a q(s, a).
+An episode is s_0, a_0, r_0, ..., s_T in an `EpisodeBuffer`, with T = `steps`. If it terminated, nothing follows its
+last step; if it was truncated, the last step bootstraps from s_T. V(s) = max_a q(s, a).
 
-Methods act with the table as it was when the episode began and learn when it is over, all of them, so that they differ
-in their update alone. In a task whose state holds the time no pair comes twice in an episode, and then this is the same
-as learning at every step. Unless the function says otherwise, all targets y_t are computed from the table as it was,
-and then q(s_t, a_t) <- q + α (y_t - q) in the order of time.
+All methods act with the table as it was when the episode began and learn when it is over, so that they differ in their
+update alone. In a task whose state holds the time no pair occurs twice in an episode, and this equals learning at every
+step. Unless a function says otherwise, all targets y_t are computed from the table before the update, and then
+q(s_t, a_t) <- q + α (y_t - q) in the order of time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numba import njit
 
 GREEDY_STEP, Q_LEARNING, BACKWARD_Q_LEARNING, N_STEP_Q, N_STEP_SARSA, EPISODIC_BACKWARD = range(6)
 SARSA_LAMBDA, WATKINS, PENG, HARUTYUNYAN, TREE_BACKUP, RETRACE, Q_SIGMA, MONTE_CARLO = range(6, 14)
-GREEDY_STEP_STORED, GREEDY_STEP_EXPECTED, MODEL = range(14, 17)  # these need more than one episode: see `kernels`
+GREEDY_STEP_STORED, GREEDY_STEP_EXPECTED, MODEL = range(14, 17)  # from more than one episode: `compiled_loops`
 
 
 class Parameters(NamedTuple):
-    """Every number a method may have; each uses its own."""
+    """The numeric parameters of all methods; each method uses its own."""
 
     alpha: float = 1.0
     lambda_: float = 0.9
@@ -34,7 +34,7 @@ class Parameters(NamedTuple):
 
 @njit(cache=True)
 def update(method, parameters, q, buffer, steps, terminated, gamma):
-    """Learn from one episode."""
+    """Update the table from one episode with the method of that code."""
     if method == GREEDY_STEP:
         greedy_step(q, buffer, steps, terminated, gamma, parameters.n)
     elif method in (Q_LEARNING, BACKWARD_Q_LEARNING):
@@ -49,19 +49,19 @@ def update(method, parameters, q, buffer, steps, terminated, gamma):
 
 @njit(cache=True)
 def diverged(q, buffer, steps):
-    """Whether a pair of the episode has no finite value any more."""
+    """Whether a pair of the episode has a value that is not finite."""
     states, actions = buffer.states, buffer.actions
-    poison = 0.0
+    nan_if_infinite = 0.0
     for t in range(steps):
-        poison += 0.0 * q[states[t], actions[t]]  # nan from the first infinite value on
-    return poison != 0.0
+        nan_if_infinite += 0.0 * q[states[t], actions[t]]
+    return nan_if_infinite != 0.0
 
 
 # -- reading the table ------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True)
-def best(q, s):
+def max_q(q, s):
     """V(s) = max_a q(s, a)."""
     value = q[s, 0]
     for a in range(1, q.shape[1]):
@@ -71,31 +71,31 @@ def best(q, s):
 
 @njit(cache=True)
 def target_policy(q, s, action, epsilon):
-    """(E_π q(s, .), π(action | s)) of the ε-greedy target policy π; ties share, -inf marks actions s does not have."""
-    top, ties, available, total = best(q, s), 0, 0, 0.0
+    """Return (E_π q(s, .), π(action | s)) of the ε-greedy target policy π; ties share, -inf is unavailable."""
+    top, ties, available, total = max_q(q, s), 0, 0, 0.0
     for a in range(q.shape[1]):
         if q[s, a] > -np.inf:
             available += 1
             total += q[s, a]
             if q[s, a] == top:
                 ties += 1
-    chance = epsilon / available
+    probability = epsilon / available
     if q[s, action] == top:
-        chance += (1.0 - epsilon) / ties
-    return (1.0 - epsilon) * top + epsilon * total / available, chance
+        probability += (1.0 - epsilon) / ties
+    return (1.0 - epsilon) * top + epsilon * total / available, probability
 
 
 @njit(cache=True)
-def relax(q, buffer, steps, alpha):
-    """q(s_t, a_t) <- q + α (y_t - q)."""
+def move_towards_targets(q, buffer, steps, alpha):
+    """q(s_t, a_t) <- q + α (y_t - q) for all steps of the episode."""
     states, actions, targets = buffer.states, buffer.actions, buffer.targets
     for t in range(steps):
-        assign(q, states[t], actions[t], targets[t], alpha)
+        move_towards(q, states[t], actions[t], targets[t], alpha)
 
 
 @njit(cache=True)
-def assign(q, s, a, target, alpha):
-    """One such step; α = 1 takes the target whatever stood there, -inf included."""
+def move_towards(q, s, a, target, alpha):
+    """q(s, a) <- q + α (target - q); with α = 1 the target, even where q is -inf."""
     q[s, a] = target if alpha == 1.0 else q[s, a] + alpha * (target - q[s, a])
 
 
@@ -123,7 +123,7 @@ def greedy_step_targets(q, buffer, steps, terminated, gamma, horizon):
     """y_t of `greedy_step`. For N >= T - t the maximum is the recursion y_t = r_t + γ max(V(s_{t+1}), y_{t+1})."""
     states, rewards, values, targets = buffer.states, buffer.rewards, buffer.values, buffer.targets
     for t in range(steps):
-        values[t] = 0.0 if terminated and t == steps - 1 else best(q, states[t + 1])
+        values[t] = 0.0 if terminated and t == steps - 1 else max_q(q, states[t + 1])
     if horizon >= steps:
         ahead = -np.inf
         for t in range(steps - 1, -1, -1):
@@ -135,7 +135,7 @@ def greedy_step_targets(q, buffer, steps, terminated, gamma, horizon):
             for k in range(t, min(t + horizon, steps)):
                 total += weight * rewards[k]
                 weight *= gamma
-                if values[k] > -np.inf:  # else there is nothing to go on with, and 0 * -inf is no number
+                if values[k] > -np.inf:  # a state without known actions; 0 * -inf is nan
                     top = max(top, total + weight * values[k])
             targets[t] = top
 
@@ -149,8 +149,8 @@ def one_step(q, buffer, steps, terminated, gamma, alpha, backward):
     states, actions, rewards = buffer.states, buffer.actions, buffer.rewards
     for i in range(steps):
         t = steps - 1 - i if backward else i
-        after = 0.0 if terminated and t == steps - 1 else gamma * best(q, states[t + 1])
-        assign(q, states[t], actions[t], rewards[t] + after, alpha)
+        after = 0.0 if terminated and t == steps - 1 else gamma * max_q(q, states[t + 1])
+        move_towards(q, states[t], actions[t], rewards[t] + after, alpha)
 
 
 @njit(cache=True)
@@ -159,7 +159,7 @@ def n_step(q, buffer, steps, terminated, gamma, parameters, sarsa):
 
         y_t = r_t + ... + γ^(m-1) r_{t+m-1} + γ^m V(s_{t+m}),   SARSA: γ^m q(s_{t+m}, a_{t+m}).
 
-    Where an episode was cut off there is no a_T, and SARSA takes the expectation over its ε-greedy target policy.
+    Where an episode was truncated there is no a_T, and SARSA takes the expectation over its ε-greedy target policy.
     """
     states, actions, rewards = buffer.states, buffer.actions, buffer.rewards
     values, targets = buffer.values, buffer.targets
@@ -167,7 +167,7 @@ def n_step(q, buffer, steps, terminated, gamma, parameters, sarsa):
         if t == steps - 1 and terminated:
             values[t] = 0.0
         elif not sarsa:
-            values[t] = best(q, states[t + 1])
+            values[t] = max_q(q, states[t + 1])
         elif t == steps - 1:
             values[t] = target_policy(q, states[t + 1], 0, parameters.target_epsilon)[0]
         else:
@@ -178,7 +178,7 @@ def n_step(q, buffer, steps, terminated, gamma, parameters, sarsa):
             total += weight * rewards[k]
             weight *= gamma
         targets[t] = total + weight * values[last]
-    relax(q, buffer, steps, parameters.alpha)
+    move_towards_targets(q, buffer, steps, parameters.alpha)
 
 
 @njit(cache=True)
@@ -192,44 +192,43 @@ def episodic_backward(q, buffer, steps, terminated, gamma, alpha, beta):
     for t in range(steps - 1, -1, -1):
         s = states[t + 1]
         if t == steps - 1:
-            value = 0.0 if terminated else best(q, s)
+            value = 0.0 if terminated else max_q(q, s)
         else:
             value = -np.inf
             for a in range(q.shape[1]):
                 value = max(value, beta * ahead + (1.0 - beta) * q[s, a] if a == actions[t + 1] else q[s, a])
         ahead = rewards[t] + gamma * value
         targets[t] = ahead
-    relax(q, buffer, steps, alpha)
+    move_towards_targets(q, buffer, steps, alpha)
 
 
 @njit(cache=True)
 def trace(method, q, buffer, steps, terminated, gamma, parameters):
-    """The methods with traces, which are one recursion (its (v, b, c) stand in `mixture`):
+    """The methods with traces, as one recursion with the (v, b, c) of `trace_terms`:
 
-    y_t = r_t + γ [ v_{t+1} + c_{t+1} (y_{t+1} - b_{t+1}) ];  after a cut-off last step r_t + γ v_{t+1}.
+    y_t = r_t + γ [ v_{t+1} + c_{t+1} (y_{t+1} - b_{t+1}) ];  after a truncated last step r_t + γ v_{t+1}.
     """
-    states, actions, rewards, chances = buffer.states, buffer.actions, buffer.rewards, buffer.chances
-    targets = buffer.targets
+    states, actions, rewards, targets = buffer.states, buffer.actions, buffer.rewards, buffer.targets
     ahead = 0.0
     for t in range(steps - 1, -1, -1):
         s = states[t + 1]
         if t < steps - 1:
-            value, base, weight = mixture(method, q, s, actions[t + 1], chances[t + 1], parameters)
+            value, base, weight = trace_terms(method, q, s, actions[t + 1], buffer.behaviour_prob[t + 1], parameters)
             value += weight * (ahead - base)
         elif terminated:
             value = 0.0
         elif method in (WATKINS, PENG, MONTE_CARLO):
-            value = best(q, s)
+            value = max_q(q, s)
         else:
             value = target_policy(q, s, 0, parameters.target_epsilon)[0]
         ahead = rewards[t] + gamma * value
         targets[t] = ahead
-    relax(q, buffer, steps, parameters.alpha)
+    move_towards_targets(q, buffer, steps, parameters.alpha)
 
 
 @njit(cache=True)
-def mixture(method, q, s, a, mu, parameters):
-    """(v, b, c) at the next state s, where action a was taken with probability mu; π is the ε-greedy target policy:
+def trace_terms(method, q, s, a, mu, parameters):
+    """Return (v, b, c) at the next state s, where action a was taken with probability mu; π is the target policy:
 
     SARSA(λ)                  q(s, a)    q(s, a)   λ
     Monte Carlo               0          0         1
@@ -246,13 +245,13 @@ def mixture(method, q, s, a, mu, parameters):
     if method == MONTE_CARLO:
         return 0.0, 0.0, 1.0
     if method in (PENG, WATKINS):
-        top = best(q, s)
+        top = max_q(q, s)
         return top, top, lambda_ if method == PENG or taken == top else 0.0
-    value, chance = target_policy(q, s, a, parameters.target_epsilon)
+    value, pi = target_policy(q, s, a, parameters.target_epsilon)
     if method == HARUTYUNYAN:
         return value, taken, lambda_
     if method == TREE_BACKUP:
-        return value, taken, lambda_ * chance
+        return value, taken, lambda_ * pi
     if method == RETRACE:
-        return value, taken, lambda_ * min(1.0, chance / mu)
-    return value, taken, parameters.sigma * chance / mu + (1.0 - parameters.sigma) * chance
+        return value, taken, lambda_ * min(1.0, pi / mu)
+    return value, taken, parameters.sigma * pi / mu + (1.0 - parameters.sigma) * pi

@@ -1,4 +1,4 @@
-"""MinAtar Asterix: gold and enemies cross the board in eight rows; a point a piece of gold, the end at an enemy."""
+"""MinAtar Asterix: gold and enemies cross the board in eight rows; a point per piece of gold, the end at an enemy."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar import row_fields
+from greedystep.envs.minatar import packed_rows
 from greedystep.envs.minatar.game import DOWN, LEFT, NONE, RIGHT, SIZE, UP, MinAtar, below, cell, fraction, part
 
 SPAWN_PERIOD, MOVE_PERIOD, RAMP_WAIT = 10, 5, 100
 
 
 class Chance(NamedTuple):
-    """What a newcomer is like, should there be one."""
+    """Random numbers of a step: the next object, used if one is due."""
 
     right: jax.Array
     """bool: it comes from the left and goes right."""
@@ -26,7 +26,7 @@ class Chance(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Numbers are int32; the first three are words with a number for each row (`lanes`)."""
+    """Position of the game; the first three are `packed_rows`, others are int32."""
 
     place: jax.Array
     """The column plus one of the object in a row, 0 for none: so one that leaves on the left becomes none by itself."""
@@ -48,7 +48,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Asterix(MinAtar):
-    """One object a row at most; every `spawn_period` steps a new one comes, every `move_period` steps all move.
+    """At most one object per row; every `spawn_period` steps a new one comes, every `move_period` steps all move.
 
     With `ramping`, every 102 steps the spawn period falls by one, down to 1, and every other time the move period too.
     """
@@ -72,9 +72,9 @@ class Asterix(MinAtar):
         place, gold, right, x, y, spawn_period, spawn_timer, move_period, move_timer, ramp_timer, ramps = position
 
         spawns = spawn_timer == 0
-        empty = row_fields.equal(place, 0)
+        empty = packed_rows.equal(place, 0)
         rank = part(chance.where, jax.lax.population_count(empty))
-        newcomer = jnp.where(spawns, empty & row_fields.equal(row_fields.prefix_sums(empty), rank + 1), 0)
+        newcomer = jnp.where(spawns, empty & packed_rows.equal(packed_rows.prefix_sums(empty), rank + 1), 0)
         place = place + newcomer * jnp.where(chance.right, jnp.uint32(1), jnp.uint32(SIZE))
         gold = jnp.where(chance.gold, gold | newcomer, gold & ~newcomer)
         right = jnp.where(chance.right, right | newcomer, right & ~newcomer)
@@ -84,17 +84,17 @@ class Asterix(MinAtar):
         y = jnp.clip(y + (action == DOWN) - (action == UP), 1, 8)
 
         def meet(place: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            """Take the gold in the player's cell -> place, whether there was some, whether there was an enemy."""
-            met = row_fields.of_row(place, y) == (x + 1).astype(jnp.uint32)
-            golden = row_fields.of_row(gold, y) != 0
+            """Take the gold in the player's cell; return (place, whether it was gold, whether an enemy)."""
+            met = packed_rows.of_row(place, y) == (x + 1).astype(jnp.uint32)
+            golden = packed_rows.of_row(gold, y) != 0
             taken = met & golden
-            return jnp.where(taken, place & ~(row_fields.flag_of(y) * 15), place), taken, met & ~golden
+            return jnp.where(taken, place & ~(packed_rows.flag_of(y) * 15), place), taken, met & ~golden
 
         place, taken, caught = meet(place)
         moves = move_timer == 0
-        there = ~row_fields.equal(place, 0) & row_fields.ONES
+        there = ~packed_rows.equal(place, 0) & packed_rows.ONES
         moved = place + (there & right) - (there & ~right)
-        moved = moved & ~(row_fields.equal(moved, SIZE + 1) * 15)
+        moved = moved & ~(packed_rows.equal(moved, SIZE + 1) * 15)
         place, taken_too, caught_too = meet(jnp.where(moves, moved, place))  # meets nobody new where nothing moved
         move_timer = jnp.where(moves, move_period, move_timer)
 
@@ -122,7 +122,7 @@ class Asterix(MinAtar):
         return position, taken | taken_too, caught | caught_too
 
     def rows(self, position: Position) -> list[jax.Array]:
-        place, gold, right = (row_fields.by_row(word) for word in position[:3])
+        place, gold, right = (packed_rows.by_row(word) for word in position[:3])
         ahead = jnp.uint32(1) << place  # one column to the right of the object
         objects = ahead >> 1
         trail = jnp.where(right != 0, ahead >> 2, jnp.where(place != 0, ahead, 0))

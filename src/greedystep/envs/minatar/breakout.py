@@ -1,4 +1,4 @@
-"""MinAtar Breakout: a ball, a paddle, and a wall of three rows of bricks; a point a brick."""
+"""MinAtar Breakout: a ball, a paddle, and a wall of three rows of bricks; a point per brick."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WALL = (1 << 3 * SIZE) - 1
 
 
 class Position(NamedTuple):
-    """Cells are columns 0..9 and rows 0..9, int32."""
+    """Position of the game: columns 0..9 and rows 0..9, int32."""
 
     x: jax.Array
     y: jax.Array

@@ -1,4 +1,4 @@
-"""MinAtar Freeway: a chicken crosses eight lanes of traffic; a point a crossing, 2501 steps."""
+"""MinAtar Freeway: a chicken crosses eight lanes of traffic; a point per crossing, 2501 steps."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar import row_fields
+from greedystep.envs.minatar import packed_rows
 from greedystep.envs.minatar.game import DOWN, NONE, ROW, SIZE, UP, MinAtar, cell
 
 COLUMN = 4
-"""The chicken's."""
+"""Constants of the chicken."""
 COOL_DOWN, CLOCK = 3, 2500
 CLASSES = 5
 
 
 class Chance(NamedTuple):
-    """New cars, should there be a crossing: words with a number for each row (`lanes`)."""
+    """Random numbers of a step: the new cars after a crossing, with a number per row (`packed_rows`)."""
 
     slowness: jax.Array
     """1..5, evenly."""
@@ -27,7 +27,7 @@ class Chance(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The first four are words with a number for each row (`lanes`); others are int32."""
+    """Position of the game; the first four are `packed_rows`, others are int32."""
 
     place: jax.Array
     """The columns of the cars."""
@@ -59,7 +59,7 @@ class Freeway(MinAtar):
             for lane in range(4 * half, 4 * half + 4):
                 slowness |= (1 + rest % CLASSES) << 4 * lane
                 rest = rest // CLASSES
-        return Chance(slowness, words[2] & row_fields.ONES)
+        return Chance(slowness, words[2] & packed_rows.ONES)
 
     chance_of_start = chance
 
@@ -87,14 +87,14 @@ class Freeway(MinAtar):
         right = jnp.where(across, chance.right, right)
         y = jnp.where(across, SIZE - 1, y)
 
-        moves = row_fields.equal(timer, 0)
+        moves = packed_rows.equal(timer, 0)
         to_left = moves & ~right
-        moved = place + (moves & right) + 10 * (to_left & row_fields.equal(place, 0)) - to_left
-        moved = moved & ~(row_fields.equal(moved, SIZE) * 15)
-        timer = row_fields.keep(slowness, moves) + timer - (row_fields.ONES & ~moves)
+        moved = place + (moves & right) + 10 * (to_left & packed_rows.equal(place, 0)) - to_left
+        moved = moved & ~(packed_rows.equal(moved, SIZE) * 15)
+        timer = packed_rows.keep(slowness, moves) + timer - (packed_rows.ONES & ~moves)
 
         lane = jnp.minimum(y, 8)
-        hit = (y < 9) & ((row_fields.of_row(place, lane) == COLUMN) | (row_fields.of_row(moved, lane) == COLUMN))
+        hit = (y < 9) & ((packed_rows.of_row(place, lane) == COLUMN) | (packed_rows.of_row(moved, lane) == COLUMN))
         y = jnp.where(hit, SIZE - 1, y)
         clock = clock - 1
         position = Position(moved, slowness, timer, right, y, jnp.maximum(cool_down - 1, 0), clock)
@@ -102,7 +102,7 @@ class Freeway(MinAtar):
 
     def rows(self, position: Position) -> list[jax.Array]:
         place, slowness, right = (
-            row_fields.by_row(word) for word in (position.place, position.slowness, position.right)
+            packed_rows.by_row(word) for word in (position.place, position.slowness, position.right)
         )
         car = jnp.where((ROW >= 1) & (ROW <= 8), jnp.uint32(1) << place, 0)
         behind = jnp.where(right != 0, (car >> 1) | (car << 9), (car << 1) | (car >> 9))

@@ -1,13 +1,13 @@
-"""What the MinAtar games share: board, actions, sticky actions, options, the life after the end, the picture.
+"""The base class of the MinAtar games: board, actions, sticky actions, options and observation.
 
 A game is a subclass of `MinAtar` in a file of its own. It is made of a NamedTuple of small arrays (its position) and
 
 - the class variables `title`, `channels`, `minimal` and, where chance plays a part, `start_words` and `step_words`;
-- `chance_of_start(words)` and `chance(words)`: random 32-bit words -> what the rules want to know of chance;
+- `chance_of_start(words)` and `chance(words)`: random 32-bit words -> the random numbers that the rules need;
 - `first(chance)` -> position; `play(chance, position, action)` -> position, reward, terminated; `rows(position)`.
 
 Everything here runs for thousands of games at once and a hundred million times, so the games keep to one shape: scalars
-and bit masks, no branches, no gathers or scatters, and one call of the random generator a step.
+and bit masks, no branches, no gathers or scatters, and one call of the random generator per step.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ VERSIONS = ("1.0.15", "1.0.10")
 
 
 class Draws(NamedTuple):
-    """The chance of one step."""
+    """Random numbers of one step."""
 
     repeat: jax.Array
     """bool: the action executed last replaces the one given."""
     chance: Any
-    """What the game's `chance` made of its random words."""
+    """The output of the game's `chance`."""
 
 
 class State(NamedTuple):
-    """The state of any of the games."""
+    """State of a MinAtar game."""
 
     position: Any
-    """The game's own."""
+    """State of the particular game."""
     executed: jax.Array
     """int32: the action executed last, one of all six; outlives the episode (`restart`)."""
     over: jax.Array
-    """bool: the episode has ended, and nothing moves any more."""
+    """bool: the episode has ended, and further steps change nothing."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class MinAtar(Environment):
         sticky: the probability with which a step executes the action of the step before instead of the one given. The
             last action of an episode may be repeated in the first step of the next; a bare `reset` remembers none.
         ramping: whether the game becomes harder with time. (Breakout and Freeway never do.)
-        actions: "full", the six actions that all games share, or "minimal", those that the game listens to.
+        actions: "full", the six actions that all games share, or "minimal", those that have an effect in the game.
         version: of the original, "1.0.15" or "1.0.10"; they differ in Seaquest's oxygen alone.
     """
 
@@ -69,11 +69,11 @@ class MinAtar(Environment):
     version: str = VERSIONS[0]
 
     title: ClassVar[str]
-    """The last part of the name."""
+    """The part of the name after the slash."""
     channels: ClassVar[tuple[str, ...]]
-    """What the planes of the picture show."""
+    """What the channels of the observation show."""
     minimal: ClassVar[tuple[int, ...]]
-    """The actions that the game listens to."""
+    """The actions that have an effect in the game."""
     start_words: ClassVar[int] = 0
     """Random 32-bit words that `chance_of_start` needs."""
     step_words: ClassVar[int] = 0
@@ -91,24 +91,24 @@ class MinAtar(Environment):
     # -- what a game defines ------------------------------------------------------------------------------------------
 
     def chance_of_start(self, words: jax.Array) -> Any:
-        """uint32 [start_words] -> what `first` wants to know of chance."""
+        """Turn uint32 [start_words] into the random numbers that `first` needs."""
         return ()
 
     def chance(self, words: jax.Array) -> Any:
-        """uint32 [step_words] -> what `play` wants to know of chance."""
+        """Turn uint32 [step_words] into the random numbers that `play` needs."""
         return ()
 
     @abstractmethod
     def first(self, chance: Any) -> Any:
-        """The position in which an episode begins."""
+        """Return the first position of an episode."""
 
     @abstractmethod
     def play(self, chance: Any, position: Any, action: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
-        """One step of the rules -> position, reward (a whole number), terminated. `action` is one of all six."""
+        """Apply the rules for one step; return (position, integer reward, terminated). `action` is one of all six."""
 
     @abstractmethod
     def rows(self, position: Any) -> list[jax.Array]:
-        """A mask of the lit cells in each row for each channel, uint32 [10] each: bit x is column x."""
+        """Return per channel the masks of lit cells of the rows, uint32 [10]: bit x is column x."""
 
     # -- the protocol -------------------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class MinAtar(Environment):
 
     @property
     def action_codes(self) -> tuple[int, ...]:
-        """Which of the six actions each action of this environment is."""
+        """The code, 0..5, of each action of this environment."""
         return self.minimal if self.actions == "minimal" else tuple(range(len(ACTIONS)))
 
     @property
@@ -159,7 +159,7 @@ class MinAtar(Environment):
         return (masks[:, None, :] >> ROW[None, :, None].astype(np.uint32)) & 1 != 0
 
     def _code(self, action: jax.Array) -> jax.Array:
-        """Which of the six actions is meant; the table is one word, three bits an entry."""
+        """Return the code, 0..5, of an action; the table is one word, three bits per entry."""
         action = action.astype(jnp.int32)
         if self.actions == "full":
             return action
@@ -171,20 +171,20 @@ class MinAtar(Environment):
 
 
 def below(word: jax.Array, probability: float) -> jax.Array:
-    """True with that probability, to within 2^-25; uses the upper 24 bits of a random word."""
+    """Return True with that probability, to within 2^-25; uses the upper 24 bits of a random word."""
     return (word >> 8) < np.uint32(round(probability * 2**24))
 
 
 def fraction(word: jax.Array) -> jax.Array:
-    """A uniform number in [0, 1) in 28 bits, for `part`; uses the upper 28 bits of a random word."""
+    """Return a uniform number in [0, 1) in 28 bits, for `part`; uses the upper 28 bits of a random word."""
     return word >> 4
 
 
 def part(fraction: jax.Array, count: jax.Array) -> jax.Array:
-    """Cut [0, 1) into up to 16 equal parts and say in which the fraction is, 0 .. count - 1: even to within 2^-28."""
+    """Return the index, 0 .. count - 1, of the fraction among up to 16 equal parts of [0, 1), to within 2^-28."""
     return (fraction * count) >> 28
 
 
 def cell(x: jax.Array, y: jax.Array) -> jax.Array:
-    """One lit cell as masks of rows, uint32 [10]; x must be on the board, and with y off it no cell is lit."""
+    """Return one lit cell as masks of rows, uint32 [10]; x must be on the board, and with y off it no cell is lit."""
     return jnp.where(y == ROW, jnp.uint32(1) << x.astype(jnp.uint32), jnp.uint32(0))

@@ -21,20 +21,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.minatar.divers import DIVER_PERIOD, PLACES, diver_cell, goes_right, newcomer, swim, swum
 from greedystep.envs.minatar.game import ACTIONS, DOWN, FIRE, LEFT, RIGHT, ROW, SIZE, UP, MinAtar, below, cell
-from greedystep.envs.minatar.masks import (
+from greedystep.envs.minatar.seaquest_masks import (
+    DIVER_PERIOD,
     LINE,
+    MAX_ABOARD,
     ahead,
     both,
     coded,
+    diver_cell,
     fly,
     fold,
+    goes_right,
     heading,
     intersection,
     lines,
+    newcomer,
     oldest,
     once,
+    swim,
+    swum,
     thrice,
     union,
     waiting,
@@ -43,16 +49,16 @@ from greedystep.envs.minatar.masks import (
 AIR = 200
 SHOT_PERIOD = 5
 RAMPS = 19
-"""Surfacings after which enemies come no faster, one in each step."""
+"""Surfacings after which enemies come no faster: then one in each step."""
 CLOCK = 11
-"""Steps from one torpedo of a submarine to its next."""
+"""Steps between two torpedoes of a submarine."""
 FISH = 15
 
 CODE_BITS = np.arange(4, dtype=np.uint32)[:, None]
 
 
 class Chance(NamedTuple):
-    """The enemy and the diver that come if it is time for them."""
+    """Random numbers of a step: the next enemy and the next diver, used if they are due."""
 
     enemy_right: jax.Array
     """bool: it enters in column 0 and goes right."""
@@ -88,7 +94,7 @@ class Position(NamedTuple):
     torpedoes: jax.Array
     """[10]: the same for the enemies'."""
     newer: jax.Array
-    """The diver that came last, and the one before; written and placed as `divers` says."""
+    """The diver that came last, and the one before; numbered as in `seaquest_masks`."""
     older: jax.Array
     enemy_timer: jax.Array
     diver_timer: jax.Array
@@ -211,7 +217,7 @@ class Seaquest(MinAtar):
         up = ~under & ~p.at_surface
         lost = up & (aboard == 0)
         surfacing = up & (aboard != 0)
-        rescue = surfacing & (aboard == PLACES)
+        rescue = surfacing & (aboard == MAX_ABOARD)
 
         left = lambda timer: jnp.maximum(timer - 1, 0)  # noqa: E731
         after = Position(
@@ -265,5 +271,5 @@ class Seaquest(MinAtar):
 
 
 def tenths(air: jax.Array) -> jax.Array:
-    """floor(air / 20) for -19..200, without a division."""
+    """Return floor(air / 20) for -19..200, without a division."""
     return air * 205 >> 12

@@ -1,4 +1,4 @@
-"""MinAtar Space Invaders: waves of 24 aliens come down and shoot back; a point an alien. Nothing in it is random."""
+"""MinAtar Space Invaders: waves of 24 aliens come down and shoot back; a point per alien. Nothing in it is random."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from jax.typing import ArrayLike
 from greedystep.envs.minatar.game import FIRE, LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
 
 HEIGHT, WIDTH = 4, 6
-"""Of a wave."""
+"""Size of a wave of aliens."""
 WAVE = (1 << HEIGHT * WIDTH) - 1
 COLUMN, TOP = 2, 0
-"""Where a wave appears."""
+"""Where a new wave appears."""
 SHOT_COOL_DOWN, ALIEN_SHOT_PERIOD = 5, 10
 MOVE_PERIOD, MOVE_PERIOD_MIN = 12, 6
 
 
 class Position(NamedTuple):
-    """Numbers are int32. The aliens of a wave move as one, so they are a mask and the place of the wave's corner.
+    """Position of the game; numbers are int32.
+
+    The aliens of a wave move as one, so they are a mask and the place of the wave's corner.
 
     There are never more than two own bullets (nine steps of life, five between shots), and one of the aliens.
     """
@@ -157,31 +159,31 @@ class SpaceInvaders(MinAtar):
 
 
 def wave_row(top: jax.Array, y: ArrayLike) -> jax.Array:
-    """The row of the wave that is in row y of the board, where those below the last row have come in at the top."""
+    """Return the row of the wave that is in row y of the board; rows below the last one come in at the top."""
     row = y - top
     return jnp.where(row < 0, row + SIZE, row)
 
 
 def in_row(aliens: jax.Array, top: jax.Array, y: ArrayLike) -> jax.Array:
-    """The aliens in row y, bit j for column j of the wave."""
+    """Return the aliens in row y, bit j for column j of the wave."""
     row = wave_row(top, y)
     shift = WIDTH * jnp.minimum(row, HEIGHT)  # beyond the wave, where all bits are 0
     return (aliens >> shift.astype(jnp.uint32)) & ((1 << WIDTH) - 1)
 
 
 def shifted(mask: jax.Array, column: jax.Array) -> jax.Array:
-    """Columns of the wave -> columns of the board; those off the board to the left are dead."""
+    """Shift columns of the wave to columns of the board; those off the board to the left are dead."""
     return (mask << (column + WIDTH).astype(jnp.uint32)) >> WIDTH
 
 
 def columns(aliens: jax.Array, column: jax.Array) -> jax.Array:
-    """The columns of the board that have aliens."""
+    """Return the columns of the board that have aliens."""
     both = aliens | (aliens >> 2 * WIDTH)
     return shifted((both | (both >> WIDTH)) & ((1 << WIDTH) - 1), column)
 
 
 def at(aliens: jax.Array, column: jax.Array, top: jax.Array, x: jax.Array, y: ArrayLike) -> jax.Array:
-    """The alien in a cell of the board, as a mask; 0 for none, and in row -1."""
+    """Return the alien in a cell of the board, as a mask; 0 for none, and in row -1."""
     i, j = wave_row(top, y), x - column
     inside = (i < HEIGHT) & (j >= 0) & (j < WIDTH) & (jnp.asarray(y) >= 0)
     place = jnp.uint32(1) << (jnp.clip(WIDTH * i + j, 0, 31)).astype(jnp.uint32)
@@ -189,7 +191,7 @@ def at(aliens: jax.Array, column: jax.Array, top: jax.Array, x: jax.Array, y: Ar
 
 
 def nearest(lit: jax.Array, x: jax.Array) -> jax.Array:
-    """The lit column nearest to x; of two the left one. One must be lit."""
+    """Return the lit column nearest to x, of two the left one; at least one must be lit."""
     shift = x.astype(jnp.uint32)
     left, right = lit & ((jnp.uint32(2) << shift) - 1), lit >> shift
     to_left = x - (31 - jax.lax.clz(left).astype(jnp.int32))
@@ -198,7 +200,7 @@ def nearest(lit: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def lowest(aliens: jax.Array, top: jax.Array, j: jax.Array) -> jax.Array:
-    """The lowest row of the board with an alien in column j of the wave."""
+    """Return the lowest row of the board with an alien in column j of the wave."""
     y = jnp.int32(0)
     for i in range(HEIGHT):
         alive = (aliens >> (WIDTH * i + j).astype(jnp.uint32)) & 1 != 0

@@ -1,4 +1,4 @@
-"""PLE's Catcher: a paddle with momentum under falling fruit; a point a fruit, and three may be missed."""
+"""PLE's Catcher: a paddle with momentum under falling fruit; a point per fruit, and three may be missed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from greedystep.envs.ple.ple_game import LOSS, NEGATIVE, POSITIVE, PLEGame, check_rounding, one_of
 
 HEIGHT = 64
-"""Of the screen, in pixels; so is its width."""
+"""Height of the screen in pixels; its width is the same."""
 LAST_X = 51
 """The paddle is 13 pixels wide and its centre stays in 0 .. 51 (the original compares the centre as if it were the left
 edge)."""
@@ -35,7 +35,7 @@ class State(NamedTuple):
     x: jax.Array
     """int32: centre of the paddle; it is 3 pixels high with its centre in row 58."""
     velocity: jax.Array
-    """float32, pixels a step."""
+    """float32, pixels per step."""
     fruit: Fruit
     lives: jax.Array
     """int32."""
@@ -67,7 +67,7 @@ class Catcher(PLEGame):
         check_rounding(self.rounding)
 
     def draw(self, key: jax.Array) -> Fruit:
-        """The next fruit, if there is one."""
+        """Draw the next fruit."""
         which = one_of(jax.random.bits(key), COLUMNS * ROWS)
         return Fruit(8 + 4 * (which % COLUMNS), -4 * (1 + which // COLUMNS))
 
@@ -93,7 +93,7 @@ class Catcher(PLEGame):
         x = jnp.where(at_left, 0, jnp.where(at_right, LAST_X, x + whole.astype(jnp.int32)))
         velocity = jnp.where(at_left | at_right, 0, velocity)
 
-        # 2.02667 pixels a step, of which truncation towards zero makes 3 while the fruit stays above row 0.
+        # 2.02667 pixels per step, of which truncation towards zero makes 3 while the fruit stays above row 0.
         fall = 2 if self.rounding == "round" else jnp.where(fruit.y <= -3, 3, 2)
         fruit = fruit._replace(y=fruit.y + fall)
         over = lives == 0

@@ -20,7 +20,7 @@ from greedystep.envs.ple.ple_game import LOSS, POSITIVE, PLEGame, check_rounding
 X = 16
 """Column of the player, who is 2 pixels wide and high."""
 TOP, BOTTOM = 6, 42
-"""Nobody lives beyond these rows."""
+"""The player dies beyond these rows."""
 CLIMB, FALL, FRICTION = -0.56, 0.0576, 0.99
 BLOCK_HEIGHT = 9
 PLACES = 24
@@ -30,7 +30,7 @@ PIECES, BATCH = 14, 48
 """Pieces in the state; pieces that the original makes at once."""
 FREQUENCY = 0.09375
 PIXEL, SCROLL, WIDTH = 25, 16, 4 * 25
-"""The world stands on a grid of 25ths of a pixel: it scrolls 16 of them a step, and a piece is 4 pixels wide."""
+"""The world stands on a grid of 25ths of a pixel: it scrolls 16 of them per step, and a piece is 4 pixels wide."""
 SEAM = 52
 """The first piece of a batch stands 2.08 pixels after the last one of the batch before (and 4 pixels the others)."""
 UNDER = slice(3, 7)
@@ -47,14 +47,14 @@ class Block(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """The chance of a step and of a start."""
+    """Random numbers of a step or of a start."""
 
     block: Block
-    """The next block, should one be due."""
+    """The next block, used if one is due."""
     frequency: jax.Array
-    """float32, radians a pixel: of the next batch of the cave, should one be due."""
+    """float32, radians per pixel: of the next batch of the cave, used if one is due."""
     phases: jax.Array
-    """float32, radians: [14] for a start, scalar for a step, where it belongs to the next piece, should one be due."""
+    """float32, radians: [14] for a start, scalar for a step, where it belongs to the next piece, used if one is due."""
 
 
 class State(NamedTuple):
@@ -63,11 +63,11 @@ class State(NamedTuple):
     y: jax.Array
     """float32: row of the player."""
     momentum: jax.Array
-    """float32: rows a step."""
+    """float32: rows per step."""
     block: Block
-    """The next one."""
+    """The next block."""
     passed: Block
-    """The one before it."""
+    """The block before it."""
     cave_x: jax.Array
     """int32: column of the leftmost piece, in 25ths of a pixel."""
     number: jax.Array
@@ -87,7 +87,7 @@ class Pixelcopter(PLEGame):
     """A point for every piece of the cave and every block passed, -5 at the end.
 
     Seen: [y, momentum, y - upper wall, lower wall - y, distance to the next block, its y, its y + 9], in pixels and
-    pixels a step; the walls are those of the leftmost piece that touches the player.
+    pixels per step; the walls are those of the leftmost piece that touches the player.
 
     Args:
         rounding: "round" (pygame since 2.3.0) or "truncate" (older ones): how places become whole pixels. It decides
@@ -99,7 +99,7 @@ class Pixelcopter(PLEGame):
     title = "pixelcopter"
     action_names = ("up", "none")
     default_limit: ClassVar[int | None] = 500
-    # In one step nobody leaves rows 6..42 by more than the speed reached on the way through, below 7 pixels a step.
+    # In one step nobody leaves rows 6..42 by more than the speed reached on the way through, below 7 pixels per step.
     bounds = ((-1, 49), (-7, 7), (-19, 43), (-19, 43), (0, 56), (12, 35), (21, 44))
 
     def __post_init__(self) -> None:
@@ -199,7 +199,7 @@ class Pixelcopter(PLEGame):
         return (14 * PIXEL + below <= x) & (x < 19 * PIXEL + below)
 
     def _scrolled(self, draws: Draws, state: State, gone: jax.Array) -> State:
-        """Without the leftmost piece and with a new rightmost one, where the leftmost one is gone."""
+        """Return the state with a new rightmost piece of the cave, if the leftmost one has left the screen."""
         number, new = state.number, state.number + PIECES
         frequency = jnp.where(gone & (new == BATCH), draws.frequency, state.frequency)
         start = jnp.where(new >= BATCH, 50 - 4 * BATCH, jnp.where(state.first_batch, 2, 50)) + 4 * new

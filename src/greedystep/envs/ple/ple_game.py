@@ -1,7 +1,7 @@
-"""What the PLE games share: the life after the end, the rounding option, and random words turned into numbers.
+"""The base class of the PLE games: what happens after the end, the rounding option, and random numbers.
 
 The originals compute in float64, which a device does not have. Where a game compares numbers that are equal again and
-again (a block that scrolls 0.64 pixels a step and is due at pixel 16 after exactly 50 of them), it is played here in
+again (a block that scrolls 0.64 pixels per step and is due at pixel 16 after exactly 50 of them), it is played here in
 whole numbers of a fraction of a pixel, which are exact. What is left in float32 is never equal by construction: there a
 game parts from the original only where two numbers happen to lie closer together than float32 can tell.
 """
@@ -27,13 +27,13 @@ class PLEGame(Environment):
     """A game whose state has a field `over`: when it is true, nothing moves any more and every reward is 0."""
 
     title: ClassVar[str]
-    """The last part of the name."""
+    """The part of the name after the slash."""
     bounds: ClassVar[tuple[tuple[float, float], ...]]
     """Smallest and largest value of each number of the observation."""
 
     @abstractmethod
     def play(self, draws: Draws, state: State, action: jax.Array) -> tuple[State, jax.Array]:
-        """One step of the rules, in a game that is not over -> state, reward (a whole number)."""
+        """Apply the rules for one step in a game that is not over; return (state, integer reward)."""
 
     @property
     def name(self) -> str:
@@ -54,16 +54,16 @@ class PLEGame(Environment):
 
 
 def check_rounding(rounding: Any) -> None:
-    """ValueError unless it is one of the two."""
+    """Raise ValueError unless the rounding is one of the two."""
     if rounding not in ROUNDINGS:
         raise ValueError(f"rounding: expected {' or '.join(map(repr, ROUNDINGS))}, got {rounding!r}")
 
 
 def unit(words: jax.Array) -> jax.Array:
-    """Random 32-bit words -> float32, uniform over the multiples of 2^-24 in [0, 1)."""
+    """Turn random 32-bit words into float32, uniform over the multiples of 2^-24 in [0, 1)."""
     return (words >> 8).astype(jnp.float32) * np.float32(2**-24)
 
 
 def one_of(word: jax.Array, count: int) -> jax.Array:
-    """A random 32-bit word -> int32, uniform over 0 .. count - 1 to within count / 2^32."""
+    """Turn a random 32-bit word into int32, uniform over 0 .. count - 1 to within count / 2^32."""
     return (word % np.uint32(count)).astype(jnp.int32)

@@ -15,15 +15,15 @@ PIXEL = 50
 """What never meets chance (the ball's column, the opponent's row) stands on a grid of 50ths of a pixel."""
 WIDTH, HEIGHT, MIDDLE_X, MIDDLE_Y = 64 * PIXEL, 48, 32 * PIXEL, 24 * PIXEL
 SERVE, FASTER = 60, 3
-"""The ball's columns a step, in 50ths: 36 pixels a second; a hit adds 1.8 of them, to the right, before it turns."""
+"""The ball's columns per step, in 50ths: 36 pixels per second; a hit adds 1.8 to the right before it turns."""
 SECONDS = np.float32(1 / 30)
-"""A step."""
+"""Seconds per step."""
 BALL_SPEED = 36
-"""Pixels a second."""
+"""Pixels per second."""
 PUSH, FRICTION = 0.64, 0.9
-"""The player's: 19.2 pixels a second, per step."""
+"""The player's: 19.2 pixels per second, per step."""
 FOLLOW, RETURN = 48, 12
-"""The opponent's rows a step, in 50ths: 28.8 and 7.2 pixels a second."""
+"""The opponent's rows per step, in 50ths: 28.8 and 7.2 pixels per second."""
 HALF_PADDLE = 3.5
 LOWEST, HIGHEST = 175, 2225
 """3.5 and 44.5, in 50ths."""
@@ -31,7 +31,7 @@ POINTS = 11
 
 
 class StartDraws(NamedTuple):
-    """The chance of a start."""
+    """Random numbers of a start."""
 
     right: jax.Array
     """bool: the first serve goes to the right."""
@@ -45,7 +45,7 @@ class State(NamedTuple):
     y: jax.Array
     """float32: row of the centre of the player's paddle, which is 1 pixel wide and 7 high."""
     velocity: jax.Array
-    """float32, pixels a step."""
+    """float32, pixels per step."""
     opponent_y: jax.Array
     """int32: row of the centre of the opponent's paddle, in 50ths of a pixel."""
     ball_x: jax.Array
@@ -53,9 +53,9 @@ class State(NamedTuple):
     ball_y: jax.Array
     """float32."""
     ball_dx: jax.Array
-    """int32: 50ths of a pixel a step; -63, -60, 57 or 60."""
+    """int32: 50ths of a pixel per step; -63, -60, 57 or 60."""
     ball_vy: jax.Array
-    """float32, pixels a second."""
+    """float32, pixels per second."""
     points: jax.Array
     """int32."""
     opponent_points: jax.Array
@@ -68,8 +68,8 @@ class State(NamedTuple):
 class Pong(PLEGame):
     """A point for a ball that the opponent misses, -1 for a ball missed, 5 for winning the game and -5 for losing it.
 
-    Seen: [y, velocity, opponent's y, ball x, ball y, ball vx, ball vy]; pixels, the player's velocity in pixels a step,
-    the ball's in pixels a second.
+    Seen: [y, velocity, opponent's y, ball x, ball y, ball vx, ball vy]; pixels, the player's velocity in pixels
+    per step, the ball's in pixels per second.
     """
 
     title = "pong"

@@ -1,7 +1,7 @@
-"""What a state looks like: `picture(env, state)`.
+"""Images of environment states: `render(env, state)`.
 
-A family of environments is drawn by a module with `size(env)`, the width and height of the picture in units of the
-game, and `draw(canvas, env, state)`. All pictures are equally high, so that they can stand side by side.
+Each family of environments has a module with `size(env)`, the width and height of its image in units of the game, and
+`draw(canvas, env, state)`. All images are equally high by default, so that they can stand side by side.
 """
 
 from __future__ import annotations
@@ -12,55 +12,84 @@ from typing import Any
 import numpy as np
 
 from greedystep.envs.core import Environment, State, TimeLimit, Wrapper
-from greedystep.envs.rendering.canvas import Canvas
+from greedystep.envs.rendering.canvas import GROUND, PANEL, QUIET, SKY, TEXT, YELLOW, Canvas, rgb
+from greedystep.envs.rollout import QAnnotation
 
 HEIGHT = 240
-"""Pixels."""
+"""Default height of an image in pixels."""
 
 FRAMES_PER_SECOND = {"minatar": 12, "ple": 30, "classic": 30, "toy": 5}
-"""How fast a person wants to see it."""
+"""Family -> steps per second at which it is pleasant to watch."""
 
-DRAWN_BY = {"classic": "classic", "minatar": "minatar", "ple": "ple", "toy": "toy"}
-"""Family -> module of this package; all others are drawn by what is seen of them."""
+RENDERERS = {"classic": "classic_control", "minatar": "minatar_board", "ple": "ple_screen", "toy": "toy_grid"}
+"""Family -> module of this package; `generic` draws the observations of all others."""
+
+PANEL_SIZE = (100.0, 120.0)
+"""Width and height of the panel of action values, in its own units; it is as high as the image of the game."""
+BARS = 78.0
+"""Units of the panel's height for the bars of all actions."""
 
 
-def picture(env: Environment, state: State, height: int = HEIGHT) -> np.ndarray:
-    """The state as a picture, uint8 [height, W, 3]; the width follows from the game."""
+def render(env: Environment, state: State, height: int = HEIGHT) -> np.ndarray:
+    """Return the state as an image, uint8 [height, W, 3]; the width follows from the game."""
     if height < 1:
         raise ValueError(f"height: expected at least 1 pixel, got {height}")
-    env, state = _unwrapped(env, state)
-    artist = _artist(env)
-    width, rows = artist.size(env)
+    while isinstance(env, Wrapper):
+        state = state.state if isinstance(env, TimeLimit) else state
+        env = env.env
+    renderer = _renderer(env)
+    width, rows = renderer.size(env)
     canvas = Canvas(width, rows, height / rows)
-    artist.draw(canvas, env, state)
+    renderer.draw(canvas, env, state)
     return canvas.array()
 
 
 def fitting_height(env: Environment, rows: int, columns: int) -> int:
-    """The greatest height, even, of a picture within so many pixels; a whole number of pixels a unit where possible."""
+    """Return the largest even image height within rows x columns pixels, if possible with whole pixels per unit."""
     while isinstance(env, Wrapper):
         env = env.env
-    width, height = _artist(env).size(env)
+    width, height = _renderer(env).size(env)
     most = min(rows, columns * height / width)
     step = height if height == int(height) and height % 2 == 0 and most >= height else 2
     return max(2, int(most // step * step))
 
 
 def frames_per_second(env: Environment) -> int:
-    """How many steps a second are pleasant to watch."""
+    """Return the steps per second at which this environment is pleasant to watch."""
     return FRAMES_PER_SECOND.get(_family(env), 15)
 
 
-def _artist(env: Environment) -> Any:
-    return import_module(f"greedystep.envs.rendering.{DRAWN_BY.get(_family(env), 'anything')}")
+def add_q_panel(image: np.ndarray, env: Environment, annotation: QAnnotation | None) -> np.ndarray:
+    """Return the image, uint8 [H, W, 3], with a panel of the action values to its right; empty without annotation."""
+    height = len(image)
+    canvas = Canvas(*PANEL_SIZE, height / PANEL_SIZE[1], PANEL)
+    if annotation is not None:
+        _draw_q_panel(canvas, env.action_names, annotation)
+    gap = np.full((height, max(1, height // 60), 3), rgb(GROUND), np.uint8)
+    return np.concatenate([image, gap, canvas.array()], axis=1)
+
+
+def _draw_q_panel(canvas: Canvas, names: tuple[str, ...], annotation: QAnnotation) -> None:
+    lowest, highest = min(annotation.values), max(annotation.values)
+    each = min(14.0, BARS / len(names))
+    for row, (name, value) in enumerate(zip(names, annotation.values, strict=True)):
+        middle, chosen = 6 + each * (row + 0.5), row == annotation.action
+        share = (value - lowest) / (highest - lowest) if highest > lowest else 1.0
+        canvas.text(28, middle, name[:10], 0.55 * each, YELLOW if chosen else TEXT, "rm")
+        canvas.box(32, middle - 0.3 * each, 33 + 36 * share, middle + 0.3 * each, YELLOW if chosen else QUIET)
+        canvas.text(98, middle, f"{value:.3g}", 0.55 * each, YELLOW if chosen else TEXT, "rm")
+    if annotation.target is not None:
+        canvas.text(5, 96, "target", 8, TEXT, "lm")
+        canvas.text(98, 96, f"{annotation.target:.3g}", 8, SKY, "rm")
+    if annotation.lookahead is not None:
+        canvas.text(5, 110, "looks ahead", 8, TEXT, "lm")
+        canvas.text(98, 110, str(annotation.lookahead), 12, SKY, "rm")
+
+
+def _renderer(env: Environment) -> Any:
+    """Return the module that draws this environment."""
+    return import_module(f"greedystep.envs.rendering.{RENDERERS.get(_family(env), 'generic')}")
 
 
 def _family(env: Environment) -> str:
     return env.name.split("/")[0]
-
-
-def _unwrapped(env: Environment, state: State) -> tuple[Environment, State]:
-    while isinstance(env, Wrapper):
-        state = state.state if isinstance(env, TimeLimit) else state
-        env = env.env
-    return env, state

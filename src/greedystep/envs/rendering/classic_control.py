@@ -1,4 +1,4 @@
-"""The classic control tasks, drawn from what is seen of them; a unit is a tenth of the picture's height."""
+"""Images of the classic control tasks, drawn from their observations; a unit is a tenth of the image's height."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _mountain_car(canvas: Canvas, seen: np.ndarray) -> None:
     """[place, speed]; the road is sin 3x from -1.2 to 0.6, the flag at 0.5."""
 
     def at(place: Any) -> Any:
-        """Where a place on the road is in the picture."""
+        """Return the image coordinates of a position on the road."""
         return (place + 1.2) / 1.8 * canvas.width, 5.6 - 3.0 * np.sin(3 * place)
 
     xs, ys = at(np.linspace(-1.2, 0.6, 121))

@@ -1,4 +1,4 @@
-"""Environments of which nothing is known but their observations: a strip, bars, or coloured cells."""
+"""Images of any observation: bars for vectors, coloured cells for arrays of two or more dimensions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from greedystep.envs.core import Environment, ObservationSpec
 from greedystep.envs.rendering.canvas import GREEN, ORANGE, PANEL, PINK, SKY, VERMILION, WHITE, YELLOW, Canvas, blend
 
 COLOURS = (SKY, VERMILION, YELLOW, GREEN, ORANGE, PINK, WHITE)
-"""One a channel, from the first again after the last."""
+"""One colour per channel, repeating."""
 
 
 def size(env: Environment) -> tuple[float, float]:
@@ -36,7 +36,7 @@ def draw(canvas: Canvas, env: Environment, state: Any) -> None:
 
 
 def shares(values: np.ndarray, spec: ObservationSpec) -> np.ndarray:
-    """Where each value lies in its range, 0 to 1; an endless range is bent into it by an arctangent."""
+    """Return where each value lies in its range, 0 to 1; an arctangent maps unbounded ranges."""
     values = values.astype(np.float64)
     low, high = (np.broadcast_to(np.asarray(bound, np.float64), values.shape) for bound in (spec.low, spec.high))
     finite = np.isfinite(low) & np.isfinite(high) & (high - low < 1e30)
@@ -46,7 +46,7 @@ def shares(values: np.ndarray, spec: ObservationSpec) -> np.ndarray:
 
 
 def _as_planes(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Rows, columns and channels of a picture of that observation."""
+    """Return the rows, columns and channels of an image of that observation."""
     if len(shape) < 2:
         count = int(np.prod(shape, dtype=int))
         return max(2, round(count * 0.6)), count, 1

@@ -1,4 +1,4 @@
-"""MinAtar: the ten by ten cells that the agent sees, a colour and a shape for each channel."""
+"""Images of the MinAtar games: the 10 x 10 cells that the agent sees, with a colour and a shape per channel."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ Shape = Literal["cell", "player", "disc", "dot", "bar", "left", "right"]
 
 
 class Look(NamedTuple):
+    """Colour and shape of the cells of a channel."""
+
     colour: str
     shape: Shape = "cell"
 
@@ -61,10 +63,10 @@ LOOKS: dict[str, tuple[Look, ...]] = {
         Look(ORANGE, "dot"),
     ),
 }
-"""In the order of the channels."""
+"""Game -> the look of each channel, in the order of the channels."""
 
 LAYERS: dict[Shape, int] = {"bar": 0, "cell": 1, "left": 2, "right": 2, "player": 3, "disc": 4, "dot": 5}
-"""What is larger lies below: several things may be in one cell."""
+"""Shape -> drawing order: larger shapes first, since several things may be in one cell."""
 
 
 def size(env: Environment) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The PLE games, as large as the original screens."""
+"""Images of the PLE games, as large as the original screens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The toy tasks: grids and lines with a mark where the agent is, and a watch for the watches."""
+"""Images of the toy tasks: grids and lines with a mark at the agent, and a watch for watch repair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from greedystep.envs.rendering.canvas import (
 from greedystep.models import MOVES
 
 SMALL = 48
-"""Sides of grids up to which every cell is drawn."""
+"""The largest side of a grid whose cells are drawn one by one."""
 
 
 def size(env: Any) -> tuple[float, float]:
@@ -49,7 +49,7 @@ def draw(canvas: Canvas, env: Any, state: Any) -> None:
 
 
 def _side(env: Any) -> int:
-    """Cells in a row of the task's grid; 0 where it has none."""
+    """Return the side of the task's grid in cells; 0 for a task without a grid."""
     states, horizon = env.task.num_states, env.task.horizon
     sides = {"grid-world": isqrt(states), "trace-back": 3 * horizon // 4, "bomb": isqrt(states // (2 * horizon))}
     return sides.get(env.name.split("/")[1], 0)
@@ -58,7 +58,7 @@ def _side(env: Any) -> int:
 # -- grids: where the agent is and its colour, and other marks --------------------------------------------------------
 
 Marks = list[tuple[int, str]]
-"""Cell and colour; the agent's comes last, on top."""
+"""Cells and colours; the agent comes last, on top."""
 
 
 def _grid_world(env: Environment, at: int) -> Marks:
@@ -66,7 +66,7 @@ def _grid_world(env: Environment, at: int) -> Marks:
 
 
 def _trace_back(env: Environment, at: int) -> Marks:
-    """Yellow: 150 is pending."""
+    """Mark the agent; yellow while 150 is pending."""
     side = _side(env)
     if at < 5:
         down, aside = (0, 0) if at == 0 else MOVES[at - 1].tolist()
@@ -76,7 +76,7 @@ def _trace_back(env: Environment, at: int) -> Marks:
 
 
 def _bomb(env: Environment, at: int) -> Marks:
-    """Yellow: it has been at the bomb."""
+    """Mark the bomb and the agent; yellow once it has been at the bomb."""
     side = _side(env)
     block, cell = divmod(at, side * side)
     return [((side - 1) * side + side // 2, VERMILION), (cell, YELLOW if block % 2 else SKY)]
@@ -89,14 +89,14 @@ def _grid(canvas: Canvas, side: int, marks: Marks) -> None:
                 canvas.box(column + 0.04, row + 0.04, column + 0.96, row + 0.96, PANEL, round=0.1)
     else:
         canvas.box(0, 0, side, side, PANEL)
-    least = max(1.0, side / 16)  # of a mark, that it can be seen on a large grid
+    least = max(1.0, side / 16)  # of a mark, to be visible on a large grid
     for cell, colour in marks:
         row, column = divmod(cell, side)
         canvas.disc(column + 0.5, row + 0.5, 0.38 * least, colour)
 
 
 def _clock(canvas: Canvas, side: int, share: float) -> None:
-    """A bar under the grid: how much of the episode is over."""
+    """Draw a bar under the grid: the share of the episode that is over."""
     top, bottom = 1.02 * side, 1.05 * side
     canvas.box(0, top, side, bottom, PANEL)
     canvas.box(0, top, share * side, bottom, QUIET)
@@ -106,7 +106,7 @@ def _clock(canvas: Canvas, side: int, share: float) -> None:
 
 
 def _chain(canvas: Canvas, states: int, at: int) -> None:
-    """Forward is to the right; the last step pays."""
+    """Draw the chain; forward is to the right, and the last step pays."""
     places = [(1.2 + 12.4 * i / states, 5.0) for i in range(states + 1)]
     canvas.line([places[0], places[-1]], 0.1, QUIET)
     for place in places[:-1]:
@@ -116,7 +116,7 @@ def _chain(canvas: Canvas, states: int, at: int) -> None:
 
 
 def _choice(canvas: Canvas, delay: int, at: int) -> None:
-    """One fork, and then a long way on which nothing matters."""
+    """Draw the decision as a fork, and the steps after it as two lines."""
     step = 12.4 / delay
     start, fork = (1.2, 5.0), (1.2 + step, 5.0)
     for height, colour in ((3.0, GREEN), (7.0, VERMILION)):
@@ -128,7 +128,7 @@ def _choice(canvas: Canvas, delay: int, at: int) -> None:
 
 
 def _watch_at(at: int) -> tuple[int, bool, int, int, int]:
-    """State -> time, repaired, brand, jams, flat tyres; as `toy.watch_repair` counts them."""
+    """Return time, repaired, brand, jams and flat tyres of a state number of `toy.watch_repair`."""
     if at < 4:
         return 0, False, at, 0, 0
     time, at = 1, at - 4

@@ -19,7 +19,7 @@ from greedystep.experiments.fig2.pieces import Batch
 from greedystep.experiments.fig2.toy_methods import EPSILON, METHODS, NOISE_METHODS, TASK_TITLES
 from greedystep.tabular import METHODS as UPDATES
 from greedystep.tabular import Rudder, greedy_policy, until_solved
-from greedystep.tabular.loops import learning
+from greedystep.tabular.learning import make_learner
 
 CHOICE = {"best": 1.0, "other": 0.5}
 """Rewards of the two choices; both pay, so that a learner can settle on the wrong one."""
@@ -40,7 +40,7 @@ class Trial(NamedTuple):
 @cache
 def make(task: str, delay: int, **options: Any) -> ToyTask:
     """Make Choice or Trace Back; its optimum is computed here, since several threads share the task."""
-    made = envs.make(f"toy/{task}", delay=delay, **(CHOICE if task == "choice" else {}), **options)
+    made = envs.make_task(f"toy/{task}", delay=delay, **(CHOICE if task == "choice" else {}), **options)
     assert made.optimal_return > 0
     return made
 
@@ -78,7 +78,7 @@ def learner(task: ToyTask, method: str, *, seed: int, epsilon: float) -> Callabl
             return rudder.q, returns
 
         return rudder_go_on
-    more = learning(task, how.method, epsilon=epsilon, q=0.0, seed=seed, **how.options)
+    more = make_learner(task, how.method, epsilon=epsilon, q=0.0, seed=seed, **how.options)
 
     def go_on(episodes: int) -> tuple[np.ndarray, np.ndarray]:
         learned = more(episodes)

@@ -118,7 +118,7 @@ def plan(scale: dict[str, Any]) -> list[Batch]:
 
 
 def _prepare(size: int, logged: int) -> Callable[[int], dict[str, tuple[float, int | None]]]:
-    task = envs.make("toy/grid-world", size=size)
+    task = envs.make_task("toy/grid-world", size=size)
     assert task.optimal_return < 0  # computed here, before several threads ask for it
 
     def one(seed: int) -> dict[str, tuple[float, int | None]]:

@@ -1,4 +1,4 @@
-"""Steps per second of every method on one core: `python -m greedystep.tabular.speed [TASK]`."""
+"""Steps per second of every method on one core: `python -m benchmarks.tabular_speed [TASK]`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import time
 
 from greedystep import envs
 from greedystep.envs import ToyTask
-from greedystep.tabular.loops import learn
-from greedystep.tabular.methods import METHODS
+from greedystep.tabular import METHODS, learn
 
 
 def steps_per_second(task: ToyTask, method: str, rounds: int = 5, steps: int = 500_000) -> float:
-    """The best of some rounds of about so many steps each, acting and learning, without the time to compile.
+    """Return the best rate of some rounds of about so many steps, acting and learning, without compilation.
 
-    Processor time counts, so that other work on the machine disturbs as little as possible.
+    Processor time is measured, so that other work on the machine disturbs as little as possible.
     """
     episodes = max(1, steps // int(learn(task, method, episodes=20, q=task.lowest_return).lengths.mean()))
     best = 0.0
@@ -26,10 +25,10 @@ def steps_per_second(task: ToyTask, method: str, rounds: int = 5, steps: int = 5
 
 
 if __name__ == "__main__":
-    chosen = envs.make(sys.argv[1] if len(sys.argv) > 1 else "toy/choice")
+    chosen = envs.make_task(sys.argv[1] if len(sys.argv) > 1 else "toy/choice")
     for name in METHODS:
         try:
             speed = f"{steps_per_second(chosen, name) / 1e6:6.1f} million steps/s"
-        except FloatingPointError as problem:  # on such a task there is no speed to speak of
+        except FloatingPointError as problem:  # a method that diverges has no rate
             speed = str(problem)
         print(f"{chosen.name}  {name:20s} {speed}")

@@ -1,4 +1,4 @@
-"""Counts of everything that was seen to happen, and backups on them: compiled, for methods that keep a model."""
+"""Transition counts of everything seen, and backups on them: the compiled part of `EmpiricalModel`."""
 
 from __future__ import annotations
 
@@ -7,84 +7,77 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from greedystep.envs.toy import END
-from greedystep.tabular.episodes import buffer_for, load
-from greedystep.tabular.updates import best
+from greedystep.envs.toy_task import END
+from greedystep.tabular.episodes import buffer_for, grown, load_episode
+from greedystep.tabular.updates import max_q
 
 NONE = -1
 """The end of a list of edges."""
 SAME_REWARD = 1e-9
-"""Rewards that differ by less than this share of their size count as equal."""
+"""Rewards whose relative difference is at most this count as equal."""
 
 
-class Counts(NamedTuple):
-    """The model as the compiled loops want it. An edge is one successor of a row s*A + a, the end included.
+class TransitionCounts(NamedTuple):
+    """Visits, mean rewards and successors of all rows s*A + a; an edge is one successor of a row, the end included.
 
-    The edges of a row, and those that lead into a state, are linked lists: a new successor costs no sorting.
+    The edges of a row, and those that lead into a state, are linked lists: a new successor needs no sorting.
     """
 
     visits: np.ndarray
     """int64 [S*A]: how often the action was taken."""
     reward: np.ndarray
-    """float64 [S*A]: the mean of what it paid."""
+    """float64 [S*A]: the mean reward."""
     varies: np.ndarray
-    """bool [S*A]: whether it paid different amounts."""
+    """bool [S*A]: whether its rewards differed."""
     head: np.ndarray
     """int64 [S*A]: the first edge of the row, or NONE."""
     into: np.ndarray
     """int64 [S]: the first edge that leads into the state, or NONE."""
     row: np.ndarray
-    """int64 [room]: the row of an edge."""
+    """int64 [capacity]: the row of an edge."""
     successor: np.ndarray
-    """int32 [room]: where it leads; END where the episode ends."""
+    """int32 [capacity]: the successor of an edge; END where the episode ends."""
     count: np.ndarray
-    """int64 [room]: how often it was taken."""
+    """int64 [capacity]: how often it was taken."""
     next: np.ndarray
-    """int64 [room]: the next edge of the same row, or NONE."""
+    """int64 [capacity]: the next edge of the same row, or NONE."""
     next_into: np.ndarray
-    """int64 [room]: the next edge into the same state, or NONE."""
+    """int64 [capacity]: the next edge into the same state, or NONE."""
     size: np.ndarray
-    """int64 [1]: how many edges there are."""
+    """int64 [1]: the number of edges."""
 
 
 @njit(cache=True)
-def with_room(counts, more):
-    """The same counts with room for so many more edges; they are copied only when it runs out."""
-    size, room = counts.size[0], len(counts.row)
-    if size + more <= room:
+def with_capacity(counts, more):
+    """Return the counts with capacity for so many more edges; they are copied only when it runs out."""
+    size = counts.size[0]
+    if size + more <= len(counts.row):
         return counts
-    larger = 2 * (size + more)
-    return Counts(
+    capacity = 2 * (size + more)
+    return TransitionCounts(
         counts.visits,
         counts.reward,
         counts.varies,
         counts.head,
         counts.into,
-        _moved(counts.row, size, larger),
-        _moved(counts.successor, size, larger),
-        _moved(counts.count, size, larger),
-        _moved(counts.next, size, larger),
-        _moved(counts.next_into, size, larger),
+        grown(counts.row, capacity),
+        grown(counts.successor, capacity),
+        grown(counts.count, capacity),
+        grown(counts.next, capacity),
+        grown(counts.next_into, capacity),
         counts.size,
     )
 
 
 @njit(cache=True)
-def _moved(array, size, room):
-    larger = np.empty(room, array.dtype)
-    larger[:size] = array[:size]
-    return larger
-
-
-@njit(cache=True)
 def rewards_differ(one, other):
-    """By more than rounding."""
+    """Whether two rewards differ by more than rounding."""
     return abs(one - other) > SAME_REWARD * max(abs(one), abs(other))
 
 
 @njit(cache=True)
 def count_step(counts, row, successor, reward):
-    """One more step; there has to be room for one more edge."""
+    """Count one step; there must be capacity for one more edge."""
     n = counts.visits[row] + 1
     mean = counts.reward[row]
     if n > 1 and rewards_differ(reward, mean):
@@ -109,7 +102,7 @@ def count_step(counts, row, successor, reward):
 
 @njit(cache=True)
 def count_episode(counts, buffer, steps, terminated, num_actions):
-    """All steps of the episode in the buffer; there has to be room for them."""
+    """Count all steps of the buffered episode; there must be capacity for them."""
     for t in range(steps):
         successor = END if terminated and t == steps - 1 else buffer.states[t + 1]
         count_step(counts, buffer.states[t] * num_actions + buffer.actions[t], successor, buffer.rewards[t])
@@ -117,19 +110,20 @@ def count_episode(counts, buffer, steps, terminated, num_actions):
 
 @njit(cache=True)
 def count_log(counts, log, num_actions):
-    counts, buffer = with_room(counts, len(log.actions)), buffer_for(log)
+    """Return the counts with all logged episodes added."""
+    counts, buffer = with_capacity(counts, len(log.actions)), buffer_for(log)
     for episode in range(len(log.terminated)):
-        steps, terminated = load(buffer, log, episode)
+        steps, terminated = load_episode(buffer, log, episode)
         count_episode(counts, buffer, steps, terminated, num_actions)
     return counts
 
 
 @njit(cache=True)
-def backup(q, counts, row, gamma):
-    """r̂(s, a) + γ Σ_s' p̂(s' | s, a) max_a' q(s', a'), with the mean reward and the shares of the model."""
+def one_step_backup(q, counts, row, gamma):
+    """r̂(s, a) + γ Σ_s' p̂(s' | s, a) max_a' q(s', a'), with the mean rewards and frequencies counted so far."""
     total, edge = 0.0, counts.head[row]
     while edge != NONE:
         if counts.successor[edge] != END:
-            total += counts.count[edge] * best(q, counts.successor[edge])
+            total += counts.count[edge] * max_q(q, counts.successor[edge])
         edge = counts.next[edge]
     return counts.reward[row] + gamma * (total / counts.visits[row])

@@ -7,7 +7,8 @@ from greedystep import envs
 from greedystep.envs import toy
 from greedystep.models import chain
 from greedystep.planning import solve
-from greedystep.tabular import greedy_policy, solving
+from greedystep.tabular import greedy_policy
+from greedystep.tabular.time_to_solve import make_solved_test
 
 TASKS = {
     "choice": toy.choice(5, noise=1.0),
@@ -22,7 +23,7 @@ TASKS = {
 @pytest.mark.parametrize("name", TASKS)
 def test_the_quick_judge_agrees_with_the_exact_model(name):
     task = TASKS[name]
-    solves, random = solving.solved_by_greedy(task), np.random.default_rng(0)
+    solves, random = make_solved_test(task), np.random.default_rng(0)
     optimum = np.where(task.mdp.available, solve(task.mdp).q, -np.inf)
     answers = []
     for noise in (0.0, 0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0):
@@ -37,12 +38,12 @@ def test_one_pass_is_taken_only_where_it_is_exact(name, quick, monkeypatch):
     task = TASKS[name]
     monkeypatch.setattr(toy.ToyTask, "solved_by", lambda *_: pytest.fail("asked") if quick else "asked")
     undecided = np.zeros((task.num_states, task.num_actions))
-    assert solving.solved_by_greedy(task)(undecided) == (False if quick else "asked")
+    assert make_solved_test(task)(undecided) == (False if quick else "asked")
 
 
 def test_an_episode_that_the_horizon_cuts_is_not_taken_in_one_pass():
-    whole = toy.from_mdp("forward", envs.make("toy/choice", delay=4).mdp, 0, 4)
-    short = toy.from_mdp("forward", envs.make("toy/choice", delay=4).mdp, 0, 3)
+    whole = toy.from_mdp("forward", envs.make_task("toy/choice", delay=4).mdp, 0, 4)
+    short = toy.from_mdp("forward", envs.make_task("toy/choice", delay=4).mdp, 0, 3)
     right = np.tile([1.0, 0.0], (7, 1))
-    assert solving.solved_by_greedy(whole)(right)
-    assert not solving.solved_by_greedy(short)(right)  # the reward comes with the fourth step
+    assert make_solved_test(whole)(right)
+    assert not make_solved_test(short)(right)  # the reward comes with the fourth step

@@ -1,4 +1,4 @@
-"""All environments in one picture: `python -m greedystep.envs.contact_sheet docs/images/games.png`."""
+"""Draw all environments into one image: `python -m benchmarks.contact_sheet docs/images/games.png`."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from PIL import Image, ImageDraw, ImageFont
 
 from greedystep import envs
 from greedystep.envs.core import Environment, State
-from greedystep.envs.rendering import HEIGHT, picture
+from greedystep.envs.rendering import HEIGHT, render
 from greedystep.envs.rollout import play, random_policy
 from greedystep.io import atomic_write
 
 WIDTH, GAP, LABEL = 1280, 12, 26
-"""Pixels: of the sheet, between pictures, and for the name under one."""
+"""Pixels: width of the sheet, gap between images, height of the name under an image."""
 ROW = 4.3
-"""A row is full when its pictures are together this many times as wide as high."""
+"""Aspect ratio (width over height) from which a row of images is full."""
 FAMILIES = ("minatar", "ple", "classic", "toy")
 GREY = "#7d8590"
-"""For the names: can be read on a white page and on a black one; the sheet itself is transparent."""
+"""Colour of the names: readable on white and on black, since the sheet is transparent."""
 
 
 class Tile(NamedTuple):
+    """A state of an environment, to be drawn."""
+
     env: Environment
     state: State
     aspect: float
     """Width over height."""
 
 
-def lively(env: Environment, seed: int = 0, steps: int = 300) -> State:
-    """A state two thirds into the longest episode of random play."""
+def typical_state(env: Environment, seed: int = 0, steps: int = 300) -> State:
+    """Return a state two thirds into the longest episode of random play."""
     moments = list(play(env, random_policy(env), seed, steps=steps))
     longest = max(moments, key=lambda moment: moment.step)
     return next(
@@ -41,15 +43,16 @@ def lively(env: Environment, seed: int = 0, steps: int = 300) -> State:
     )
 
 
-def tile(name: str) -> Tile:
-    env = envs.make_env(name)
-    state = lively(env)
-    height, width, _ = picture(env, state).shape
+def make_tile(name: str) -> Tile:
+    """Make the tile of an environment."""
+    env = envs.make(name)
+    state = typical_state(env)
+    height, width, _ = render(env, state).shape
     return Tile(env, state, width / height)
 
 
-def rows(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
-    """The tiles in order, in rows of about equal length."""
+def split_into_rows(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
+    """Split the tiles, in order, into rows of about equal width."""
     row: list[Tile] = []
     for one in tiles:
         row.append(one)
@@ -60,11 +63,11 @@ def rows(tiles: Sequence[Tile]) -> Iterator[list[Tile]]:
         yield row
 
 
-def sheet(tiles: Sequence[Tile]) -> Image.Image:
-    """Rows as wide as the sheet; a last one that is too short keeps the height of a picture."""
+def draw_sheet(tiles: Sequence[Tile]) -> Image.Image:
+    """Draw rows as wide as the sheet; a last row that is too short keeps the default image height."""
     font = ImageFont.load_default(16)
     placed, top = [], 0
-    for row in rows(tiles):
+    for row in split_into_rows(tiles):
         aspect = sum(one.aspect for one in row)
         height = round((WIDTH - GAP * (len(row) - 1)) / aspect) if aspect >= ROW else HEIGHT
         left = 0
@@ -75,7 +78,7 @@ def sheet(tiles: Sequence[Tile]) -> Image.Image:
     image = Image.new("RGBA", (WIDTH, top - GAP))
     pencil = ImageDraw.Draw(image)
     for left, top, one, height in placed:
-        frame = Image.fromarray(picture(one.env, one.state, height))
+        frame = Image.fromarray(render(one.env, one.state, height))
         image.paste(frame, (left, top))
         middle = left + frame.width / 2
         pencil.text((middle, top + height + LABEL / 2), one.env.name, GREY, font, "mm")
@@ -83,12 +86,13 @@ def sheet(tiles: Sequence[Tile]) -> Image.Image:
 
 
 def main(words: Sequence[str]) -> int:
+    """Write the contact sheet to the given file."""
     if len(words) != 1 or not words[0].endswith(".png"):
         print("contact_sheet: give one file to write, which ends in .png", file=sys.stderr)
         return 2
     names = sorted(envs.names(), key=lambda name: (FAMILIES.index(name.split("/")[0]), name))
     whole = io.BytesIO()
-    sheet([tile(name) for name in names]).save(whole, "PNG", optimize=True)
+    draw_sheet([make_tile(name) for name in names]).save(whole, "PNG", optimize=True)
     with atomic_write(Path(words[0])) as file:
         file.write(whole.getvalue())
     return 0

@@ -1,4 +1,4 @@
-"""The model that logged episodes show: how often each step led where, and what it paid on average."""
+"""The empirical model of logged episodes: transition frequencies and mean rewards."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import scipy.sparse as sp
 
 from greedystep import io
 from greedystep.checks import check_int
-from greedystep.envs.toy import END
+from greedystep.envs.toy_task import END
 from greedystep.mdp import MDP
 from greedystep.memory import check_memory
-from greedystep.tabular.counts import NONE, Counts, count_log
 from greedystep.tabular.episodes import Episodes
+from greedystep.tabular.transition_counts import NONE, TransitionCounts, count_log
 
 
 class EmpiricalModel:
-    """What E episodes say about a world of S states and A actions.
+    """Transition frequencies and mean rewards of logged episodes, for S states and A actions.
 
     Args:
         num_states: S.
@@ -28,7 +28,7 @@ class EmpiricalModel:
     def __init__(self, num_states: int, num_actions: int):
         S, A = self.shape = (check_int("num_states", num_states), check_int("num_actions", num_actions))
         check_memory(f"num_states={S}, num_actions={A}", 25 * S * A + 8 * S)
-        self.counts = Counts(
+        self.counts = TransitionCounts(
             visits=np.zeros(S * A, np.int64),
             reward=np.zeros(S * A),
             varies=np.zeros(S * A, np.bool_),
@@ -44,7 +44,7 @@ class EmpiricalModel:
 
     @classmethod
     def of(cls, log: Episodes, num_states: int | None = None, num_actions: int | None = None) -> EmpiricalModel:
-        """The model of one log; S and A are by default just large enough for it."""
+        """Return the model of one log; S and A are by default just large enough for it."""
         S = int(log.states.max()) + 1 if num_states is None else num_states
         A = int(log.actions.max()) + 1 if num_actions is None else num_actions
         return cls(S, A).add(log)
@@ -55,7 +55,7 @@ class EmpiricalModel:
         self.counts = count_log(self.counts, log, self.shape[1])
         return self
 
-    # -- what it knows ------------------------------------------------------------------------------------------------
+    # -- estimates ----------------------------------------------------------------------------------------------------
 
     @property
     def visits(self) -> np.ndarray:
@@ -64,7 +64,7 @@ class EmpiricalModel:
 
     @property
     def seen(self) -> np.ndarray:
-        """bool [S, A]: whether it was taken at all."""
+        """bool [S, A]: whether each action was ever taken."""
         return self.visits > 0
 
     @property
@@ -81,24 +81,24 @@ class EmpiricalModel:
 
     @property
     def branching(self) -> np.ndarray:
-        """int64 [S, A]: how many different successors were seen, the end of the episode being one."""
+        """int64 [S, A]: the number of different successors seen, the end of the episode being one."""
         return np.bincount(self._edges()[0], minlength=self.visits.size).reshape(self.shape)
 
     @property
     def rewards_vary(self) -> np.ndarray:
-        """bool [S, A]: whether the action paid different amounts at different times."""
+        """bool [S, A]: whether the rewards of the action differed."""
         return self.counts.varies.reshape(self.shape)
 
     @property
     def deterministic(self) -> bool:
-        """Whether every action always did the same, as far as was seen."""
+        """Whether every action always had the same outcome in the log."""
         return not (self.rewards_vary.any() or (self.branching > 1).any())
 
     def mdp(self, discount: float, unknown: float = 0.0) -> MDP:
-        """The model as an MDP: shares as probabilities, mean rewards, actions that were never taken unavailable.
+        """Return the model as an MDP: frequencies as probabilities, mean rewards, actions never taken unavailable.
 
-        A state in which nothing was ever done is marked terminal. Nothing leads there, except where an episode was cut
-        off just as it reached a new state, of which the log then says nothing: `unknown` has to stand for its value.
+        A state in which no action was ever taken is marked terminal. Nothing leads there, except where an episode was
+        truncated just as it reached a new state, whose value the log does not show: `unknown` stands for it.
 
         Args:
             discount: γ.
@@ -134,7 +134,7 @@ class EmpiricalModel:
         )
 
     def _edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(row, successor, share of the row's visits) of every edge."""
+        """Return (row, successor, share of the row's visits) of every edge."""
         size = self.counts.size[0]
         row = self.counts.row[:size]
         return row, self.counts.successor[:size], self.counts.count[:size] / self.counts.visits[row]
@@ -142,14 +142,14 @@ class EmpiricalModel:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All it holds, to be stored under these names."""
+        """Return the arrays to be saved, by the names they have in files."""
         size = self.counts.size[0]
         per_edge = ("row", "successor", "count", "next", "next_into")
         return {k: v[:size] if k in per_edge else v for k, v in self.counts._asdict().items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> EmpiricalModel:
-        """What `arrays` gave; ValueError if something does not fit."""
+        """Restore what `arrays` returned; ValueError if something does not fit."""
         model = cls(num_states, num_actions)
         given = {name: io.get_array(arrays, name, mine.dtype.kind, 1) for name, mine in model.counts._asdict().items()}
         size = int(given["size"].sum())
@@ -157,7 +157,7 @@ class EmpiricalModel:
             length = len(mine) or size
             if given[name].dtype != mine.dtype or given[name].shape != (length,):
                 raise ValueError(f"{name}: expected {mine.dtype} [{length}] in a stored model")
-        counts = Counts(**{name: np.array(array) for name, array in given.items()})
+        counts = TransitionCounts(**{name: np.array(array) for name, array in given.items()})
         limits = ((counts.row, 0, num_states * num_actions), (counts.successor, END, num_states))
         links = (counts.head, counts.into, counts.next, counts.next_into)
         for numbers, low, high in (*limits, *((link, NONE, size) for link in links)):

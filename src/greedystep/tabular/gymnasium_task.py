@@ -1,6 +1,6 @@
-"""Gymnasium environments with numbered states and actions, as a tabular agent sees them.
+"""Gymnasium environments with Discrete observations and actions, as tasks of a tabular agent.
 
-Acting is a Python loop over `env.step`, since the environment is Python; every update is compiled as elsewhere.
+Acting is a Python loop over `env.step`; the updates are compiled as elsewhere.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ import gymnasium
 import numpy as np
 
 from greedystep.checks import check_float, check_int
-from greedystep.tabular.episodes import Episodes, choose
+from greedystep.envs.gymnasium_ids import register_ids
+from greedystep.tabular.acting import epsilon_greedy
+from greedystep.tabular.episodes import Episodes
 
-Chooser = Callable[[int], tuple[int, float]]
-"""State -> (action, the probability with which it was chosen)."""
+Policy = Callable[[int], tuple[int, float]]
+"""State -> (action, its probability)."""
 
 
-class GymWorld:
-    """An environment, numbered from 0, whose episodes come to an end.
+class GymnasiumTask:
+    """A Gymnasium environment with states and actions numbered from 0, whose episodes are finite.
 
     Args:
         env: an id, or an environment with Discrete observations and actions.
         discount: γ, which Gymnasium leaves to the learner.
-        limit: an episode is cut off after so many steps; needed where the environment has no time limit itself.
+        limit: an episode is truncated after so many steps; needed where the environment has no time limit itself.
     """
 
     def __init__(self, env: str | gymnasium.Env, discount: float, limit: int | None):
-        self.env = made(env) if isinstance(env, str) else env
+        self.env = make_gymnasium(env) if isinstance(env, str) else env
         self.name = env if isinstance(env, str) else str(env)
         self.made_with = {} if isinstance(env, str) else None
-        """{}: it can be made again from its name; None: it was given as an object."""
+        """{} if the environment was made from its id, None if it was given."""
         self._states = _discrete(self.name, "observation", self.env.observation_space)
         self._actions = _discrete(self.name, "action", self.env.action_space)
         if limit is None and not _has_limit(self.env):
@@ -54,25 +56,25 @@ class GymWorld:
         return int(self._actions.n)
 
     def seed(self, seed: int) -> None:
-        """Decides what the environment draws from the next episode on."""
+        """Seed the environment from the next episode on."""
         self._seed = seed
 
-    def follow(self, q: np.ndarray, epsilon: float, random: np.random.Generator) -> Episodes:
-        """One episode of the ε-greedy policy of a table."""
-        return self.episode(lambda state: choose(q, state, epsilon, random))
+    def epsilon_greedy_episode(self, q: np.ndarray, epsilon: float, random: np.random.Generator) -> Episodes:
+        """Play one episode of the ε-greedy policy of a table."""
+        return self.episode(lambda state: epsilon_greedy(q, state, epsilon, random))
 
-    def episode(self, policy: Chooser) -> Episodes:
-        """One episode of any policy, cut off after `limit` steps."""
-        states, actions, rewards, chances = [self._reset()], [], [], []
+    def episode(self, policy: Policy) -> Episodes:
+        """Play one episode of any policy, truncated after `limit` steps."""
+        states, actions, rewards, probabilities = [self._reset()], [], [], []
         terminated = truncated = False
         while not (terminated or truncated or len(actions) == self.limit):
-            action, chance = policy(states[-1])
+            action, probability = policy(states[-1])
             observation, reward, terminated, truncated, _ = self.env.step(int(self._actions.start) + action)
             states.append(self._number(observation))
             actions.append(action)
             rewards.append(float(reward))
-            chances.append(chance)
-        return Episodes.of([(states, actions, rewards, terminated, chances)])
+            probabilities.append(probability)
+        return Episodes.of([(states, actions, rewards, terminated, probabilities)])
 
     def _reset(self) -> int:
         observation, _ = self.env.reset(seed=self._seed)
@@ -85,11 +87,11 @@ class GymWorld:
             raise ValueError(f"env: {self.name} returned observation {observation}, which is not in {self._states}")
         return number
 
-    # -- going on exactly ---------------------------------------------------------------------------------------------
+    # -- exact continuation -------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> dict[str, Any]:
-        """What its next episodes depend on, as far as Gymnasium knows: its random generator. JSON."""
+        """The random state that its next episodes depend on, as JSON."""
         return {"seed": self._seed, "random": self.env.unwrapped.np_random.bit_generator.state}
 
     @state.setter
@@ -98,8 +100,9 @@ class GymWorld:
         self.env.unwrapped.np_random.bit_generator.state = state["random"]
 
 
-def made(env_id: str, **options: Any) -> gymnasium.Env:
-    """What Gymnasium makes of an id; ValueError if it cannot."""
+def make_gymnasium(env_id: str, **options: Any) -> gymnasium.Env:
+    """Make a Gymnasium environment, one of ours included; ValueError if that fails."""
+    register_ids()
     try:
         return gymnasium.make(env_id, **options)
     except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
@@ -107,10 +110,10 @@ def made(env_id: str, **options: Any) -> gymnasium.Env:
 
 
 def check_registered(env_id: str, source: Any) -> None:
-    """ValueError unless Gymnasium has the environment already that a file names.
+    """Raise ValueError if making the environment that a file names would import a module.
 
-    Of an id "module:name" Gymnasium imports the module, and so runs what is in it. Whoever makes an environment by such
-    an id decides that; a file that somebody sent does not.
+    For an id "module:name" Gymnasium imports the module, which runs its code. The user may decide that, a file that
+    somebody sent may not.
     """
     module, _, name = env_id.rpartition(":")
     if module and not (module in sys.modules and name in gymnasium.registry):
@@ -127,7 +130,7 @@ def _discrete(name: str, what: str, space: Any) -> gymnasium.spaces.Discrete:
 
 
 def _has_limit(env: Any) -> bool:
-    """Whether some wrapper cuts its episodes off, as that of an id registered with a limit does."""
+    """Whether a TimeLimit wrapper truncates its episodes."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, gymnasium.wrappers.TimeLimit):
             return True

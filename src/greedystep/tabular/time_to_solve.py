@@ -1,4 +1,4 @@
-"""How many episodes a method needs until its greedy policy solves a task."""
+"""Time to solve: the episodes until the greedy policy of a method earns 90 % of the optimal return."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import numpy as np
 from numba import njit
 
 from greedystep.checks import check_float, check_int
-from greedystep.envs.toy import END, ToyTask
-from greedystep.tabular.loops import learning
+from greedystep.envs import ToyTask, as_task
+from greedystep.envs.toy_task import END
+from greedystep.tabular.learning import Task, make_learner
 
 
 def greedy_policy(q: np.ndarray) -> np.ndarray:
-    """The greedy policy float [S, A] of a table; ties share, so that no order of the actions can help a method."""
+    """Return the greedy policy of a table, float [S, A]; ties share, so that the order of actions cannot help."""
     greedy = q == q.max(axis=1, keepdims=True)
     return greedy / greedy.sum(axis=1, keepdims=True)
 
 
 def episodes_to_solve(
-    task: ToyTask,
+    task: Task,
     method: str = "greedy-step",
     *,
     limit: int,
@@ -32,38 +33,37 @@ def episodes_to_solve(
 ) -> int | None:
     """Episodes until the exact expected return of the greedy policy reaches 90 % of the optimal one; None if never.
 
-    The policy is judged as in `until_solved`. The other arguments are those of `learn`; `limit` is the number of
+    The policy is evaluated as in `until_solved`. The other arguments are those of `learn`; `limit` is the number of
     episodes after which to give up.
     """
-    more = learning(task, method, epsilon=epsilon, q=q, seed=seed, **options)
+    task = as_task(task)
+    more = make_learner(task, method, epsilon=epsilon, q=q, seed=seed, **options)
     return until_solved(task, lambda episodes: more(episodes).q, limit=limit, resolution=resolution)
 
 
-def until_solved(
-    task: ToyTask, go_on: Callable[[int], np.ndarray], *, limit: int, resolution: float = 0.02
-) -> int | None:
+def until_solved(task: Task, more: Callable[[int], np.ndarray], *, limit: int, resolution: float = 0.02) -> int | None:
     """Episodes until the greedy policy of any learner solves the task, or None if it takes more than `limit`.
 
-    `go_on(n)` lets the learner have n more episodes and returns its table [S, A]. The policy is judged from the exact
-    model, without noise, after every episode at first and later whenever the number of episodes has grown by the share
-    `resolution`: the answer is late by no more than that.
+    `more(n)` trains the learner for n more episodes and returns its table [S, A]. The policy is evaluated on the exact
+    model, after every episode at first and later whenever the number of episodes has grown by the share `resolution`:
+    the answer is late by no more than that.
     """
     check_int("limit", limit)
     check_float("resolution", resolution, 0, 1)
-    solves, done = solved_by_greedy(task), 0
+    solves, done = make_solved_test(as_task(task)), 0
     while done < limit:
-        more = min(max(1, int(resolution * done)), limit - done)
-        done += more
-        if solves(go_on(more)):
+        episodes = min(max(1, int(resolution * done)), limit - done)
+        done += episodes
+        if solves(more(episodes)):
             return done
     return None
 
 
-def solved_by_greedy(task: ToyTask) -> Callable[[np.ndarray], bool]:
-    """Whether `greedy_policy(q)` solves the task, as a function of q that may be asked often.
+def make_solved_test(task: ToyTask) -> Callable[[np.ndarray], bool]:
+    """Return a fast function of q that says whether `greedy_policy(q)` solves the task.
 
     Where states are numbered in the order of time, one forward pass over the states that a policy reaches gives its
-    return. Else, or where the horizon may cut an episode short, `ToyTask.solved_by` does it.
+    return. Else, or where the horizon may truncate an episode, `ToyTask.solved_by` is used.
     """
     first, cumulative, successor, reward, _ = task.outcomes
     state = np.repeat(np.arange(len(first) - 1), np.diff(first)) // task.num_actions
@@ -85,7 +85,7 @@ def solved_by_greedy(task: ToyTask) -> Callable[[np.ndarray], bool]:
 
 @njit(cache=True, nogil=True)
 def _longest(first, successor, A):
-    """Steps of the longest episode, when every successor has a larger number than its state."""
+    """Return the steps of the longest episode, given that every successor has a larger number than its state."""
     S = (len(first) - 1) // A
     steps = np.zeros(S, np.int64)
     for s in range(S - 1, -1, -1):

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from greedystep import envs
 from greedystep.envs.core import Environment, ObservationSpec, TimeLimit
-from greedystep.envs.rendering import fitting_height, frames_per_second, generic, minatar_board, picture, toy_grid
+from greedystep.envs.rendering import fitting_height, frames_per_second, generic, minatar_board, render, toy_grid
 from greedystep.envs.rendering.canvas import PANEL, WHITE, Canvas, blend
-from greedystep.envs.rollout import Choice, in_words, play, random_policy
+from greedystep.envs.rollout import PolicyOutput, describe_step, play, random_policy
 from greedystep.report import video
 
 NAMES = envs.names()
@@ -29,9 +29,9 @@ def colours(frame):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_environment_has_a_picture_that_shows_what_changes(name):
-    env = envs.make_env(name)
+    env = envs.make(name)
     moments = list(play(env, random_policy(env), 1, steps=12))
-    frames = [picture(env, moment.state) for moment in moments]
+    frames = [render(env, moment.state) for moment in moments]
     assert {(frame.dtype, frame.shape) for frame in frames} == {(np.dtype(np.uint8), frames[0].shape)}
     assert frames[0].shape[0] == 240
     assert any((frame != frames[0]).any() for frame in frames)
@@ -49,7 +49,7 @@ def test_every_channel_of_minatar_has_its_own_look():
 def test_a_lit_cell_of_minatar_is_seen_where_it_is():
     env = envs.make("minatar/breakout")
     state = env.reset(jax.random.key(0))
-    frame = picture(env, state, 100)
+    frame = render(env, state, 100)
     paddle, _, _, brick = minatar_board.LOOKS["breakout"]
     seen = np.asarray(env.observe(state))
     for channel, look in ((0, paddle), (3, brick)):
@@ -57,15 +57,15 @@ def test_a_lit_cell_of_minatar_is_seen_where_it_is():
             assert "#" + bytes(frame[10 * row + 5, 10 * column + 5].tolist()).hex() == look.colour
     (ball,) = np.argwhere(seen[:, :, 1])
     assert WHITE in colours(frame[10 * ball[0] : 10 * ball[0] + 10, 10 * ball[1] : 10 * ball[1] + 10])
-    assert picture(TimeLimit(env, 5), TimeLimit(env, 5).reset(jax.random.key(0)), 100).tolist() == frame.tolist()
+    assert render(TimeLimit(env, 5), TimeLimit(env, 5).reset(jax.random.key(0)), 100).tolist() == frame.tolist()
 
 
 def test_heights_are_what_was_asked_for_and_fit():
     env = envs.make("minatar/breakout")
     state = env.reset(jax.random.key(0))
-    assert picture(env, state, 37).shape == (37, 37, 3)
+    assert render(env, state, 37).shape == (37, 37, 3)
     with pytest.raises(ValueError, match="height: expected at least 1 pixel, got 0"):
-        picture(env, state, 0)
+        render(env, state, 0)
     assert fitting_height(env, 48, 100) == 40
     assert fitting_height(env, 48, 25) == 20
     assert fitting_height(env, 8, 100) == 8
@@ -95,7 +95,7 @@ class Shown(Environment):
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 4), (3, 4, 9), (0,)])
 def test_what_is_unknown_is_drawn_by_its_observation(shape):
     env = Shown(shape)
-    empty, full = (picture(env, np.full(shape, value), 60) for value in (0, 1))
+    empty, full = (render(env, np.full(shape, value), 60) for value in (0, 1))
     assert empty.shape == full.shape
     assert (empty != full).any() == (0 not in shape)
 
@@ -116,7 +116,7 @@ def test_shapes_land_on_their_pixels():
     canvas.box(5, 5, 4, 4, "#ffffff")  # inside out: nothing
     assert canvas.array().sum() == frame.sum()
     assert blend("#000000", "#ffffff", 0.5) == "#808080"
-    assert PANEL in colours(picture(Shown((3, 4)), np.zeros((3, 4)), 60))
+    assert PANEL in colours(render(Shown((3, 4)), np.zeros((3, 4)), 60))
 
 
 # -- playing ----------------------------------------------------------------------------------------------------------
@@ -129,9 +129,9 @@ def test_play_counts_steps_episodes_and_rewards():
     assert [moment.end for moment in moments].count("truncated") == 2
     moments = list(play(env, random_policy(env), 0, episodes=2))
     assert [(moment.episode, moment.end) for moment in moments if moment.end] == [(1, "truncated"), (2, "truncated")]
-    assert all(moment.total >= moment.reward for moment in moments)
+    assert all(moment.episode_return >= moment.reward for moment in moments)
     again = list(play(env, random_policy(env), 0, episodes=2))
-    assert [moment.choice for moment in again] == [moment.choice for moment in moments]
+    assert [moment.decision for moment in again] == [moment.decision for moment in moments]
 
 
 def test_a_policy_sees_the_state_it_acts_in_and_wrong_actions_are_named():
@@ -141,14 +141,14 @@ def test_a_policy_sees_the_state_it_acts_in_and_wrong_actions_are_named():
     def left(key, state, observation):
         asked.append(np.asarray(observation))
         assert np.array_equal(observation, env.observe(state))
-        return Choice(1, ("going left",))
+        return PolicyOutput(1, ("going left",))
 
     moments = list(play(env, left, 0, steps=3))
     assert [int(np.argwhere(seen[9, :, 0])[0, 0]) for seen in asked] == [4, 3, 2]
-    assert in_words(env, moments[0]) == "episode 1  step 0  start  reward 0  return 0"
-    assert in_words(env, moments[1]) == "episode 1  step 1  left  reward 0  return 0"
+    assert describe_step(env, moments[0]) == "episode 1  step 0  start  reward 0  return 0"
+    assert describe_step(env, moments[1]) == "episode 1  step 1  left  reward 0  return 0"
     with pytest.raises(ValueError, match="action: "):
-        list(play(env, lambda *_: Choice(6), 0, steps=1))
+        list(play(env, lambda *_: PolicyOutput(6), 0, steps=1))
 
 
 # -- films ------------------------------------------------------------------------------------------------------------
@@ -270,18 +270,18 @@ def test_watches_are_read_back_as_the_task_counts_them(length):
             for tyres in counts
         ]
     assert [toy_grid._watch_at(number) for number in range(len(expected))] == expected
-    assert len(expected) == envs.make("toy/watch-repair", length=length).num_states
+    assert len(expected) == envs.make_task("toy/watch-repair", length=length).num_states
 
 
 @pytest.mark.parametrize(("name", "side"), [("grid-world", 10), ("trace-back", 15), ("bomb", 31), ("choice", 0)])
 def test_grids_are_as_large_as_the_task_says(name, side):
-    assert toy_grid._side(envs.make_env(f"toy/{name}")) == side
+    assert toy_grid._side(envs.make(f"toy/{name}")) == side
 
 
 @pytest.mark.parametrize("name", ["grid-world", "trace-back", "bomb", "choice", "n-horizon"])
 def test_every_state_of_a_small_task_can_be_drawn_on_the_board(name):
     options = {"grid-world": {"size": 3}, "trace-back": {"delay": 4}, "bomb": {"delay": 1, "side": 3}}.get(name, {})
-    env = envs.make_env(f"toy/{name}", **options)
+    env = envs.make(f"toy/{name}", **options)
     state = env.reset(jax.random.key(0))
     pictures = set()
     for number in range(env.task.num_states):
@@ -291,5 +291,5 @@ def test_every_state_of_a_small_task_can_be_drawn_on_the_board(name):
                 name
             ]
             assert all(0 <= cell < toy_grid._side(env) ** 2 for cell, _ in draw(env, number))
-        pictures.add(picture(env, at, 120).tobytes())
+        pictures.add(render(env, at, 120).tobytes())
     assert len(pictures) >= 9
