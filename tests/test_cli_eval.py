@@ -126,7 +126,7 @@ def test_thoughts_are_the_returns_of_what_happened(chosen, steps):
     trainer = tiny(**chosen).trainer()
     player = Player(trainer, epsilon=0.0)
     told = list(player.thinking(play(trainer.env, player.policy, 0, steps=steps)))
-    networks = jax.tree.map(lambda x: x[0], trainer.state.lanes.knowledge.networks)
+    networks = jax.tree.map(lambda x: x[0], trainer.params)
     ends = [i for i, moment in enumerate(told) if i + 1 == len(told) or told[i + 1].choice is None]
     begin = 0
     for end in ends:

@@ -10,7 +10,9 @@ from greedystep.gymnasium_ids import register_with_gymnasium
 
 if TYPE_CHECKING:
     from greedystep import envs, models, operators, returns, tabular, trajectory
-    from greedystep.deep.agent import DQN, load
+    from greedystep.agents import load
+    from greedystep.deep.agent import DQN
+    from greedystep.deep.config import DQNConfig
     from greedystep.mdp import MDP
     from greedystep.planning import Solution, solve
     from greedystep.tabular import TabularAgent
@@ -20,11 +22,12 @@ __version__ = "0.1.0"
 
 _HOME = {
     "DQN": "greedystep.deep.agent",
+    "DQNConfig": "greedystep.deep.config",
     "MDP": "greedystep.mdp",
     "Solution": "greedystep.planning",
     "TabularAgent": "greedystep.tabular",
     "Trajectory": "greedystep.trajectory",
-    "load": "greedystep.deep.agent",
+    "load": "greedystep.agents",
     "solve": "greedystep.planning",
     "envs": None,
     "models": None,
@@ -38,6 +41,7 @@ _HOME = {
 __all__ = [
     "DQN",
     "MDP",
+    "DQNConfig",
     "Solution",
     "TabularAgent",
     "Trajectory",

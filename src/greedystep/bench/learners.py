@@ -16,9 +16,10 @@ from typing import Any
 import jax
 
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.device_memory import tree_bytes
 from greedystep.deep.run_folder import RunConfig
 from greedystep.deep.trainer import Trainer
-from greedystep.replay import Store, bytes_of
+from greedystep.replay import ReplayBuffer
 
 PEER = "stable-baselines3"
 FOREVER = 64 * 10**7
@@ -146,5 +147,5 @@ def replay_bytes(game: str) -> int:
     """Of one lane's replay at the preset "paper"."""
     config = RunConfig.from_preset(game)
     seen = config.make_env().observation
-    made = jax.eval_shape(Store(config.agent.replay_size, config.agent.num_envs, seen.shape, seen.dtype).init)
-    return bytes_of(made)
+    made = jax.eval_shape(ReplayBuffer(config.agent.replay_size, config.agent.num_envs, seen.shape, seen.dtype).init)
+    return tree_bytes(made)

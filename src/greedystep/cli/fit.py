@@ -217,7 +217,7 @@ class Fit:
         env = envs.make_env(self.env, **(env_options(self.env) | parse_options(self.options)))
         settings = deep_settings.given(self.settings)
         agent = greedystep.DQN(env, preset=self.network.preset or "paper", seed=self.seed, **settings)
-        offline.checked(agent.trainer.learner, data)
+        offline.check_dataset(agent.trainer.learner, data)
         return agent
 
 

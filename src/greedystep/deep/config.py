@@ -23,15 +23,15 @@ Returns = Literal[
     "greedy-step-twin",
 ]
 
-MOST_ROWS, MOST_ROUNDS = 2**28, 800_000_000
+MAX_ROWS, MAX_ROUNDS = 2**28, 800_000_000
 """Rows of the replay for each environment, and steps of each environment between two rows of metrics, at the most:
 within them the replay's int32 numbers cannot overflow (see `Trainer._renumber`)."""
 
-DIRECT = ("one-step", "n-step", "sarsa")
+ONE_BOOTSTRAP = ("one-step", "n-step", "sarsa")
 """Returns that bootstrap from one state only, so that each sample is valued when it is drawn. All others look at every
 state on their way: they are computed for a whole pool of episodes at once (see `pool.py`)."""
 
-OPTIONS_OF: dict[str, dict[str, Any]] = {
+RETURN_OPTIONS: dict[str, dict[str, Any]] = {
     "n-step": {"n": 3},  # Rainbow's, and the n of the multi-step results on MinAtar (Obando-Ceron & Castro 2021)
     "sarsa": {"n": 3, "target_epsilon": 0.0},
     "lambda": {"lambda_": 0.7},  # the best fixed one in our first runs on Breakout and Space Invaders
@@ -113,13 +113,13 @@ class DQNConfig:
 
     def __post_init__(self) -> None:
         self._check_values()
-        own = OPTIONS_OF.get(self.returns, {})
+        own = RETURN_OPTIONS.get(self.returns, {})
         for name in ("n", "horizon", "lambda_", "gate", "target_epsilon"):
             if name in own:
                 if getattr(self, name) is None:
                     object.__setattr__(self, name, own[name])
             elif getattr(self, name) is not None:
-                having = " or ".join(choice for choice, options in OPTIONS_OF.items() if name in options)
+                having = " or ".join(choice for choice, options in RETURN_OPTIONS.items() if name in options)
                 raise ValueError(f"{name}: returns={self.returns!r} has no such option, only {having}")
         self._check_contradictions()
 
@@ -127,7 +127,7 @@ class DQNConfig:
 
     @property
     def is_pooled(self) -> bool:
-        return self.returns not in DIRECT
+        return self.returns not in ONE_BOOTSTRAP
 
     @property
     def groups(self) -> int:
@@ -135,14 +135,14 @@ class DQNConfig:
         return 2 if self.returns == "greedy-step-twin" else 1
 
     @property
-    def samples_a_period(self) -> int:
+    def samples_per_period(self) -> int:
         """Samples that are trained on between two copies of the targets."""
         return self.target_period // self.num_envs * self.updates * self.batch_size
 
     @property
     def pool_rows(self) -> int:
         """Rows of the pool: as many as will be drawn from it, at most the whole replay."""
-        return min(self.samples_a_period, self.replay_size)
+        return min(self.samples_per_period, self.replay_size)
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class DQNConfig:
             raise ValueError(f"warmup: expected a multiple of num_envs={self.num_envs} above 0, got {self.warmup}")
         if self.replay_size < 3 * self.num_envs:
             raise ValueError(f"replay_size: expected at least 3 rows for each environment, got {self.replay_size}")
-        for name, most in (("replay_size", MOST_ROWS), ("log_every", MOST_ROUNDS)):
+        for name, most in (("replay_size", MAX_ROWS), ("log_every", MAX_ROUNDS)):
             if getattr(self, name) > most * self.num_envs:
                 raise ValueError(
                     f"{name}: expected at most {most * self.num_envs} with num_envs={self.num_envs}, "

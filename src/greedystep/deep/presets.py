@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal, get_args
 
 from greedystep.deep.config import DQNConfig
 
@@ -105,7 +105,8 @@ LIMITS = {
 }
 """Time limits of the experiments where they are not the environment's own."""
 
-PRESETS = ("paper", "fast")
+Preset = Literal["paper", "fast"]
+PRESETS = get_args(Preset)
 
 
 def preset(name: str, env_name: str, *, pictures: bool = False) -> dict[str, Any]:

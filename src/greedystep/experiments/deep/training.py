@@ -15,11 +15,11 @@ import jax
 import numpy as np
 
 from greedystep import envs, provenance
-from greedystep.deep.config import OPTIONS_OF, DQNConfig
-from greedystep.deep.env_spec import recipe_of
+from greedystep.deep.config import RETURN_OPTIONS, DQNConfig
+from greedystep.deep.env_spec import spec_of
 from greedystep.deep.greedy_play import Evaluator
 from greedystep.deep.presets import make_config
-from greedystep.deep.train_metrics import NEVER, Tally
+from greedystep.deep.train_metrics import NEVER, ChunkMetrics
 from greedystep.deep.trainer import Row, Trainer
 from greedystep.experiments.deep.evidence import PHASE, only_end
 from greedystep.experiments.deep.methods import Setting
@@ -64,7 +64,7 @@ class Lane:
     @cached_property
     def _identity(self) -> dict[str, Any]:
         config = {name: value for name, value in dataclasses.asdict(self.config).items() if name != "log_every"}
-        return {"env": recipe_of(self.env), "config": config}
+        return {"env": spec_of(self.env), "config": config}
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,10 @@ class PatientTrainer(Trainer):
     diverged: dict[int, int]
     """By lane: the step at which its loss was first not finite."""
 
-    def _check(self, tally: Tally) -> None:
-        for lane, step in enumerate(tally.diverged):
+    def _check(self, metrics: ChunkMetrics) -> None:
+        for lane, step in enumerate(metrics.diverged):
             if step != NEVER:
-                self.diverged.setdefault(lane, int(step))
+                self.diverged.setdefault(lane, int(step) * self.config.num_envs)
 
     def _run_chunk(self, steps: int) -> list[Row]:
         self.compile()  # while others compute
@@ -120,12 +120,14 @@ def train(
     """
     first, config = lanes[0], lanes[0].config
     every = -(-length.steps // (length.points * config.num_envs)) * config.num_envs
-    own = [name for name in VARYING if name in OPTIONS_OF.get(config.returns, {}) or name not in ("lambda_", "gate")]
+    own = [
+        name for name in VARYING if name in RETURN_OPTIONS.get(config.returns, {}) or name not in ("lambda_", "gate")
+    ]
     trainer = PatientTrainer(
         dataclasses.replace(config, log_every=every),
         first.env,
         [lane.seed for lane in lanes],
-        numbers={name: [getattr(lane.config, name) for lane in lanes] for name in own},
+        lane_hyperparams={name: [getattr(lane.config, name) for lane in lanes] for name in own},
     )
     rows = _run(trainer, length.steps, on_chunk, Underway(half_way, trainer))
     played = _play(trainer, length.episodes)
@@ -163,7 +165,7 @@ def _play(trainer: Trainer, episodes: int) -> list[float | None]:
     """The mean return of greedy play in each lane."""
     if not episodes:
         return [None] * len(trainer.seeds)
-    networks = trainer.state.lanes.knowledge.networks
+    networks = trainer.params
     played = Evaluator(trainer.learner, trainer.env)(networks, EVALUATION_SEED, episodes=episodes)
     return [float(mean) for mean in played.returns.mean(axis=1)]
 
