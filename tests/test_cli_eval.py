@@ -10,7 +10,7 @@ from PIL import Image
 
 from greedystep import returns
 from greedystep.cli import main
-from greedystep.deep.q_annotations import Player
+from greedystep.deep.q_annotations import QAnnotator
 from greedystep.deep.run_folder import Run, trained
 from greedystep.envs.rendering.q_panel import beside
 from greedystep.envs.rollout import Thought, play, thought_in_words
@@ -124,8 +124,8 @@ def test_chance_has_no_epsilon(capsys):
 )
 def test_thoughts_are_the_returns_of_what_happened(chosen, steps):
     trainer = tiny(**chosen).trainer()
-    player = Player(trainer, epsilon=0.0)
-    told = list(player.thinking(play(trainer.env, player.policy, 0, steps=steps)))
+    player = QAnnotator(trainer, epsilon=0.0)
+    told = list(player.annotate(play(trainer.env, player.policy, 0, steps=steps)))
     networks = jax.tree.map(lambda x: x[0], trainer.params)
     ends = [i for i, moment in enumerate(told) if i + 1 == len(told) or told[i + 1].choice is None]
     begin = 0
@@ -133,7 +133,7 @@ def test_thoughts_are_the_returns_of_what_happened(chosen, steps):
         episode = told[begin : end + 1]
         begin = end + 1
         seen = np.stack([trainer.env.observe(moment.state) for moment in episode])
-        q = np.asarray(trainer.learner.values(networks, seen))
+        q = np.asarray(trainer.learner.min_q(networks, seen))
         np.testing.assert_allclose([moment.thought.values for moment in episode], q, rtol=1e-5, atol=1e-6)
         rewards = np.array([moment.reward for moment in episode[1:]], np.float32)
         over = np.array([moment.end == "terminated" for moment in episode[1:]])
