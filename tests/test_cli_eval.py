@@ -10,7 +10,7 @@ from PIL import Image
 
 from greedystep import returns
 from greedystep.cli import main
-from greedystep.deep.q_annotations import Player
+from greedystep.deep.q_annotations import QAnnotator
 from greedystep.deep.run_folder import DQNRun, trained
 from greedystep.envs.rendering import add_q_panel
 from greedystep.envs.rollout import QAnnotation, describe_annotation, play
@@ -124,16 +124,16 @@ def test_chance_has_no_epsilon(capsys):
 )
 def test_thoughts_are_the_returns_of_what_happened(chosen, steps):
     trainer = tiny(**chosen).trainer()
-    player = Player(trainer, epsilon=0.0)
-    told = list(player.thinking(play(trainer.env, player.policy, 0, steps=steps)))
-    networks = jax.tree.map(lambda x: x[0], trainer.state.lanes.knowledge.networks)
+    player = QAnnotator(trainer, epsilon=0.0)
+    told = list(player.annotate(play(trainer.env, player.policy, 0, steps=steps)))
+    networks = jax.tree.map(lambda x: x[0], trainer.params)
     ends = [i for i, moment in enumerate(told) if i + 1 == len(told) or told[i + 1].decision is None]
     begin = 0
     for end in ends:
         episode = told[begin : end + 1]
         begin = end + 1
         seen = np.stack([trainer.env.observe(moment.state) for moment in episode])
-        q = np.asarray(trainer.learner.values(networks, seen))
+        q = np.asarray(trainer.learner.min_q(networks, seen))
         np.testing.assert_allclose([moment.annotation.values for moment in episode], q, rtol=1e-5, atol=1e-6)
         rewards = np.array([moment.reward for moment in episode[1:]], np.float32)
         over = np.array([moment.end == "terminated" for moment in episode[1:]])

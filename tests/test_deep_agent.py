@@ -85,15 +85,15 @@ def test_a_lane_of_a_run_is_loaded_alone(tmp_path):
     from greedystep.deep.trainer import Trainer
 
     config = gs.DQN("classic/mountaincar", "lambda", **SMALL).config
-    numbers = {"learning_rate": [0.01, 0.002]}
-    both = Trainer(config, gs.envs.make("classic/mountaincar"), [5, 6], numbers=numbers)
+    lane_hyperparams = {"learning_rate": [0.01, 0.002]}
+    both = Trainer(config, gs.envs.make("classic/mountaincar"), [5, 6], lane_hyperparams=lane_hyperparams)
     both.run(100)
     both.save(tmp_path / "checkpoints")
     both.run(50)
     one = gs.load(tmp_path, lane=1)
     assert one.trainer.seeds == [6]
     one.learn(50)
-    weights = both.state.lanes.knowledge.networks.layers[0].weight
+    weights = both.params.layers[0].weight
     np.testing.assert_array_equal(one.networks.layers[0].weight, weights[1])
     with pytest.raises(ValueError, match=r"^lane: expected an integer from 0 to 1, got 2$"):
         gs.load(tmp_path, lane=2)

@@ -8,42 +8,46 @@ import numpy as np
 import pytest
 
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.targets import Numbers, along, direct, judge
-from greedystep.replay import Store
+from greedystep.deep.targets import LaneHyperparams, n_step_targets, sequence_targets, target_values
+from greedystep.replay import ReplayBuffer
 
 GAMMA = 0.5
-NO_NUMBERS = Numbers(*[jnp.float32(0)] * 4)
+HYPERPARAMS = LaneHyperparams(*[jnp.float32(0)] * 4)
 
 
-def told(config, episodes, rows=40, columns=1):
+def targets_of(config, episodes, rows=40, columns=1):
     """Targets of all stored steps, column after column in the order of time.
 
     `episodes` are lists of (rewards, how it ended) for each column, where the end may be None: still going on.
     """
-    store = Store(rows * columns, columns, (1,), np.dtype(np.float32))
-    replay = store.init()
+    buffer = ReplayBuffer(rows * columns, columns, (1,), np.dtype(np.float32))
+    replay = buffer.init()
     lines = [[step for episode in column for step in steps_of(*episode)] for column in episodes]
     for line in zip(*lines, strict=True):
         seen, reward, terminated, truncated, after = (np.array(x) for x in zip(*line, strict=True))
         zeros = np.zeros(columns, np.int32)
-        replay = store.add(
+        replay = buffer.add(
             replay, seen[:, None], zeros, reward, terminated, truncated, np.ones(columns), after[:, None]
         )
 
-    def ask(seen):  # one network whose only action is worth what is seen
+    def bootstrap_q(seen):  # one network whose only action is worth what is seen
         return seen.reshape(1, -1, 1), None
 
     if not config.is_pooled:
-        count = int(store.count(replay).sum())
-        return direct(config, store, replay, store.step_places(replay, jnp.arange(count)), ask)[0][0].tolist()
-    places, _ = store.in_time(replay)
-    read = store.read(replay, places)
-    judged = judge(config, *ask(store.observe(replay, places).reshape(-1, 1)), read.action.reshape(-1))
+        count = int(buffer.num_steps(replay).sum())
+        return n_step_targets(config, buffer, replay, buffer.step_index(replay, jnp.arange(count)), bootstrap_q)[0][
+            0
+        ].tolist()
+    index, _ = buffer.chronological(replay)
+    read = buffer.read(replay, index)
+    values = target_values(
+        config, *bootstrap_q(buffer.observations(replay, index).reshape(-1, 1)), read.action.reshape(-1)
+    )
     targets = []
     for c in range(columns):
-        own = [x.reshape(1, columns, -1)[:, c] for x in judged]
-        found = along(config, NO_NUMBERS, type(read)(*(x[c] for x in read)), type(judged)(*own))[0][0]
-        targets += found[read.taken[c]].tolist()
+        own = [x.reshape(1, columns, -1)[:, c] for x in values]
+        found = sequence_targets(config, HYPERPARAMS, type(read)(*(x[c] for x in read)), type(values)(*own))[0][0]
+        targets += found[read.is_step[c]].tolist()
     return targets
 
 
@@ -58,13 +62,13 @@ def steps_of(begin, rewards, end):
 def test_a_full_ring_does_not_carry_a_window_into_another_episode():
     """FastTD3 #6: n-step windows crossed episodes once the buffer was full."""
     episodes = [(100 * k, [1.0, 1.0], "terminated") for k in range(9)]
-    found = told(DQNConfig(returns="n-step", n=5, discount=GAMMA), [episodes], rows=7)
+    found = targets_of(DQNConfig(returns="n-step", n=5, discount=GAMMA), [episodes], rows=7)
     assert found == [1.5, 1.0, 1.5, 1.0]  # seven rows: a final row, and two whole episodes
 
 
 def test_a_window_cut_short_is_discounted_for_its_own_length():
     """RLlib #4626: windows that the end of an episode cut short were still discounted by gamma to the n."""
-    found = told(DQNConfig(returns="n-step", n=3, discount=GAMMA), [[(100, [0.0, 0.0, 0.0, 0.0], "truncated")]])
+    found = targets_of(DQNConfig(returns="n-step", n=3, discount=GAMMA), [[(100, [0.0, 0.0, 0.0, 0.0], "truncated")]])
     assert found == [103 / 8, 104 / 8, 104 / 4, 104 / 2]
 
 
@@ -72,14 +76,14 @@ def test_a_time_limit_leaks_nothing_into_the_next_episode():
     """TF-Agents #939: reward and bootstrap of the next episode leaked over a time limit."""
     episodes = [(100, [1.0, 2.0], "truncated"), (900, [50.0, 50.0], "terminated")]
     for returns, first in (("n-step", 1 + GAMMA * (2 + GAMMA * 102)), ("monte-carlo", 1 + GAMMA * (2 + GAMMA * 102))):
-        found = told(DQNConfig(returns=returns, discount=GAMMA), [episodes])
+        found = targets_of(DQNConfig(returns=returns, discount=GAMMA), [episodes])
         assert found == [first, 2 + GAMMA * 102, 75.0, 50.0]
 
 
 def test_parallel_environments_are_not_mixed():
     """ChainerRL #442: with several environments, n-step returns mixed their steps."""
     columns = [[(100, [1.0, 1.0, 1.0], None)], [(500, [7.0, 7.0], "terminated"), (900, [0.0], None)]]
-    found = told(DQNConfig(returns="n-step", n=2, discount=GAMMA), columns, columns=2)
+    found = targets_of(DQNConfig(returns="n-step", n=2, discount=GAMMA), columns, columns=2)
     assert found == [1.5 + 102 / 4, 1.5 + 103 / 4, 1 + 103 / 2, 10.5, 7.0, 901 / 2]
 
 
@@ -88,18 +92,18 @@ def test_parallel_environments_are_not_mixed():
 def test_a_time_limit_is_an_end_only_if_asked(returns, time_limits, last):
     """SB3 #284 and #633: timeouts were terminal, and later patched by adding the value to the stored reward."""
     config = DQNConfig(returns=returns, time_limits=time_limits, discount=GAMMA)
-    assert told(config, [[(100, [1.0, 2.0], "truncated")]])[-1] == last
+    assert targets_of(config, [[(100, [1.0, 2.0], "truncated")]])[-1] == last
 
 
 def test_the_reward_of_the_last_step_is_not_lost():
     """RLlib PR #59958: terminal rewards were dropped from the targets."""
     for returns, first in (("greedy-step", 4.0), ("monte-carlo", 4.0), ("one-step", -8 * GAMMA)):
-        found = told(DQNConfig(returns=returns, discount=GAMMA), [[(-9, [0.0, 8.0], "terminated")]])
+        found = targets_of(DQNConfig(returns=returns, discount=GAMMA), [[(-9, [0.0, 8.0], "terminated")]])
         assert found == [first, 8.0]
 
 
 def test_an_open_episode_bootstraps_from_where_it_is():
     """Tianshou #135: the newest steps of a buffer read what was left over from the round before."""
     episodes = [(0, [9.0] * 6, "terminated"), (100, [1.0, 1.0], None)]
-    found = told(DQNConfig(returns="n-step", n=4, discount=GAMMA), [episodes], rows=8)
+    found = targets_of(DQNConfig(returns="n-step", n=4, discount=GAMMA), [episodes], rows=8)
     assert found[-2:] == [1.5 + 102 / 4, 1 + 102 / 2]

@@ -24,7 +24,7 @@ def step_by_step(learner, env, networks, key, epsilon, episodes, limit):
     for t in range(limit):
         of_choice, of_envs = jax.random.split(jax.random.fold_in(of_steps, t))
         seen = np.stack([env.observe(state) for state in states])
-        actions, _ = epsilon_greedy(of_choice, learner.values(networks, seen), epsilon)
+        actions, _ = epsilon_greedy(of_choice, learner.min_q(networks, seen), epsilon)
         for i, k in enumerate(jax.random.split(of_envs, episodes)):
             if not over[i]:
                 states[i], told = env.step(k, states[i], actions[i])
@@ -35,20 +35,18 @@ def step_by_step(learner, env, networks, key, epsilon, episodes, limit):
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])
 def test_episodes_are_those_of_a_plain_loop(trainer, epsilon):
-    networks = jax.tree.map(lambda x: x[1], trainer.state.lanes.knowledge.networks)
+    networks = jax.tree.map(lambda x: x[1], trainer.params)
     how = (trainer.learner, trainer.env, networks, jax.random.key(7), epsilon, 4, 15)
     for found, expected in zip(play(*how), step_by_step(*how), strict=True):
         np.testing.assert_array_equal(found, expected)
-    lanes = Evaluator(trainer.learner, trainer.env)(
-        trainer.state.lanes.knowledge.networks, 7, episodes=4, epsilon=epsilon, limit=15
-    )
+    lanes = Evaluator(trainer.learner, trainer.env)(trainer.params, 7, episodes=4, epsilon=epsilon, limit=15)
     assert lanes.returns.shape == (2, 4)
     np.testing.assert_array_equal(lanes.returns[1], play(*how).returns)
 
 
 def test_the_limit_stops_what_would_go_on_for_ever(trainer):
     evaluate = Evaluator(trainer.learner, trainer.env)
-    networks = trainer.state.lanes.knowledge.networks
+    networks = trainer.params
     short, long = (evaluate(networks, episodes=6, epsilon=1.0, limit=limit) for limit in (5, 10_000))
     assert short.unfinished.all()
     assert (short.lengths == 5).all()
@@ -68,4 +66,4 @@ def test_the_limit_stops_what_would_go_on_for_ever(trainer):
 )
 def test_what_makes_no_sense_is_refused(trainer, arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
-        Evaluator(trainer.learner, trainer.env)(trainer.state.lanes.knowledge.networks, **arguments)
+        Evaluator(trainer.learner, trainer.env)(trainer.params, **arguments)

@@ -7,12 +7,11 @@ import pytest
 from greedystep import envs, memory, models
 from greedystep.cli import main
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.device_memory import largest_intermediate
+from greedystep.deep.device_memory import largest_intermediate, tree_bytes
 from greedystep.deep.greedy_play import Evaluator
 from greedystep.deep.trainer import Trainer
 from greedystep.envs import toy
 from greedystep.mdp import MDP
-from greedystep.replay import bytes_of
 from greedystep.tabular import TabularAgent, learn
 
 GB = 10**9
@@ -159,8 +158,8 @@ def make_trainer(seeds=(0,), **changes):
 
 def test_the_size_of_a_training_is_exact():
     trainer = make_trainer()
-    begin = jax.jit(jax.vmap(trainer.loop.begin)).trace(jnp.zeros(1, jnp.uint32))
-    assert bytes_of(begin.out_info) == bytes_of(trainer.state.lanes)
+    begin = jax.jit(jax.vmap(trainer.loop.init)).trace(jnp.zeros(1, jnp.uint32))
+    assert tree_bytes(begin.out_info) == tree_bytes(trainer.state.lanes)
 
 
 def test_the_largest_array_on_the_way_is_found():
@@ -201,7 +200,7 @@ def test_episodes_that_do_not_fit_are_refused(four_gigabytes):
     trainer = make_trainer()
     evaluate = Evaluator(trainer.learner, trainer.env)
     with pytest.raises(MemoryError, match=r"^episodes=2147483647: needs about .* GB of memory, this machine has 4 GB"):
-        evaluate(trainer.state.lanes.knowledge.networks, episodes=2**31 - 1)
+        evaluate(trainer.params, episodes=2**31 - 1)
 
 
 @pytest.mark.parametrize("option", [("--hidden", "1e9"), ("--batch-size", "1e9")])

@@ -11,24 +11,25 @@ from hypothesis import strategies as st
 from oracles_replay import ListColumn
 
 from greedystep import envs
-from greedystep.replay import Places, Store, bytes_of
+from greedystep.deep.device_memory import tree_bytes
+from greedystep.replay import ReplayBuffer, RowIndex
 from greedystep.trajectory import Trajectory
 
 BOARD = ((2, 7, 3), np.dtype(bool))
 VECTOR = ((3,), np.dtype(np.float32))
 
 
-add = jax.jit(Store.add, static_argnums=0)
-step_places = jax.jit(Store.step_places, static_argnums=0)
-sample_episodes = jax.jit(Store.sample_episodes, static_argnums=(0, 3))
-stretch = jax.jit(Store.stretch, static_argnums=(0, 2))
-in_time = jax.jit(Store.in_time, static_argnums=0)
-renumbered = jax.jit(Store.renumbered, static_argnums=0)
+add = jax.jit(ReplayBuffer.add, static_argnums=0)
+step_index = jax.jit(ReplayBuffer.step_index, static_argnums=0)
+sample_episodes = jax.jit(ReplayBuffer.sample_episodes, static_argnums=(0, 3))
+window = jax.jit(ReplayBuffer.window, static_argnums=(0, 2))
+chronological = jax.jit(ReplayBuffer.chronological, static_argnums=0)
+renumbered = jax.jit(ReplayBuffer.renumbered, static_argnums=0)
 
 
 @partial(jax.jit, static_argnums=0)
-def look_up(store, replay, places):
-    return store.observe(replay, places), store.read(replay, places)
+def look_up(buffer, replay, index):
+    return buffer.observations(replay, index), buffer.read(replay, index)
 
 
 def seen(number, kind):
@@ -57,9 +58,9 @@ def histories(draw):
 
 
 def play(height, ends, kind=BOARD):
-    """The same steps into a `Replay` and into lists. Observations are numbered from 1 in all columns together."""
-    store = Store(height * len(ends), len(ends), *kind)
-    replay, lists = store.init(), [ListColumn(height) for _ in ends]
+    """The same steps into a `ReplayState` and into lists. Observations are numbered from 1 in all columns together."""
+    buffer = ReplayBuffer(height * len(ends), len(ends), *kind)
+    replay, lists = buffer.init(), [ListColumn(height) for _ in ends]
     fresh = iter(range(1, 10_000))
     current = [next(fresh) for _ in ends]
     for t in range(len(ends[0])):
@@ -68,17 +69,17 @@ def play(height, ends, kind=BOARD):
         columns = [np.array(x) for x in zip(*steps, strict=True)]
         observations = (np.stack([seen(i, kind) for i in numbers]) for numbers in (current, after))
         now, then = observations
-        replay = add(store, replay, now, *columns, then)
+        replay = add(buffer, replay, now, *columns, then)
         for c, column in enumerate(lists):
             column.add(current[c], steps[c], after[c])
         current = [next(fresh) if any(ends[c][t]) else after[c] for c in range(len(ends))]
-    return store, replay, lists
+    return buffer, replay, lists
 
 
-def rows_at(store, replay, places):
-    """(number of the observation, step or None) of each of these places, in one list."""
-    observations, rows = jax.device_get(look_up(store, replay, places))
-    flat = observations.reshape(-1, *store.shape)
+def rows_at(buffer, replay, index):
+    """(number of the observation, step or None) of each of these index, in one list."""
+    observations, rows = jax.device_get(look_up(buffer, replay, index))
+    flat = observations.reshape(-1, *buffer.shape)
     rows = [x.reshape(-1) for x in rows]
     found = []
     for observation, action, reward, taken, terminated, truncated, probability in zip(flat, *rows, strict=True):
@@ -100,35 +101,35 @@ def assert_same_row(found, row):
 def test_rows_that_are_numbered_anew_are_the_same_rows(history, before):
     """Numbers from late in a training, where they would leave int32, against those of its beginning."""
     height, ends = history
-    store, replay, _ = play(height, ends)
+    buffer, replay, _ = play(height, ends)
     late = replay
     if (np.asarray(replay.newest) >= height).all():  # only a full ring can be old
         shift = before // height * height
         late = replay._replace(
-            places=replay.places + shift,
+            step_rows=replay.step_rows + shift,
             next_row=replay.next_row + shift,
             newest=replay.newest + shift,
             written=replay.written + shift,
             oldest=replay.oldest + shift,
         )
-    anew = renumbered(store, late)
+    anew = renumbered(buffer, late)
     assert int(anew.next_row.max()) <= 2 * height + 1
     assert int(anew.written.max()) <= 2 * height
-    assert anew.places.dtype == replay.places.dtype
-    jax.tree.map(np.testing.assert_array_equal, in_time(store, anew), in_time(store, replay))
-    np.testing.assert_array_equal(store.count(anew), store.count(replay))
-    every = jnp.arange(int(store.count(replay).sum()))
-    jax.tree.map(np.testing.assert_array_equal, step_places(store, anew, every), step_places(store, replay, every))
+    assert anew.step_rows.dtype == replay.step_rows.dtype
+    jax.tree.map(np.testing.assert_array_equal, chronological(buffer, anew), chronological(buffer, replay))
+    np.testing.assert_array_equal(buffer.num_steps(anew), buffer.num_steps(replay))
+    every = jnp.arange(int(buffer.num_steps(replay).sum()))
+    jax.tree.map(np.testing.assert_array_equal, step_index(buffer, anew, every), step_index(buffer, replay, every))
 
 
 @settings(deadline=None, max_examples=30)
 @given(histories())
 def test_every_stored_step_can_be_drawn_and_nothing_else(history):
-    store, replay, lists = play(*history)
+    buffer, replay, lists = play(*history)
     steps = [step for column in lists for step in column.steps()]
-    counts = store.count(replay)
+    counts = buffer.num_steps(replay)
     assert counts.tolist() == [len(column.steps()) for column in lists]
-    found = rows_at(store, replay, step_places(store, replay, jnp.arange(store.rows)))
+    found = rows_at(buffer, replay, step_index(buffer, replay, jnp.arange(buffer.rows)))
     for (row, _), here in zip(steps, found, strict=False):
         assert_same_row(here, row)
 
@@ -136,34 +137,34 @@ def test_every_stored_step_can_be_drawn_and_nothing_else(history):
 @settings(deadline=None, max_examples=30)
 @given(histories())
 def test_the_rows_after_a_step_are_those_of_its_episode_up_to_the_row_without_an_action(history):
-    store, replay, lists = play(*history, kind=VECTOR)
+    buffer, replay, lists = play(*history, kind=VECTOR)
     steps = [step for column in lists for step in column.steps()]
-    places = stretch(store, step_places(store, replay, jnp.arange(store.rows)), 4)
-    found = rows_at(store, replay, places)
+    index = window(buffer, step_index(buffer, replay, jnp.arange(buffer.rows)), 4)
+    found = rows_at(buffer, replay, index)
     for i, (row, following) in enumerate(steps):
         for k, expected in enumerate([row, *following[:4]]):
-            assert_same_row(found[k * store.rows + i], expected)
+            assert_same_row(found[k * buffer.rows + i], expected)
 
 
 @settings(deadline=None, max_examples=30)
 @given(histories())
 def test_rows_in_the_order_of_time(history):
-    store, replay, lists = play(*history)
-    places, there = in_time(store, replay)
-    found = rows_at(store, replay, places)
+    buffer, replay, lists = play(*history)
+    index, there = chronological(buffer, replay)
+    found = rows_at(buffer, replay, index)
     for c, column in enumerate(lists):
         rows = column.rows()
         assert there[c].sum() == len(rows)
-        for row, here in zip(reversed(rows), reversed(found[: (c + 1) * store.height]), strict=False):
+        for row, here in zip(reversed(rows), reversed(found[: (c + 1) * buffer.rows_per_column]), strict=False):
             assert_same_row(here, row)
 
 
 @settings(deadline=None, max_examples=40)
 @given(histories(), st.sampled_from([4, 17, 40]), st.integers(0, 1000))
 def test_drawn_episodes_are_whole_and_only_the_last_one_loses_its_beginning(history, rows, seed):
-    store, replay, lists = play(*history)
+    buffer, replay, lists = play(*history)
     whole = {episode[-1].observation: episode for column in lists for episode in column.episodes()}
-    found = rows_at(store, replay, sample_episodes(store, jax.random.key(seed), replay, rows))
+    found = rows_at(buffer, replay, sample_episodes(buffer, jax.random.key(seed), replay, rows))
     parts, current = [], []
     for row in found:
         current.append(row)
@@ -181,30 +182,30 @@ def test_drawn_episodes_are_whole_and_only_the_last_one_loses_its_beginning(hist
 
 def test_steps_and_episodes_are_drawn_uniformly():
     ends = [[(False, False), (False, False), (True, False), (True, False)] * 2]  # 3 steps, 1 step, 3 steps, 1 step
-    store, replay, _ = play(20, ends)
-    places = store.sample(jax.random.key(0), replay, 8000)
-    share = np.bincount(np.asarray(store.observe(replay, places)).reshape(8000, -1) @ (1 << np.arange(42)))
+    buffer, replay, _ = play(20, ends)
+    index = buffer.sample(jax.random.key(0), replay, 8000)
+    share = np.bincount(np.asarray(buffer.observations(replay, index)).reshape(8000, -1) @ (1 << np.arange(42)))
     drawn = share[share > 0] / 8000
     assert len(drawn) == 8
     np.testing.assert_allclose(drawn, 1 / 8, atol=0.02)
 
-    places = store.sample_episodes(jax.random.key(0), replay, 8000)
-    rows = store.read(replay, places)
-    lengths = np.diff(np.flatnonzero(~np.asarray(rows.taken)))
+    index = buffer.sample_episodes(jax.random.key(0), replay, 8000)
+    rows = buffer.read(replay, index)
+    lengths = np.diff(np.flatnonzero(~np.asarray(rows.is_step)))
     np.testing.assert_allclose((lengths == 2).mean(), 1 / 2, atol=0.03)  # of episodes, not of steps
 
 
 def test_different_keys_draw_different_steps():
-    store, replay, _ = play(50, [[(False, False)] * 40])
-    draws = [store.sample(jax.random.key(seed), replay, 30).row.tolist() for seed in range(2)]
+    buffer, replay, _ = play(50, [[(False, False)] * 40])
+    draws = [buffer.sample(jax.random.key(seed), replay, 30).row.tolist() for seed in range(2)]
     assert draws[0] != draws[1]
 
 
 @pytest.mark.parametrize(("name", "limit"), [("minatar/breakout", 8_000_000), ("minatar/seaquest", 15_000_000)])
 def test_memory_of_a_hundred_thousand_steps(name, limit):
     observation = envs.make(name).observation
-    store = Store(100_000, 1, observation.shape, observation.dtype)
-    assert bytes_of(jax.eval_shape(store.init)) <= limit
+    buffer = ReplayBuffer(100_000, 1, observation.shape, observation.dtype)
+    assert tree_bytes(jax.eval_shape(buffer.init)) <= limit
 
 
 @settings(deadline=None, max_examples=15)
@@ -227,15 +228,15 @@ def test_logged_trajectories_are_stored_as_they_are(lengths_and_ends, known):
             cut = bool(last[t] and end != 0)
             step = (t % 3, t / 2, bool(trajectory.terminated[t]), cut, 0.5 if known else np.nan)
             column.add(numbers[t], step, numbers[t + 1])
-    store, replay = Store.holding(trajectories, *VECTOR)
+    buffer, replay = ReplayBuffer.from_trajectories(trajectories, *VECTOR)
     rows = column.rows()
-    places = Places(jnp.zeros(len(rows), int), jnp.arange(len(rows)))
-    for row, here in zip(rows, rows_at(store, replay, places), strict=True):
+    index = RowIndex(jnp.zeros(len(rows), int), jnp.arange(len(rows)))
+    for row, here in zip(rows, rows_at(buffer, replay, index), strict=True):
         assert_same_row(here, row)
-    assert store.count(replay).tolist() == [len(column.steps())]
+    assert buffer.num_steps(replay).tolist() == [len(column.steps())]
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 1), (7, 2), (4, 2), (4, 0)])
 def test_a_replay_needs_room_for_every_column(rows, columns):
     with pytest.raises(ValueError, match=r"^(rows|columns): expected"):
-        Store(rows, columns, *VECTOR)
+        ReplayBuffer(rows, columns, *VECTOR)

@@ -10,7 +10,8 @@ from typing import Any as _Any
 
 if _TYPE_CHECKING:
     from greedystep import envs, models, operators, returns, stats, tabular, trajectory
-    from greedystep.deep.agent import DQN, load
+    from greedystep.agents import load
+    from greedystep.deep.agent import DQN
     from greedystep.deep.config import DQNConfig
     from greedystep.evaluation import Evaluation
     from greedystep.mdp import MDP
@@ -28,7 +29,7 @@ _MODULES = {
     "Solution": "planning",
     "TabularAgent": "tabular",
     "Trajectory": "trajectory",
-    "load": "deep.agent",
+    "load": "agents",
     "solve": "planning",
 }
 """Public name -> the module that defines it; the other public names are modules themselves."""

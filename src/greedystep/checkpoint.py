@@ -18,7 +18,7 @@ import re
 import struct
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -146,21 +146,32 @@ def read_about(path: str | os.PathLike) -> dict[str, Any]:
         return _read_header(file, path)["about"]
 
 
-def restore(path: str | os.PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
-    """Read a state and its `about`.
+def restore(
+    path: str | os.PathLike, like: Any, rename: Callable[[str], str | None] = lambda name: name
+) -> tuple[Any, dict[str, Any]]:
+    """Read a state back, with its `about`.
 
     Args:
         path: a file that `save` made.
         like: a state of the same structure, for example a fresh one, or its `jax.eval_shape`. Names, shapes and dtypes
             must agree. Each leaf comes back as the kind of array that stands there: NumPy's, or JAX's on its device.
+        rename: maps the name of a stored leaf to its name in `like`; None drops a leaf. For files of earlier versions.
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = [(_name(keys), _array(keys, leaf, jax.ShapeDtypeStruct)) for keys, leaf in paths]
     with open_regular_file(path) as file:
         header = _read_header(file, path)
-        for stored, template in zip_longest(header["leaves"], wanted):
-            _check_fit(path, stored, template)
-        leaves = [_read_leaf(file, path, s, leaf) for s, (_, leaf) in zip(header["leaves"], wanted, strict=True)]
+        start, found = file.tell(), []
+        for stored in header["leaves"]:
+            if (name := rename(stored["name"])) is not None:
+                found.append((start, stored | {"name": name}))
+            start += stored["bytes"]
+        for one, template in zip_longest(found, wanted):
+            _check_fit(path, one and one[1], template)
+        leaves = []
+        for (start, stored), (_, leaf) in zip(found, wanted, strict=True):
+            file.seek(start)
+            leaves.append(_read_leaf(file, path, stored, leaf))
     return jax.tree_util.tree_unflatten(structure, leaves), header["about"]
 
 

@@ -20,9 +20,9 @@ from greedystep import envs
 from greedystep.bench import games
 from greedystep.bench.envs_table import bars, markdown
 from greedystep.bench.games import PACKAGES, Game
+from greedystep.deep.device_memory import tree_bytes
 from greedystep.io import write_json, write_text
 from greedystep.provenance import provenance
-from greedystep.replay import bytes_of
 
 NUMBERS_ON_CPU = (1, 256, 4096)
 NUMBERS_ELSEWHERE = (4096, 16_384, 65_536, 262_144)
@@ -127,4 +127,4 @@ def measure(name: str, number: int, packages: Sequence[str], repeats: int) -> li
 def _state_bytes(game: Game) -> int:
     """Of one environment, without what else was seen."""
     state, _ = jax.eval_shape(game.start, jax.random.key(0))
-    return bytes_of(state)
+    return tree_bytes(state)

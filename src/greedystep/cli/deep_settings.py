@@ -1,4 +1,4 @@
-"""The settings of deep agents as options of the command line, made from `DQNConfig`: its texts are their help."""
+"""The settings of `DQNConfig` as command-line options; the field docstrings are the help texts."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from greedystep.deep.config import DQNConfig
 
 
 class _Unset:
-    """Left to the preset; None is a value of its own."""
+    """Marks an option that was not given and is left to the preset; None is a value of its own."""
 
 
 UNSET = _Unset()
 
 
 def given(settings: Any) -> dict[str, Any]:
-    """The settings that were typed, by their names in `DQNConfig`."""
+    """Return the settings that were given, by their names in `DQNConfig`."""
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     return {name: value for name, value in values.items() if value is not UNSET and value is not False}
 
 
 def _texts(cls: type) -> dict[str, str]:
-    """Field -> the text under it."""
+    """Return the docstring of each field of a dataclass."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(definition, ast.ClassDef)
     return {
@@ -51,7 +51,7 @@ def _spec(
 
 
 def _option(kind: Any) -> Any:
-    """How a field of that type is typed in."""
+    """Return how an option of that type is parsed."""
     if isinstance(kind, UnionType):
         (inner,) = (one for one in get_args(kind) if one is not type(None))
         spec = _option(inner)
@@ -77,7 +77,7 @@ def _make() -> Any:
     texts, kinds = _texts(DQNConfig), get_type_hints(DQNConfig)
     fields = [_field(field.name, kinds[field.name], texts[field.name]) for field in dataclasses.fields(DQNConfig)]
     made = dataclasses.make_dataclass("DeepSettings", fields, frozen=True)
-    made.__doc__ = "Of networks; those that are not given are the preset's"
+    made.__doc__ = "Settings of the network agent (default: those of the preset)"
     return made
 
 

@@ -68,7 +68,7 @@ class Eval:
         check_arguments(**how)  # before the agent is read
         trainer = trained(self.agent)
         evaluate = Evaluator(trainer.learner, trainer.env)
-        played = evaluate(trainer.state.lanes.knowledge.networks, **how)
+        played = evaluate(trainer.params, **how)
         settings = trainer.about() if self.agent.is_file() else read_config(self.agent)[0].as_json()
         about = {"config": settings, "steps": int(trainer.state.step)}
         result = {**about, "seeds": trainer.seeds, **played._asdict()}

@@ -65,7 +65,7 @@ class FitNetwork:
     batches: MaybeCount = None
 
     # Where settings that are not given come from: paper (the default) or fast.
-    preset: Annotated[str | None, choice("paper", "fast"), NO_HINT] = None
+    preset: Annotated[Literal[paper, fast] | None, choice("paper", "fast"), NO_HINT] = None
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Fit:
         env = envs.make(self.env, **(env_options(self.env) | parse_options(self.options)))
         settings = deep_settings.given(self.settings)
         agent = greedystep.DQN(env, preset=self.network.preset or "paper", seed=self.seed, **settings)
-        offline.checked(agent.trainer.learner, data)
+        offline.check_dataset(agent.trainer.learner, data)
         return agent
 
 

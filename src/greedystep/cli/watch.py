@@ -114,13 +114,13 @@ class Watch:
         if self.env not in envs.names() and Path(self.env).exists():
             if self.options:
                 raise ValueError("options: a run keeps its own")
-            from greedystep.deep.q_annotations import Player
+            from greedystep.deep.q_annotations import QAnnotator
             from greedystep.deep.run_folder import trained
 
-            player = Player(trained(Path(self.env)), self.lane or 0, self.epsilon or 0.0)
+            player = QAnnotator(trained(Path(self.env)), self.lane or 0, self.epsilon or 0.0)
             if self.policy == "random":
                 return player.env, play(player.env, random_policy(player.env), self.seed, **length)
-            return player.env, player.thinking(play(player.env, player.policy, self.seed, **length))
+            return player.env, player.annotate(play(player.env, player.policy, self.seed, **length))
         for name, value in (("epsilon", self.epsilon), ("lane", self.lane)):
             if value is not None:
                 raise ValueError(f"{name}: only a run has that; {self.env} is played by chance")

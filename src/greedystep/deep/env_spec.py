@@ -1,4 +1,4 @@
-"""How an environment was made, as JSON, so that a file can say it and make the environment again."""
+"""The spec of an environment as JSON: a file stores it and makes the environment again from it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from greedystep import envs, io
 from greedystep.envs.core import Environment, TimeLimit
 from greedystep.envs.toy_env import ToyEnvironment
 
-Recipe = dict[str, Any]
-"""{"name": ..., "options": what `envs.make` takes, or None if it cannot make this environment}."""
+EnvSpec = dict[str, Any]
+"""{"name": ..., "options": the options of `envs.make`, or None if it cannot make this environment}."""
 
 
-def recipe_of(env: Environment) -> Recipe:
-    """The recipe; tried before it is given away."""
+def spec_of(env: Environment) -> EnvSpec:
+    """Return the spec of an environment, after a check that it makes an equal one."""
     inner, limit = (env.env, env.limit) if isinstance(env, TimeLimit) else (env, None)
     name = getattr(inner, "name", type(inner).__name__)
     if isinstance(inner, ToyEnvironment):
@@ -25,17 +25,17 @@ def recipe_of(env: Environment) -> Recipe:
         options = None
     try:
         options = io.jsonable(options)
-        is_right = options is not None and repr(envs.make(name, **options)) == repr(env)
+        is_complete = options is not None and repr(envs.make(name, **options)) == repr(env)
     except (TypeError, ValueError):
-        is_right = False
-    return {"name": name, "options": options if is_right else None}
+        is_complete = False
+    return {"name": name, "options": options if is_complete else None}
 
 
-def made_again(recipe: Recipe, source: Any) -> Environment:
-    """The environment of a recipe that was read from `source`; ValueError if it has to be given by hand."""
-    if recipe["options"] is None:
-        raise ValueError(f"env: {source} was trained on {recipe['name']!r}, which has to be given to load it")
+def make_from_spec(spec: EnvSpec, source: Any) -> Environment:
+    """Make the environment of a spec that was read from `source`; ValueError if the caller has to pass it instead."""
+    if spec["options"] is None:
+        raise ValueError(f"env: {source} was trained on {spec['name']!r}, which has to be given to load it")
     try:
-        return envs.make(recipe["name"], **recipe["options"])
+        return envs.make(spec["name"], **spec["options"])
     except (ValueError, MemoryError) as problem:
         raise ValueError(f"{source} names an environment that cannot be made: {problem}") from None

@@ -1,6 +1,6 @@
-"""The agent's mathematics: values, actions, samples with targets, updates. Pure functions of arrays.
+"""The learner: Q-values, minibatches with targets, and gradient steps, as pure functions of arrays.
 
-A `Learner` holds what does not change in a training (config, shapes, formulas); `Knowledge` is what it learns.
+A `Learner` holds what is fixed in a training (config, shapes, optimiser); `LearnerState` is what it learns.
 """
 
 from __future__ import annotations
@@ -12,49 +12,51 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 
-from greedystep.deep import optimisers, target_pool
+from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.networks import (
     MakeNetwork,
+    batch_q,
     check_network,
     default_network,
-    ensemble_of,
-    one_network,
-    q_values,
+    ensemble_q,
+    make_ensemble,
 )
-from greedystep.deep.optimisers import Averages, Optimiser
-from greedystep.deep.target_pool import Batch, Pool
-from greedystep.deep.targets import Numbers, direct
+from greedystep.deep.optimisers import make_optimiser
+from greedystep.deep.target_pool import Batch, TargetPool
+from greedystep.deep.targets import LaneHyperparams, n_step_targets
 from greedystep.envs.core import ObservationSpec
-from greedystep.replay import Replay, Store
+from greedystep.replay import ReplayBuffer, ReplayState
 
 
-class Knowledge(NamedTuple):
-    """All networks and their optimisers; every array has a leading axis [M]."""
+class LearnerState(NamedTuple):
+    """Parameters and optimiser state of M networks; every array has a leading axis [M]."""
 
-    networks: Any
-    """The arrays of the online networks."""
-    targets: Any
-    """The arrays of the target networks."""
-    averages: Averages
+    params: Any
+    """Arrays of the online networks."""
+    target_params: Any
+    """Arrays of the target networks."""
+    opt_state: Any
+    """State of the optimiser of each network."""
 
 
-class Learned(NamedTuple):
-    """What an update has to tell."""
+class UpdateInfo(NamedTuple):
+    """Metrics of one update."""
 
     loss: jax.Array
-    q: jax.Array
-    """Mean of Q(s, a) over batch and updated networks, before the update."""
+    mean_q: jax.Array
+    """Mean of Q(s, a) over the batch and the updated networks, before the update."""
 
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """One agent on one kind of observation.
+    """A DQN learner for one kind of observation.
 
     Args:
-        network: makes the networks; None for MinAtar's on pictures, and an MLP on everything else.
+        network: makes the networks; None: MinAtar's network for images, an MLP for everything else.
     """
 
     config: DQNConfig
@@ -63,118 +65,141 @@ class Learner:
     network: MakeNetwork | None = None
 
     @property
-    def _make(self) -> MakeNetwork:
+    def _make_network(self) -> MakeNetwork:
         return self.network or default_network(self.config.hidden)
 
     @cached_property
-    def _fixed(self) -> Any:
-        """The parts of the networks that are not arrays, after a look at whether the networks fit."""
-        one = eqx.filter_eval_shape(lambda key: self._make(key, self.observation, self.num_actions), jax.random.key(0))
-        check_network(one, self.observation, self.num_actions)
-        return eqx.filter(one, lambda leaf: not isinstance(leaf, jax.ShapeDtypeStruct))
+    def _static(self) -> Any:
+        """The parts of a network that are not arrays; ValueError if the network does not fit the environment."""
+        network = eqx.filter_eval_shape(
+            lambda key: self._make_network(key, self.observation, self.num_actions), jax.random.key(0)
+        )
+        check_network(network, self.observation, self.num_actions)
+        return eqx.filter(network, lambda leaf: not isinstance(leaf, jax.ShapeDtypeStruct))
 
-    @property
-    def optimiser(self) -> Optimiser:
-        c = self.config
-        return Optimiser(c.optimiser, c.optimiser_decay, c.optimiser_epsilon)
+    @cached_property
+    def _optimiser(self) -> optax.GradientTransformation:
+        return make_optimiser(self.config)
 
-    def begin(self, key: jax.Array) -> Knowledge:
-        """Random networks; the targets are copies."""
-        _ = self._fixed
-        made = ensemble_of(self._make, key, self.config.ensemble, self.observation, self.num_actions)
-        arrays = eqx.filter(made, eqx.is_array)
-        averages = jax.vmap(lambda params: optimisers.start(self.optimiser, params))(arrays)
-        return Knowledge(arrays, jax.tree.map(jnp.copy, arrays), averages)
+    def init(self, key: jax.Array) -> LearnerState:
+        """Return randomly initialised networks whose targets are copies."""
+        _ = self._static
+        networks = make_ensemble(self._make_network, key, self.config.ensemble, self.observation, self.num_actions)
+        params = eqx.filter(networks, eqx.is_array)
+        return LearnerState(params, jax.tree.map(jnp.copy, params), jax.vmap(self._optimiser.init)(params))
 
-    # -- acting --------------------------------------------------------------------------------------------------------
+    # -- Q-values ------------------------------------------------------------------------------------------------------
 
-    def q(self, networks: Any, observations: jax.Array) -> jax.Array:
-        """[B, ...] -> [M, B, A]."""
-        return q_values(eqx.combine(networks, self._fixed), observations)
+    def q(self, params: Any, observations: jax.Array) -> jax.Array:
+        """Return the Q-values of every network, [B, ...] -> [M, B, A]."""
+        return ensemble_q(eqx.combine(params, self._static), observations)
 
-    def values(self, networks: Any, observations: jax.Array) -> jax.Array:
-        """What the agent acts on, the minimum over its networks: [B, ...] -> [B, A]."""
-        return self.q(networks, observations).min(axis=0)
+    def min_q(self, params: Any, observations: jax.Array) -> jax.Array:
+        """Return the minimum of Q over the networks, on which the agent acts: [B, ...] -> [B, A]."""
+        return self.q(params, observations).min(axis=0)
 
-    # -- learning ------------------------------------------------------------------------------------------------------
+    def bootstrap_q(self, state: LearnerState, observations: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        """Return q of the target networks, and with `double` q of the online networks, which choose the action."""
+        selection_q = self.q(state.params, observations) if self.config.double else None
+        return self.q(state.target_params, observations), selection_q
 
-    def ask(self, knowledge: Knowledge, observations: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        """The target networks, and the online ones where these choose the action."""
-        chooser = self.q(knowledge.networks, observations) if self.config.double else None
-        return self.q(knowledge.targets, observations), chooser
+    # -- targets and minibatches ---------------------------------------------------------------------------------------
 
-    def renew(
-        self, store: Store, numbers: Numbers, key: jax.Array, replay: Replay, knowledge: Knowledge
-    ) -> tuple[Any, Pool | None]:
-        """What is due once a period: the target networks copied, and a new pool where the returns need one.
+    def refresh_targets(
+        self,
+        buffer: ReplayBuffer,
+        hyperparams: LaneHyperparams,
+        key: jax.Array,
+        replay: ReplayState,
+        state: LearnerState,
+    ) -> tuple[Any, TargetPool | None]:
+        """Do what is due once per period: copy the target networks, and make a new pool where the returns need one.
 
-        With `double` the pool is made first: then the targets still are those of the period before, and differ from
-        the online networks, which choose.
+        With `double` the pool is valued by the targets of the period before, which differ from the online networks
+        that choose the action.
         """
         config = self.config
-        copied = knowledge._replace(targets=knowledge.networks) if config.target_rate == 1 else knowledge
-        made = self.make_pool(store, numbers, key, replay, knowledge if config.double else copied)
-        return copied.targets, made
+        copied = state._replace(target_params=state.params) if config.target_rate == 1 else state
+        pool = self.make_pool(buffer, hyperparams, key, replay, state if config.double else copied)
+        return copied.target_params, pool
 
     def make_pool(
-        self, store: Store, numbers: Numbers, key: jax.Array, replay: Replay, knowledge: Knowledge
-    ) -> Pool | None:
+        self,
+        buffer: ReplayBuffer,
+        hyperparams: LaneHyperparams,
+        key: jax.Array,
+        replay: ReplayState,
+        state: LearnerState,
+    ) -> TargetPool | None:
+        """Make a target pool from the replay buffer; None for returns that need none."""
         if not self.config.is_pooled:
             return None
-        return target_pool.make(self.config, store, numbers, key, replay, lambda seen: self.ask(knowledge, seen))
+        return target_pool.make(
+            self.config, buffer, hyperparams, key, replay, lambda observations: self.bootstrap_q(state, observations)
+        )
 
-    def samples(self, store: Store, key: jax.Array, replay: Replay, made: Pool | None, knowledge: Knowledge) -> Batch:
-        """A batch with its targets: from the pool, or straight from the replay where there is none."""
-        if made is not None:
-            return target_pool.draw(store, made, key, self.config.batch_size)
-        places = store.sample(key, replay, self.config.batch_size)
-        targets, steps, action = direct(self.config, store, replay, places, lambda seen: self.ask(knowledge, seen))
-        return Batch(store.observe(replay, places), action, targets, steps)
+    def sample_batch(
+        self, buffer: ReplayBuffer, key: jax.Array, replay: ReplayState, pool: TargetPool | None, state: LearnerState
+    ) -> Batch:
+        """Sample a minibatch with its targets from the pool, or from the replay buffer if there is no pool."""
+        config = self.config
+        if pool is not None:
+            return target_pool.sample(buffer, pool, key, config.batch_size)
+        index = buffer.sample(key, replay, config.batch_size)
+        targets, steps, action = n_step_targets(
+            config, buffer, replay, index, lambda observations: self.bootstrap_q(state, observations)
+        )
+        return Batch(buffer.observations(replay, index), action, targets, steps)
+
+    # -- gradient steps ------------------------------------------------------------------------------------------------
 
     def update(
-        self, knowledge: Knowledge, batch: Batch, key: jax.Array, learning_rate: jax.Array
-    ) -> tuple[Knowledge, Learned]:
-        """One gradient step of one random network, or of all."""
+        self, state: LearnerState, batch: Batch, key: jax.Array, learning_rate: jax.Array
+    ) -> tuple[LearnerState, UpdateInfo]:
+        """Make one gradient step of one random network, or of all networks."""
         config, size = self.config, self.config.ensemble
-        networks, averages = knowledge.networks, knowledge.averages
 
-        def step(network: Any, averages: Averages, targets: jax.Array):
-            (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(network, batch, targets)
-            gradient = optimisers.clip_by_norm(gradient, config.max_gradient_norm)
-            return *optimisers.update(self.optimiser, learning_rate, gradient, averages, network), Learned(loss, q)
+        def step(params: Any, opt_state: Any, targets: jax.Array):
+            (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, batch, targets)
+            updates, opt_state = self._optimiser.update(gradient, opt_state, params)
+            updates = jax.tree.map(lambda x: -learning_rate * x, updates)
+            return optax.apply_updates(params, updates), opt_state, UpdateInfo(loss, q)
 
-        def unchanged(network: Any, averages: Averages, targets: jax.Array):
-            return network, averages, Learned(jnp.float32(0), jnp.float32(0))
+        def unchanged(params: Any, opt_state: Any, targets: jax.Array):
+            return params, opt_state, UpdateInfo(jnp.float32(0), jnp.float32(0))
 
-        def step_apart(network: Any, averages: Averages, targets: jax.Array):
-            """The same within a branch that is always taken. XLA does not look through it, and so writes the new arrays
-            in their places; otherwise it computes them while it writes, and for that copies them."""
-            return lax.cond(averages.count >= 0, step, unchanged, network, averages, targets)
+        def step_in_place(params: Any, opt_state: Any, targets: jax.Array):
+            """Make the step within a branch that is always taken. XLA does not look through it, and so writes the new
+            arrays in place; otherwise it computes them while it writes, and for that copies the old ones."""
+            return lax.cond(batch.action[0] >= 0, step, unchanged, params, opt_state, targets)
 
-        every = networks, averages
+        networks = state.params, state.opt_state
         if size == 1:
             # The network is taken out of its axis: XLA's products with a batch of one are slow on a CPU.
-            network, own = jax.tree.map(lambda x: x[0], every)
+            params, opt_state = jax.tree.map(lambda x: x[0], networks)
             # Without a pool, the next states are valued on another core meanwhile, which a branch would prevent.
-            is_apart = config.is_pooled and jax.default_backend() == "cpu"
-            network, own, learned = (step_apart if is_apart else step)(network, own, batch.targets[0])
-            networks, averages = jax.tree.map(lambda x: x[None], (network, own))
+            in_place = config.is_pooled and jax.default_backend() == "cpu"
+            params, opt_state, info = (step_in_place if in_place else step)(params, opt_state, batch.targets[0])
+            networks = jax.tree.map(lambda x: x[None], (params, opt_state))
         elif config.ensemble_update == "all":
-            networks, averages, learned = jax.vmap(step)(*every, batch.targets[jnp.arange(size) % config.groups])
-            learned = jax.tree.map(jnp.mean, learned)
+            params, opt_state, info = jax.vmap(step)(*networks, batch.targets[jnp.arange(size) % config.groups])
+            networks, info = (params, opt_state), jax.tree.map(jnp.mean, info)
         else:
             chosen = jax.random.randint(key, (), 0, size)
-            network, own = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, chosen, keepdims=False), every)
-            network, own, learned = step_apart(network, own, batch.targets[chosen % config.groups])
-            networks, averages = jax.tree.map(
-                lambda x, one: lax.dynamic_update_index_in_dim(x, one, chosen, 0), every, (network, own)
+            params, opt_state = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, chosen, keepdims=False), networks)
+            params, opt_state, info = step_in_place(params, opt_state, batch.targets[chosen % config.groups])
+            networks = jax.tree.map(
+                lambda x, new: lax.dynamic_update_index_in_dim(x, new, chosen, 0), networks, (params, opt_state)
             )
-        targets, rate = knowledge.targets, config.target_rate
+        params, opt_state = networks
+        target_params, rate = state.target_params, config.target_rate
         if rate < 1:
-            targets = jax.tree.map(lambda old, new: old + rate * (new - old), targets, networks)
-        return Knowledge(networks, targets, averages), learned
+            target_params = jax.tree.map(lambda old, new: old + rate * (new - old), target_params, params)
+        return LearnerState(params, target_params, opt_state), info
 
-    def _loss(self, network: Any, batch: Batch, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-        q = one_network(eqx.combine(network, self._fixed), batch.observations)
+    def _loss(self, params: Any, batch: Batch, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the mean loss and the mean Q(s, a) of one network on the batch."""
+        q = batch_q(eqx.combine(params, self._static), batch.observations)
         taken = jnp.take_along_axis(q, batch.action[:, None], axis=1)[:, 0]
-        return optimisers.loss_of(self.config.loss, taken - targets).mean(), taken.mean()
+        loss = optax.huber_loss if self.config.loss == "huber" else optax.squared_error
+        return loss(taken, targets).mean(), taken.mean()

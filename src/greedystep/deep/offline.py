@@ -1,4 +1,4 @@
-"""Learning from logged trajectories alone: the same periods and updates, without an environment."""
+"""Learn from logged trajectories alone, with the same periods and updates as in training, without an environment."""
 
 from __future__ import annotations
 
@@ -10,75 +10,74 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from greedystep.checks import INT32_MAX
 from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.learner import Knowledge, Learner
-from greedystep.deep.targets import Numbers
-from greedystep.replay import Replay, Store
+from greedystep.deep.learner import Learner, LearnerState
+from greedystep.deep.targets import LaneHyperparams
+from greedystep.replay import ReplayBuffer, ReplayState
 from greedystep.trajectory import Trajectory
 
 
-class Fitted(NamedTuple):
-    """What came of it."""
+class FitResult(NamedTuple):
+    """Result of `fit`."""
 
-    knowledge: Knowledge
+    state: LearnerState
     key: jax.Array
-    """To go on with."""
+    """Random key to continue with."""
     loss: jax.Array
-    """Mean over all updates; not finite if one was not."""
+    """Mean loss over all updates; not finite if one was not."""
 
 
 def fit(
     learner: Learner,
-    store: Store,
-    replay: Replay,
-    knowledge: Knowledge,
-    numbers: Numbers,
+    buffer: ReplayBuffer,
+    replay: ReplayState,
+    state: LearnerState,
+    hyperparams: LaneHyperparams,
     key: jax.Array,
     begin: jax.Array,
     end: jax.Array,
-) -> Fitted:
-    """The updates `begin`, `begin` + 1, ... up to `end` on what the replay holds. Compilable.
+) -> FitResult:
+    """Make the updates `begin`, `begin` + 1, ... up to `end` on the steps of the replay buffer; works under jit.
 
-    Targets and pool are renewed as often as in training, and at once: `begin` must be the beginning of a period.
+    Targets and pool are refreshed as often as in training, and at `begin`, which must be the start of a period.
     """
-    config, period = learner.config, updates_a_period(learner.config)
-    made = target_pool.empty(config, store) if config.is_pooled else None
+    config, period = learner.config, updates_per_period(learner.config)
+    pool = target_pool.init(config, buffer) if config.is_pooled else None
 
-    def a_period(carry: tuple) -> tuple:
-        done, key, knowledge, made, total = carry
-        key, of_pool, of_updates = jax.random.split(key, 3)
-        targets, made = learner.renew(store, numbers, of_pool, replay, knowledge)
+    def one_period(carry: tuple) -> tuple:
+        done, key, state, pool, total = carry
+        key, pool_key, update_key = jax.random.split(key, 3)
+        target_params, pool = learner.refresh_targets(buffer, hyperparams, pool_key, replay, state)
 
         def update(i: jax.Array, carry: tuple) -> tuple:
-            knowledge, total = carry
-            of_samples, of_network = jax.random.split(jax.random.fold_in(of_updates, i))
-            batch = learner.samples(store, of_samples, replay, made, knowledge)
-            knowledge, learned = learner.update(knowledge, batch, of_network, numbers.learning_rate)
-            return knowledge, total + learned.loss
+            state, total = carry
+            sample_key, network_key = jax.random.split(jax.random.fold_in(update_key, i))
+            batch = learner.sample_batch(buffer, sample_key, replay, pool, state)
+            state, info = learner.update(state, batch, network_key, hyperparams.learning_rate)
+            return state, total + info.loss
 
         until = done + jnp.minimum(period, end - done)
-        knowledge, total = lax.fori_loop(done, until, update, (knowledge._replace(targets=targets), total))
-        return until, key, knowledge, made, total
+        state, total = lax.fori_loop(done, until, update, (state._replace(target_params=target_params), total))
+        return until, key, state, pool, total
 
-    first = begin, key, knowledge, made, jnp.float32(0)
-    _, key, knowledge, _, total = lax.while_loop(lambda carry: carry[0] < end, a_period, first)
-    return Fitted(knowledge, key, total / jnp.maximum(end - begin, 1))
-
-
-def updates_a_period(config: DQNConfig) -> int:
-    """Updates between two copies of the targets; more than int32 holds never end."""
-    return min(config.samples_a_period // config.batch_size, INT32_MAX)
+    first = begin, key, state, pool, jnp.float32(0)
+    _, key, state, _, total = lax.while_loop(lambda carry: carry[0] < end, one_period, first)
+    return FitResult(state, key, total / jnp.maximum(end - begin, 1))
 
 
-def checked(learner: Learner, dataset: Trajectory | Iterable[Trajectory]) -> list[Trajectory]:
-    """The trajectories, if this learner can learn from them; ValueError says in one sentence why not."""
-    found: list[Trajectory] = [dataset] if isinstance(dataset, Trajectory) else list(dataset)
-    if not found:
+def updates_per_period(config: DQNConfig) -> int:
+    """Return the number of updates between two target network updates, at most what int32 holds."""
+    return min(config.samples_per_period // config.batch_size, INT32_MAX)
+
+
+def check_dataset(learner: Learner, dataset: Trajectory | Iterable[Trajectory]) -> list[Trajectory]:
+    """Return the trajectories as a list; ValueError if this learner cannot learn from them."""
+    trajectories: list[Trajectory] = [dataset] if isinstance(dataset, Trajectory) else list(dataset)
+    if not trajectories:
         raise ValueError("dataset: expected at least one trajectory, got none")
     shape, actions = learner.observation.shape, learner.num_actions
-    for number, one in enumerate(found):
+    for number, one in enumerate(trajectories):
         if not isinstance(one, Trajectory):
             raise ValueError(f"dataset: expected trajectories, got {type(one).__name__} as number {number}")
         if one.observations.shape[1:] != shape:
@@ -89,4 +88,4 @@ def checked(learner: Learner, dataset: Trajectory | Iterable[Trajectory]) -> lis
             raise ValueError(f"dataset: expected whole numbers in 0..{actions - 1} as actions of trajectory {number}")
         if learner.config.returns == "retrace" and one.behaviour_prob is None:
             raise ValueError(f"returns: retrace needs behaviour_prob, which trajectory {number} does not have")
-    return found
+    return trajectories

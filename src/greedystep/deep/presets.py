@@ -1,4 +1,4 @@
-"""Settings by task family, each with its source.
+"""Presets: settings per family of environments, each with its source.
 
 "paper": the Greedy-Step paper re-uses the settings of Maxmin DQN (Lan et al. 2020); they are taken from its authors'
 code (qlan3/Explorer, tag maxmin1.0, configs/*.json), with the learning rate from the grid that the paper names. One
@@ -10,7 +10,7 @@ environment, one update of 32 samples per step.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal, get_args
 
 from greedystep.checks import did_you_mean
 from greedystep.deep.config import DQNConfig
@@ -69,7 +69,7 @@ CLASSIC: dict[str, Any] = FEATURES | {
 }
 
 FAMILIES = {"minatar/": MINATAR, "ple/": FEATURES, "classic/": CLASSIC}
-"""By the beginning of an environment's name; others take FEATURES, or MINATAR if they show pictures."""
+"""Prefix of an environment's name -> settings; others take FEATURES, or MINATAR if their observations are images."""
 
 FAST_PICTURES: dict[str, Any] = {
     # Our own: 64 x 32 = 4 x 512 samples per step of all environments. A period is as many samples as 500 updates of
@@ -81,15 +81,15 @@ FAST_PICTURES: dict[str, Any] = {
     "replay_size": 102_400,
     "warmup": 8_192,
     "log_every": 131_072,
-    # Larger batches want a formula that depends less on the size of the gradients; first runs used these.
+    # Larger batches need an optimiser that depends less on the size of the gradients; first runs used these.
     "optimiser": "adam",
     "optimiser_epsilon": 1e-8,
     "learning_rate": 3e-4,
 }
 FAST_FEATURES: dict[str, Any] = {
     # Our own: 16 x 32 = 2 x 256 samples per step of all environments, the targets copied every 100 updates. Here
-    # trainings are short and episodes long: with 64 environments, a good episode of Catcher (2000 steps) would be over,
-    # and heard of, only 128 000 steps later. The replay holds one such episode of each.
+    # trainings are short and episodes long: with 64 environments, a good episode of Catcher (2000 steps) would end only
+    # 128 000 steps later. The replay buffer holds one such episode per environment.
     "num_envs": 16,
     "batch_size": 256,
     "updates": 2,
@@ -103,13 +103,14 @@ LIMITS = {
     "classic/mountaincar": 1_000,  # Explorer configs/MERL_mc_dqn.json; within Gymnasium's 200 hardly anyone gets there
     "minatar/seaquest": 10_000,  # Explorer configs/minatar.json
 }
-"""Time limits of the experiments where they are not the environment's own."""
+"""Time limits of the experiments, in steps, where they differ from the environment's own."""
 
-PRESETS = ("paper", "fast")
+Preset = Literal["paper", "fast"]
+PRESETS = get_args(Preset)
 
 
 def preset(name: str, env_name: str, *, pictures: bool = False) -> dict[str, Any]:
-    """The settings of a preset for an environment, to be given to `DQNConfig`."""
+    """Return the settings of a preset for an environment, as arguments of `DQNConfig`."""
     if name not in PRESETS:
         raise ValueError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}")
     family = next((found for start, found in FAMILIES.items() if env_name.startswith(start)), None)
@@ -119,12 +120,12 @@ def preset(name: str, env_name: str, *, pictures: bool = False) -> dict[str, Any
 
 
 def env_options(env_name: str) -> dict[str, Any]:
-    """Options for `envs.make` that go with the presets."""
+    """Return the options for `envs.make` that go with the presets."""
     return {"limit": LIMITS[env_name]} if env_name in LIMITS else {}
 
 
 def make_config(env_name: str, preset_name: str = "paper", *, pictures: bool = False, **changes: Any) -> DQNConfig:
-    """A preset with changes; ValueError names a setting that does not exist."""
+    """Return the config of a preset with changes; ValueError names a setting that does not exist."""
     known = [field.name for field in dataclasses.fields(DQNConfig)]
     for setting in changes:
         if setting not in known:

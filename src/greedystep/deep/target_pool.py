@@ -1,10 +1,10 @@
-"""Full-length returns at the price of short ones.
+"""The target pool: full-length returns for the price of one forward pass per trained sample.
 
-A return that looks to the end of its episode needs the value of every state on the way. Valued afresh for each sample
-that would be hundreds of forward passes; but between two copies of the target networks values do not change. So at each
-copy a pool is made: whole episodes, drawn uniformly, with as many steps as will be trained on until the next copy (at
-most the whole replay). All its states are valued in one pass and all its returns computed in one more; minibatches are
-then drawn from it independently. Valuing costs one forward pass per trained sample, the same as for one-step returns.
+A return that looks to the end of its episode needs the value of every state on the way: hundreds of forward passes if
+each sample is valued on its own. But between two target network updates values do not change. So at each update a pool
+is made: whole episodes, sampled uniformly, with as many steps as will be trained on until the next update (at most the
+whole replay buffer). All its states are valued in one forward pass and all its returns computed in one backward scan;
+minibatches are then sampled from it independently.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ import jax.numpy as jnp
 from jax import lax
 
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.targets import AskNetworks, Numbers, along, judge
-from greedystep.replay import Places, Replay, Store
+from greedystep.deep.targets import BootstrapQ, LaneHyperparams, TargetValues, sequence_targets, target_values
+from greedystep.replay import ReplayBuffer, ReplayState, RowIndex
 
 
-class Pool(NamedTuple):
-    """P rows of whole episodes with their targets. Copies, since the replay goes on changing."""
+class TargetPool(NamedTuple):
+    """P rows of whole episodes with their targets, copied, since the replay buffer goes on changing."""
 
     observations: jax.Array
-    """[P, W], as the replay stores them."""
+    """[P, W], packed as in the replay buffer."""
     action: jax.Array
     """int32 [P]."""
     targets: jax.Array
     """float32 [G, P]."""
     steps: jax.Array
-    """int32 [P]: the chosen n; 0 for returns that mix all of them."""
-    which: jax.Array
+    """int32 [P]: the chosen n; 0 for returns that mix all lengths."""
+    step_rows: jax.Array
     """int32 [P]: the rows that hold a step, then padding."""
     count: jax.Array
-    """int32: how many they are."""
+    """int32: the number of rows that hold a step."""
 
 
 class Batch(NamedTuple):
-    """Samples to learn from."""
+    """A minibatch of B samples with their targets."""
 
     observations: jax.Array
     """[B, *shape]."""
@@ -48,66 +48,75 @@ class Batch(NamedTuple):
     targets: jax.Array
     """float32 [G, B]."""
     steps: jax.Array
-    """int32 [B]."""
+    """int32 [B]: the chosen n; 0 for returns that mix all lengths."""
 
 
-def rows_of(config: DQNConfig, store: Store) -> int:
-    return min(config.samples_a_period, store.rows)
+def pool_size(config: DQNConfig, buffer: ReplayBuffer) -> int:
+    """Return the number of rows of the pool: the samples of one period, at most the whole buffer."""
+    return min(config.samples_per_period, buffer.rows)
 
 
-def make(config: DQNConfig, store: Store, numbers: Numbers, key: jax.Array, replay: Replay, ask: AskNetworks) -> Pool:
-    """Draw, value, and go back through the episodes once."""
-    size = rows_of(config, store)
-    if size == store.rows:
-        places = jax.tree.map(jnp.ravel, store.in_time(replay)[0])  # column after column, each in the order of time
-        columns = store.columns
+def make(
+    config: DQNConfig,
+    buffer: ReplayBuffer,
+    hyperparams: LaneHyperparams,
+    key: jax.Array,
+    replay: ReplayState,
+    bootstrap_q: BootstrapQ,
+) -> TargetPool:
+    """Sample whole episodes, value their states, and compute the targets of all their steps."""
+    size = pool_size(config, buffer)
+    if size == buffer.rows:
+        index = jax.tree.map(jnp.ravel, buffer.chronological(replay)[0])  # column by column
+        columns = buffer.columns
     else:
-        places, columns = store.sample_episodes(key, replay, size), 1
-    rows = store.read(replay, places)
-    packed = store.packed(replay, places)
+        index, columns = buffer.sample_episodes(key, replay, size), 1
+    rows = buffer.read(replay, index)
+    packed = buffer.packed_observations(replay, index)
 
-    def value(block: tuple[jax.Array, jax.Array]):
+    def value(block: tuple[jax.Array, jax.Array]) -> TargetValues:
         observations, action = block
-        return judge(config, *ask(store.unpack(observations)), action)
+        return target_values(config, *bootstrap_q(buffer.unpack(observations)), action)
 
-    judged = _in_blocks(value, (packed, rows.action), size)
+    values = _in_blocks(value, (packed, rows.action), size)
+    values = jax.tree.map(lambda x: x.reshape(len(x), columns, -1).swapaxes(1, 2), values)
     in_columns = jax.tree.map(lambda x: x.reshape(columns, -1).T, rows)
-    judged = jax.tree.map(lambda x: x.reshape(len(x), columns, -1).swapaxes(1, 2), judged)
-    targets, steps = along(config, numbers, in_columns, judged)
-    return Pool(
+    targets, steps = sequence_targets(config, hyperparams, in_columns, values)
+    return TargetPool(
         observations=packed,
         action=rows.action,
         targets=targets.swapaxes(1, 2).reshape(len(targets), -1),
         steps=steps.T.reshape(-1),
-        which=jnp.flatnonzero(rows.taken, size=size, fill_value=0).astype(jnp.int32),
-        count=rows.taken.sum(dtype=jnp.int32),
+        step_rows=jnp.flatnonzero(rows.is_step, size=size, fill_value=0).astype(jnp.int32),
+        count=rows.is_step.sum(dtype=jnp.int32),
     )
 
 
-def empty(config: DQNConfig, store: Store) -> Pool:
-    """A pool of the right shapes with nothing in it."""
-    size = rows_of(config, store)
-    packed = jax.eval_shape(lambda: store.packed(store.init(), Places(*[jnp.zeros(size, jnp.int32)] * 2)))
+def init(config: DQNConfig, buffer: ReplayBuffer) -> TargetPool:
+    """Return an empty pool of the right shapes."""
+    size = pool_size(config, buffer)
+    no_rows = RowIndex(*[jnp.zeros(size, jnp.int32)] * 2)
+    packed = jax.eval_shape(lambda: buffer.packed_observations(buffer.init(), no_rows))
     zeros = jnp.zeros(size, jnp.int32)
-    return Pool(
+    return TargetPool(
         observations=jnp.zeros(packed.shape, packed.dtype),
         action=zeros,
         targets=jnp.zeros((config.groups, size), jnp.float32),
         steps=jnp.copy(zeros),
-        which=jnp.copy(zeros),
+        step_rows=jnp.copy(zeros),
         count=jnp.int32(0),
     )
 
 
-def draw(store: Store, pool: Pool, key: jax.Array, count: int) -> Batch:
-    """Steps of the pool, uniformly at random with replacement."""
-    which = pool.which[jax.random.randint(key, (count,), 0, jnp.maximum(pool.count, 1))]
-    return Batch(store.unpack(pool.observations[which]), pool.action[which], pool.targets[:, which], pool.steps[which])
+def sample(buffer: ReplayBuffer, pool: TargetPool, key: jax.Array, count: int) -> Batch:
+    """Sample steps of the pool uniformly with replacement."""
+    at = pool.step_rows[jax.random.randint(key, (count,), 0, jnp.maximum(pool.count, 1))]
+    return Batch(buffer.unpack(pool.observations[at]), pool.action[at], pool.targets[:, at], pool.steps[at])
 
 
 def _in_blocks(function, arrays, size: int):
-    """function on [size, ...] arrays, some blocks of B at a time; its answers are [G, B] and become [G, size]."""
-    block, side_by_side = _blocks()
+    """Apply `function` to [size, ...] arrays block by block; its results [G, B] are joined to [G, size]."""
+    block, side_by_side = _block_sizes()
     if size <= block:
         return function(arrays)
     turns = -(-size // (side_by_side * block))
@@ -117,17 +126,17 @@ def _in_blocks(function, arrays, size: int):
         padded = jnp.pad(x, [(0, padding), *[(0, 0)] * (x.ndim - 1)])
         return padded.reshape(turns, side_by_side, block, *x.shape[1:])
 
-    def a_turn(blocks):
+    def one_turn(blocks):
         return [function(jax.tree.map(itemgetter(i), blocks)) for i in range(side_by_side)]
 
-    answers = lax.map(a_turn, jax.tree.map(in_turns, arrays))  # of each block of a turn: [turns, G, B]
-    return jax.tree.map(lambda *x: jnp.stack(x, axis=2).swapaxes(0, 1).reshape(x[0].shape[1], -1)[:, :size], *answers)
+    results = lax.map(one_turn, jax.tree.map(in_turns, arrays))  # per block of a turn: [turns, G, B]
+    return jax.tree.map(lambda *x: jnp.stack(x, axis=2).swapaxes(0, 1).reshape(x[0].shape[1], -1)[:, :size], *results)
 
 
-def _blocks() -> tuple[int, int]:
-    """States valued at once, and how many such blocks side by side.
+def _block_sizes() -> tuple[int, int]:
+    """Return the number of states valued at once, and of such blocks side by side.
 
-    What a CPU makes of a small block stays in its cache, and two of them keep two cores busy (a quarter faster on two
-    cores than one block of 1024); a GPU likes large products.
+    On a CPU the intermediate arrays of a small block stay in its cache, and two blocks keep two cores busy (a quarter
+    faster on two cores than one block of 1024); a GPU prefers large products.
     """
     return (256, 2) if jax.default_backend() == "cpu" else (1024, 1)

@@ -1,4 +1,4 @@
-"""What a chunk of training has to tell, summed up on the device while it runs."""
+"""Metrics of a chunk of training, summed on the device while it runs."""
 
 from __future__ import annotations
 
@@ -8,130 +8,135 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.deep.learner import Learned
+from greedystep.deep.learner import UpdateInfo
 
 BINS = 16
-"""Bins of the histogram of n: 1, 2, 3-4, 5-8, ..., 8193-16384, more."""
+"""Number of bins of the histogram of n: 1, 2, 3-4, 5-8, ..., 8193-16384, more."""
 NEVER = np.int32(2**31 - 1)
+"""The round of `ChunkMetrics.diverged` where every loss was finite."""
 
 
-class Episode(NamedTuple):
-    """The open episode of each environment, [N]."""
+class EpisodeStats(NamedTuple):
+    """Statistics of the running episode of each environment, [N]."""
 
-    reward: jax.Array
-    """Sum of its rewards."""
+    total_reward: jax.Array
     length: jax.Array
     """int32."""
     weight: jax.Array
-    """w = Σᵢ γⁱ over its judged steps so far: the weight of the next reward in the sum of all their returns."""
-    surplus: jax.Array
-    """Sum of Q(s, a) over its judged steps, minus what has come of the sum of their discounted returns."""
-    judged: jax.Array
-    """int32: the steps whose Q(s, a) was looked at; those of the warm-up are not."""
+    """w = Σᵢ γⁱ over its valued steps so far: the weight of the next reward in the sum of their returns."""
+    q_minus_return: jax.Array
+    """Sum over its valued steps of Q(s, a), minus the sum of their discounted returns as far as they have come."""
+    num_valued: jax.Array
+    """int32: number of steps whose Q(s, a) is known; those of the warm-up are not valued."""
 
     @classmethod
-    def begin(cls, envs: int) -> Episode:
-        numbers, counts = jnp.zeros(envs), jnp.zeros(envs, jnp.int32)
-        return cls(numbers, counts, jnp.copy(numbers), jnp.copy(numbers), jnp.copy(counts))
+    def init(cls, envs: int) -> EpisodeStats:
+        """Return the statistics at the start of an episode in every environment."""
+        floats, counts = jnp.zeros(envs), jnp.zeros(envs, jnp.int32)
+        return cls(floats, counts, jnp.copy(floats), jnp.copy(floats), jnp.copy(counts))
 
 
-class Tally(NamedTuple):
-    """Sums over a chunk; scalars but for the histogram."""
+class ChunkMetrics(NamedTuple):
+    """Sums over a chunk; scalars except for the histogram."""
 
     episodes: jax.Array
     episode_return: jax.Array
     episode_length: jax.Array
-    surplus: jax.Array
-    """Of all judged steps of the ended episodes: Q(s, a) minus the discounted return that followed."""
-    judged: jax.Array
+    q_minus_return: jax.Array
+    """Over all valued steps of the ended episodes: Q(s, a) minus the discounted return that followed."""
+    num_valued: jax.Array
     updates: jax.Array
     loss: jax.Array
     q: jax.Array
-    steps: jax.Array
-    """Sum of the mean n of a batch."""
+    n: jax.Array
+    """Sum over batches of the mean n."""
     above_one: jax.Array
     histogram: jax.Array
-    """[BINS]: samples by n."""
+    """[BINS]: number of samples by n."""
     diverged: jax.Array
     """int32: the round, a step of all environments, in which a loss was first not finite; NEVER if none was."""
 
     @classmethod
-    def begin(cls) -> Tally:
+    def init(cls) -> ChunkMetrics:
+        """Return the sums before the first step of a chunk."""
         zeros = {name: jnp.float32(0) for name in cls._fields}
         return cls(**zeros | {"histogram": jnp.zeros(BINS), "diverged": jnp.int32(NEVER)})
 
     def after_step(
         self,
-        episode: Episode,
+        episode: EpisodeStats,
         reward: jax.Array,
         truncated: jax.Array,
         over: jax.Array,
         q: jax.Array | None,
         discount: float,
-    ) -> tuple[Tally, Episode]:
-        """One step of all environments; q is Q(s, a) of what was done, None within the warm-up.
+    ) -> tuple[ChunkMetrics, EpisodeStats]:
+        """Add one step of all environments; q is Q(s, a) of the actions taken, None within the warm-up.
 
-        The discounted returns of all steps of an episode sum to Σₖ rₖ wₖ with wₖ = 1 + γ wₖ₋₁, so that nothing has to
-        be remembered of its steps. An episode that was cut off counts its last Q(s, a) for the return from there.
+        The discounted returns of all steps of an episode sum to Σₖ rₖ wₖ with wₖ = 1 + γ wₖ₋₁, so that its steps need
+        not be remembered. A truncated episode counts its last Q(s, a) as the return from there.
         """
-        weight, surplus, judged = episode.weight, episode.surplus, episode.judged
+        weight, q_minus_return, num_valued = episode.weight, episode.q_minus_return, episode.num_valued
         if q is not None:
-            weight, judged = 1 + discount * weight, judged + 1
-            surplus = surplus + q - weight * jnp.where(truncated, q, reward)
-        total, length = episode.reward + reward, episode.length + 1
+            weight, num_valued = 1 + discount * weight, num_valued + 1
+            q_minus_return = q_minus_return + q - weight * jnp.where(truncated, q, reward)
+        total, length = episode.total_reward + reward, episode.length + 1
 
         def ended(x: jax.Array) -> jax.Array:
             return jnp.where(over, x, 0).sum().astype(jnp.float32)
 
-        tally = self._replace(
+        metrics = self._replace(
             episodes=self.episodes + ended(jnp.ones_like(reward)),
             episode_return=self.episode_return + ended(total),
             episode_length=self.episode_length + ended(length),
-            surplus=self.surplus + ended(surplus),
-            judged=self.judged + ended(judged),
+            q_minus_return=self.q_minus_return + ended(q_minus_return),
+            num_valued=self.num_valued + ended(num_valued),
         )
-        following = Episode(total, length, weight, surplus, judged)
-        return tally, jax.tree.map(lambda x: jnp.where(over, jnp.zeros_like(x), x), following)
+        going_on = EpisodeStats(total, length, weight, q_minus_return, num_valued)
+        return metrics, jax.tree.map(lambda x: jnp.where(over, jnp.zeros_like(x), x), going_on)
 
-    def after_update(self, number: jax.Array, learned: Learned, n: jax.Array) -> Tally:
-        """One update in round `number`; n is [B], 0 where the return mixes all lengths."""
+    def after_update(self, round_: jax.Array, info: UpdateInfo, n: jax.Array) -> ChunkMetrics:
+        """Add one update in that round; n is [B], 0 where the return mixes all lengths."""
         bins = jnp.arange(BINS)
         lowest = jnp.where(bins == 0, 1, (1 << jnp.maximum(bins - 1, 0)) + 1)  # 1, 2, 3, 5, 9, ...
         at_least = (n[:, None] >= lowest).sum(axis=0)
         return self._replace(
             updates=self.updates + 1,
-            loss=self.loss + learned.loss,
-            q=self.q + learned.q,
-            steps=self.steps + n.mean(dtype=jnp.float32),
+            loss=self.loss + info.loss,
+            q=self.q + info.mean_q,
+            n=self.n + n.mean(dtype=jnp.float32),
             above_one=self.above_one + (n > 1).mean(dtype=jnp.float32),
             histogram=self.histogram + at_least - jnp.append(at_least[1:], 0),
-            diverged=jnp.where(jnp.isfinite(learned.loss), self.diverged, jnp.minimum(self.diverged, number)),
+            diverged=jnp.where(jnp.isfinite(info.loss), self.diverged, jnp.minimum(self.diverged, round_)),
         )
 
 
-def columns(tally: Tally) -> dict[str, Any]:
-    """The sums of one lane as columns of a row of metrics; None where there is nothing to tell."""
-    t: Any = jax.tree.map(np.asarray, tally)
+def metrics_row(metrics: ChunkMetrics) -> dict[str, Any]:
+    """Return the sums of one lane as columns of its metrics row; None for the mean of nothing.
+
+    "overestimation" is Q(s, a) minus the discounted return of the behaviour policy that followed.
+    """
+    sums: Any = jax.tree.map(np.asarray, metrics)
 
     def mean(total: Any, count: Any) -> float | None:
         return float(total) / float(count) if count else None
 
-    chosen = t.histogram.sum() > 0
+    has_n = sums.histogram.sum() > 0
     return {
-        "episode_return": mean(t.episode_return, t.episodes),
-        "episode_length": mean(t.episode_length, t.episodes),
-        "episodes": int(t.episodes),
-        "loss": mean(t.loss, t.updates),
-        "mean_q": mean(t.q, t.updates),
-        "mean_n": mean(t.steps, t.updates) if chosen else None,
-        "share_n_above_1": mean(t.above_one, t.updates) if chosen else None,
-        "n_histogram": [int(x) for x in t.histogram],
-        "overestimation": mean(t.surplus, t.judged),
+        "episode_return": mean(sums.episode_return, sums.episodes),
+        "episode_length": mean(sums.episode_length, sums.episodes),
+        "episodes": int(sums.episodes),
+        "loss": mean(sums.loss, sums.updates),
+        "mean_q": mean(sums.q, sums.updates),
+        "mean_n": mean(sums.n, sums.updates) if has_n else None,
+        "share_n_above_1": mean(sums.above_one, sums.updates) if has_n else None,
+        "n_histogram": [int(x) for x in sums.histogram],
+        "overestimation": mean(sums.q_minus_return, sums.num_valued),
     }
 
 
 def bin_names() -> list[str]:
-    """What the bins of the histogram hold."""
+    """Return the labels of the histogram's bins: "1", "2", "3-4", ..."""
     lowest = [1] + [2 ** (i - 1) + 1 for i in range(1, BINS)]
     highest = [low - 1 for low in lowest[1:]]
     names = [str(a) if a == b else f"{a}-{b}" for a, b in zip(lowest, highest, strict=False)]

@@ -1,10 +1,11 @@
-"""The host's side of training: compile once, run chunk after chunk, and between chunks tell, check and save.
+"""The host side of training: compile once, run chunk after chunk, and between chunks report, check and save.
 
     trainer = Trainer(config, env, seeds=[0, 1, 2])
-    for rows in trainer.chunks(1_000_000):       # one row of metrics for each lane
+    for rows in trainer.chunks(1_000_000):       # one metrics row per lane
         file.append(rows); file.sync(); trainer.save(folder)
 
-After each chunk `trainer.state` is whole: stop there, save it, restore it elsewhere, and it goes on bit for bit.
+After each chunk `trainer.state` is complete: stop there, save it, restore it elsewhere, and training continues bit for
+bit.
 """
 
 from __future__ import annotations
@@ -25,40 +26,40 @@ from jax import lax
 
 from greedystep import checkpoint, io, schema
 from greedystep.checks import INT32_MAX, LARGEST_SEED, check_int, check_seed
-from greedystep.deep.config import OPTIONS_OF, DQNConfig
-from greedystep.deep.device_loop import Lane, Loop
-from greedystep.deep.device_memory import check_device_memory, largest_intermediate
-from greedystep.deep.env_spec import made_again, recipe_of
+from greedystep.deep.config import RETURN_OPTIONS, DQNConfig
+from greedystep.deep.device_loop import LaneState, TrainLoop
+from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
+from greedystep.deep.env_spec import make_from_spec, spec_of
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
-from greedystep.deep.targets import Numbers
-from greedystep.deep.train_metrics import NEVER, Tally, columns
+from greedystep.deep.targets import LaneHyperparams
+from greedystep.deep.train_metrics import NEVER, ChunkMetrics, metrics_row
 from greedystep.envs.core import Environment
-from greedystep.replay import bytes_of
 from greedystep.signals import deferred
 
 Row = dict[str, Any]
+"""One row of metrics: column name -> value."""
 
 RENUMBER_FROM = 2**29
-"""Once a replay's rows have numbers from here on, they are numbered anew."""
+"""Row number of the replay buffer from which on its rows are renumbered."""
 
-SETTINGS_OF = {
+SIZE_SETTINGS = {
     "key": ("num_envs",),
-    "knowledge": ("ensemble", "hidden"),
+    "learner": ("ensemble", "hidden"),
     "replay": ("replay_size",),
     "pool": ("target_period", "updates", "batch_size"),
     "envs": ("num_envs",),
     "episode": ("num_envs",),
 }
-"""Part of a lane's state -> the settings that decide its size."""
+"""Field of `LaneState` -> the settings that decide its size."""
 
 
-class State(NamedTuple):
-    """All that is needed to go on."""
+class TrainState(NamedTuple):
+    """The complete state of a training with L lanes."""
 
     step: np.ndarray
-    """int64: environment steps of each lane."""
-    lanes: Lane
+    """int64: environment steps per lane."""
+    lanes: LaneState
     """Every array with a leading axis [L]."""
 
 
@@ -67,12 +68,12 @@ class DivergedError(ValueError):
 
 
 class Trainer:
-    """Trainings of one agent, one a lane, side by side.
+    """Trains one agent in several lanes side by side.
 
     Args:
-        seeds: one for each lane.
-        numbers: settings that differ from lane to lane, one number for each: learning_rate, epsilon_end, lambda_, gate.
-            All others are the config's.
+        seeds: one seed per lane.
+        lane_hyperparams: settings that differ between lanes, one value per lane: learning_rate, epsilon_end, lambda_,
+            gate. All others are the config's.
         network: makes the networks instead of the default ones; see `networks.MakeNetwork`.
         on_diverged: called with (lane, step) where the loss of a lane was first not finite, once per lane and trainer;
             training goes on with the other lanes. After `restore` a lane that had diverged before is reported again,
@@ -81,9 +82,9 @@ class Trainer:
             program is compiled, and the lock waited for, outside the measured time.
     """
 
-    state: State
+    state: TrainState
     seconds: float
-    """Time spent in training."""
+    """Wall-clock time spent in training."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Trainer:
         env: Environment,
         seeds: Sequence[int] = (0,),
         *,
-        numbers: Mapping[str, Sequence[float]] | None = None,
+        lane_hyperparams: Mapping[str, Sequence[float]] | None = None,
         network: MakeNetwork | None = None,
         on_diverged: Callable[[int, int], None] | None = None,
         device_lock: AbstractContextManager[Any] | None = None,
@@ -101,53 +102,60 @@ class Trainer:
         if not self.seeds:
             raise ValueError("seeds: expected at least one, got none")
         self.learner = Learner(config, env.observation, env.num_actions, network)
-        self.loop = Loop(self.learner, env)
-        self.numbers = _numbers(config, numbers or {}, len(self.seeds))
-        self.state, self.seconds = State(np.array(0), self._begin()), 0.0
+        self.loop = TrainLoop(self.learner, env)
+        self.hyperparams = _hyperparams(config, lane_hyperparams or {}, len(self.seeds))
+        self.state, self.seconds = TrainState(np.array(0), self._init()), 0.0
         self._chunk: Any = jax.jit(self._run_lanes, donate_argnums=1)
         self._is_checked = False
         self._on_diverged, self._device_lock = on_diverged, device_lock
         self._diverged_lanes: set[int] = set()
 
-    def _begin(self) -> Lane:
-        """The state before the first step; MemoryError if it does not fit."""
-        begin, seeds = jax.jit(partial(lax.map, self.loop.begin)), np.asarray(self.seeds, np.uint32)
-        made = begin.trace(seeds)
-        parts = {name: bytes_of(part) for name, part in made.out_info._asdict().items()}
-        heaviest = self._shown(*SETTINGS_OF[max(parts, key=lambda name: parts[name])])
-        check_device_memory(heaviest, sum(parts.values()) + largest_intermediate(made))
+    def _init(self) -> LaneState:
+        """Return the state before the first step; MemoryError if it does not fit."""
+        init, seeds = jax.jit(partial(lax.map, self.loop.init)), np.asarray(self.seeds, np.uint32)
+        traced = init.trace(seeds)
+        sizes = {name: tree_bytes(part) for name, part in traced.out_info._asdict().items()}
+        largest = SIZE_SETTINGS[max(sizes, key=lambda name: sizes[name])]
+        check_device_memory(self._shown(*largest), sum(sizes.values()) + largest_intermediate(traced))
         with deferred():  # an interrupt within JAX may come out of it as a SystemError
-            return begin(seeds)
+            return init(seeds)
 
     def _shown(self, *names: str) -> str:
-        """Some settings, and how many lanes there are, as the complaint about their size begins."""
+        """Return some settings, and the number of seeds if several, as error messages about memory name them."""
         settings = [f"{name}={getattr(self.config, name)}" for name in names]
         return ", ".join([*settings, *([f"{len(self.seeds)} seeds"] if len(self.seeds) > 1 else [])])
 
+    @property
+    def params(self) -> Any:
+        """The arrays of the online networks of all lanes, [L, M, ...]."""
+        return self.state.lanes.learner.params
+
     def check_memory(self) -> None:
-        """MemoryError if the arrays that training makes on its way do not fit beside the state; compiles nothing."""
+        """Raise MemoryError if the intermediate arrays of training do not fit beside the state; compiles nothing."""
         if self._is_checked:
             return
-        traced = self._chunk.trace(jnp.int32(0), self.state.lanes, self.numbers, jnp.int32(1))
+        traced = self._chunk.trace(jnp.int32(0), self.state.lanes, self.hyperparams, jnp.int32(1))
         settings = self._shown("batch_size", "num_envs", "ensemble", *(["n"] if self.config.n else []))
         check_device_memory(settings, largest_intermediate(traced))
         self._is_checked = True
 
-    def _run_lanes(self, done: jax.Array, lanes: Lane, numbers: Numbers, rounds: jax.Array) -> tuple[Lane, Tally]:
-        """One lane as it is; several side by side on a GPU, and one after another on a CPU, where that is faster."""
+    def _run_lanes(
+        self, done: jax.Array, lanes: LaneState, hyperparams: LaneHyperparams, rounds: jax.Array
+    ) -> tuple[LaneState, ChunkMetrics]:
+        """Run all lanes: side by side on a GPU, one after another on a CPU, where that is faster."""
         if len(self.seeds) == 1:
-            lane, own = jax.tree.map(lambda x: x[0], (lanes, numbers))
+            lane, own = jax.tree.map(lambda x: x[0], (lanes, hyperparams))
             return jax.tree.map(lambda x: x[None], self.loop.run(done, lane, own, rounds))
         if jax.default_backend() == "cpu":
-            return lax.map(lambda one: self.loop.run(done, one[0], one[1], rounds), (lanes, numbers))
-        return jax.vmap(self.loop.run, in_axes=(None, 0, 0, None))(done, lanes, numbers, rounds)
+            return lax.map(lambda one: self.loop.run(done, one[0], one[1], rounds), (lanes, hyperparams))
+        return jax.vmap(self.loop.run, in_axes=(None, 0, 0, None))(done, lanes, hyperparams, rounds)
 
     # -- training ------------------------------------------------------------------------------------------------------
 
     def chunks(self, steps: int) -> Iterator[list[Row]]:
-        """Train so many MORE steps (rounded up to whole steps of all environments); one row a lane after each chunk.
+        """Train for `steps` MORE steps (rounded up to a multiple of num_envs); yield one row per lane after each chunk.
 
-        Chunks end where the counter of steps is a multiple of `log_every`, however often training was stopped.
+        Chunks end where the step counter is a multiple of `log_every`, however often training was stopped.
         If a loss is not finite, `on_diverged` is called, or DivergedError raised where there is none.
         """
         envs, every = self.config.num_envs, self.config.log_every
@@ -165,41 +173,39 @@ class Trainer:
             yield rows
 
     def compile(self) -> None:
-        """Compile now what the first chunk would compile otherwise."""
+        """Compile the program of a chunk now instead of in the first chunk."""
         if not isinstance(self._chunk, jax.stages.Compiled):
             self.check_memory()
-            self._chunk = self._chunk.lower(jnp.int32(0), self.state.lanes, self.numbers, jnp.int32(1)).compile()
+            self._chunk = self._chunk.lower(jnp.int32(0), self.state.lanes, self.hyperparams, jnp.int32(1)).compile()
 
     def run(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
-        """`chunks` to the end: all rows, each chunk's given to `on_chunk` as soon as it is there."""
-        found = []
+        """Train for `steps` more steps and return all rows; `on_chunk` gets those of each chunk when it is done."""
+        all_rows = []
         for rows in self.chunks(steps):
             if on_chunk is not None:
                 on_chunk(rows)
-            found += rows
-        return found
+            all_rows += rows
+        return all_rows
 
     def _run_chunk(self, steps: int) -> list[Row]:
+        """Train for `steps` more steps and return one row per lane."""
         begin = time.perf_counter()
         step, lanes = self.state
         envs = self.config.num_envs
-        with deferred():  # the old state is given away, the new one must be kept
-            lanes, tally = self._chunk(jnp.int32(step // envs), lanes, self.numbers, jnp.int32(steps // envs))
-            self.state = State(np.array(step + steps), lanes)
-            tally = jax.device_get(tally)
+        with deferred():  # the old state is donated, the new one must be kept
+            lanes, metrics = self._chunk(jnp.int32(step // envs), lanes, self.hyperparams, jnp.int32(steps // envs))
+            self.state = TrainState(np.array(step + steps), lanes)
+            metrics = jax.device_get(metrics)
             self._renumber()
-        tally = tally._replace(
-            diverged=np.where(tally.diverged == NEVER, NEVER, tally.diverged.astype(np.int64) * envs)
-        )
         spent = time.perf_counter() - begin
         self.seconds += spent
-        self._check(tally)
+        self._check(metrics)
         return [
             {
                 "step": int(self.state.step),
                 "lane": lane,
                 "seed": seed,
-                **columns(jax.tree.map(lambda x, lane=lane: x[lane], tally)),
+                **metrics_row(jax.tree.map(lambda x, lane=lane: x[lane], metrics)),
                 "target_age": self._target_age(),
                 "steps_per_second": steps * len(self.seeds) / spent,
                 "wall_seconds": self.seconds,
@@ -208,65 +214,66 @@ class Trainer:
         ]
 
     def _renumber(self) -> None:
-        """Keeps the numbers of the replay's rows within int32.
+        """Keep the row numbers of the replay buffer within int32.
 
-        A step writes two rows at the most, and rows that are numbered anew have numbers up to 2 MOST_ROWS + 1. So no
-        chunk begins above 2^29 + 1, and none adds more than 2 MOST_ROUNDS: that is less than 2^31.
+        A step writes at most two rows, and renumbered rows have numbers up to 2 MAX_ROWS + 1. So no chunk begins above
+        2^29 + 1, and none adds more than 2 MAX_ROUNDS: that is less than 2^31.
         """
         replay = self.state.lanes.replay
         if np.asarray(replay.next_row).max() >= RENUMBER_FROM:
-            lanes = self.state.lanes._replace(replay=jax.vmap(self.loop.store.renumbered)(replay))
+            lanes = self.state.lanes._replace(replay=jax.vmap(self.loop.buffer.renumbered)(replay))
             self.state = self.state._replace(lanes=lanes)
 
     def _target_age(self) -> float | None:
-        """Steps since what the targets are made from was copied, on average over the updates so far."""
+        """Return the mean age, in steps, of the target networks' parameters over the updates so far."""
         config = self.config
         if self.state.step <= config.warmup:
             return None
         age = (config.target_period - config.num_envs) / 2
-        if config.target_rate < 1:  # a moving average with this rate is so many updates old
+        if config.target_rate < 1:  # the mean age of a moving average, in updates, times steps per update
             moving = (1 - config.target_rate) / config.target_rate * config.num_envs / config.updates
             return moving + age if config.is_pooled else moving
         return age + config.target_period if config.is_pooled and config.double else age
 
-    def _check(self, tally: Tally) -> None:
+    def _check(self, metrics: ChunkMetrics) -> None:
         """Call `on_diverged` for each lane whose loss is not finite for the first time, or raise DivergedError."""
-        for lane, step in enumerate(tally.diverged):
-            if step == NEVER or lane in self._diverged_lanes:
+        for lane, round_ in enumerate(metrics.diverged):
+            if round_ == NEVER or lane in self._diverged_lanes:
                 continue
+            step = int(round_) * self.config.num_envs
             if self._on_diverged is None:
                 raise DivergedError(
                     f"the loss of lane {lane} (seed {self.seeds[lane]}) was not finite at step {step}: try a smaller "
                     f"learning_rate; the last checkpoint is from before"
                 )
             self._diverged_lanes.add(lane)
-            self._on_diverged(lane, int(step))
+            self._on_diverged(lane, step)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """What a checkpoint says of itself: enough to build this trainer again."""
+        """Return the description that checkpoints carry: enough to build this trainer again."""
         return {
             "kind": "dqn",
-            "env": recipe_of(self.env),
+            "env": spec_of(self.env),
             "config": dataclasses.asdict(self.config),
             "seeds": self.seeds,
-            "numbers": {name: np.asarray(x).tolist() for name, x in self.numbers._asdict().items()},
+            "numbers": {name: np.asarray(x).tolist() for name, x in self.hyperparams._asdict().items()},
         }
 
     def save(self, folder: str | os.PathLike, **more: Any) -> Path:
-        """Write the state to `folder`; call it between chunks. `more` goes into what the file says of itself."""
+        """Write a checkpoint to `folder`; call it between chunks. `more` is added to its description."""
         return checkpoint.save(
             folder, int(self.state.step), self.state, self.about() | {"seconds": self.seconds} | more
         )
 
     def restore(self, path: str | os.PathLike) -> None:
-        """Go on from a checkpoint of the same config, environment, seeds and numbers."""
+        """Continue from a checkpoint of the same config, environment, seeds and hyperparameters."""
         wanted, found = io.jsonable(self.about()), _read_about(path)
         for name, value in wanted.items():
             if found[name] != value:
                 raise ValueError(f"{path} was saved by another training: its {name} is {found[name]!r}, not {value!r}")
-        self.state, _ = checkpoint.restore(path, self.state)
+        self.state, _ = checkpoint.restore(path, self.state, partial(_current_name, self.config))
         self.seconds = float(found["seconds"])
 
     @classmethod
@@ -278,16 +285,16 @@ class Trainer:
         lane: int | None = None,
         network: MakeNetwork | None = None,
     ) -> Trainer:
-        """The trainer that saved a checkpoint, where it stopped; or one of its lanes alone.
+        """Load the trainer that saved a checkpoint, where it stopped; or one of its lanes alone.
 
         Args:
-            env, network: needed only where they cannot be made again from what the file says.
+            env, network: needed only if they cannot be made from the file's description.
         """
         about = _read_about(path)
-        env = made_again(about["env"], path) if env is None else env
+        env = make_from_spec(about["env"], path) if env is None else env
         try:
             config = config_from_json(about["config"])
-            whole = cls(config, env, about["seeds"], numbers=_own(about), network=network)
+            whole = cls(config, env, about["seeds"], lane_hyperparams=_own_hyperparams(about), network=network)
         except (ValueError, MemoryError) as problem:
             raise ValueError(f"{path} cannot be loaded: {problem}") from None
         whole.restore(path)
@@ -296,19 +303,19 @@ class Trainer:
         return whole if lane is None or len(whole.seeds) == 1 else whole.alone(lane)
 
     def alone(self, lane: int) -> Trainer:
-        """One lane as a training of its own, which goes on as it would have among the others."""
+        """Return one lane as a training of its own, which continues as it would have among the others."""
         check_int("lane", lane, 0, len(self.seeds) - 1)
-        numbers = {name: values[lane : lane + 1] for name, values in _own(self.about()).items()}
-        one = Trainer(self.config, self.env, [self.seeds[lane]], numbers=numbers, network=self.learner.network)
+        own = {name: values[lane : lane + 1] for name, values in _own_hyperparams(self.about()).items()}
+        one = Trainer(self.config, self.env, [self.seeds[lane]], lane_hyperparams=own, network=self.learner.network)
         one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[lane : lane + 1], self.state.lanes))
         one.seconds = self.seconds
         return one
 
 
 def keep_compiled_programs() -> None:
-    """Keep compiled programs in the user's cache folder, so that a second process starts at once.
+    """Keep compiled programs in the user's cache folder, so that a second process need not compile them.
 
-    Does nothing where JAX has been told about a cache already.
+    Does nothing if JAX has a cache configured already.
     """
     if jax.config.values["jax_compilation_cache_dir"] is None:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -320,13 +327,14 @@ ABOUT = {
     "env": {"name": str, "options": schema.Nullable(dict)},
     "config": {"returns": str, "hidden": [schema.Int(1)]},
     "seeds": [schema.Int(0, LARGEST_SEED)],
-    "numbers": {name: [schema.Float()] for name in Numbers._fields},
+    "numbers": {name: [schema.Float()] for name in LaneHyperparams._fields},
     "seconds": schema.Float(0),
 }
-"""What a checkpoint says of itself; the other entries of "config" are checked by `DQNConfig`."""
+"""Schema of a checkpoint's description; the other entries of "config" are checked by `DQNConfig`."""
 
 
 def _read_about(path: str | os.PathLike) -> dict[str, Any]:
+    """Return the description of a DQN checkpoint; ValueError if the file is none."""
     try:
         return schema.check(checkpoint.read_about(path), ABOUT, "about")
     except checkpoint.DamagedCheckpointError:
@@ -336,32 +344,59 @@ def _read_about(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def config_from_json(content: dict[str, Any]) -> DQNConfig:
-    """The settings as a file has them; ValueError names the first that is not one."""
+    """Return the config stored in a file; ValueError names the first setting that is wrong."""
     hidden = schema.check(content.get("hidden"), [schema.Int(1)], "hidden")
     return schema.build(DQNConfig, content | {"hidden": tuple(hidden)}, "config")
 
 
-def _own(about: Mapping[str, Any]) -> dict[str, list[float]]:
-    """The numbers that this choice of returns has."""
-    options = OPTIONS_OF.get(about["config"]["returns"], {})
+def _own_hyperparams(about: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return those hyperparameters of a checkpoint's description that its choice of returns has."""
+    options = RETURN_OPTIONS.get(about["config"]["returns"], {})
     return {name: x for name, x in about["numbers"].items() if name in options or name not in ("lambda_", "gate")}
 
 
 def most_steps(config: DQNConfig) -> int:
-    """Steps that a training can have: its steps of all environments are counted with int32."""
+    """Return the most steps that a training can have: its rounds are counted with int32."""
     return config.num_envs * INT32_MAX
 
 
-def _numbers(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes: int) -> Numbers:
-    """One number a lane, checked as if each were the config's own."""
+def _hyperparams(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes: int) -> LaneHyperparams:
+    """Return one value per lane, each checked as if it were the config's own."""
+    names = LaneHyperparams._fields
     for name, values in given.items():
-        if name not in Numbers._fields:
-            raise ValueError(f"numbers: {name!r} cannot differ from lane to lane, only {', '.join(Numbers._fields)}")
-        if name in ("lambda_", "gate") and name not in OPTIONS_OF.get(config.returns, {}):
-            raise ValueError(f"numbers: returns={config.returns!r} has no {name}")
+        if name not in names:
+            raise ValueError(f"lane_hyperparams: expected names among {', '.join(names)}, got {name!r}")
+        if name in ("lambda_", "gate") and name not in RETURN_OPTIONS.get(config.returns, {}):
+            raise ValueError(f"lane_hyperparams: returns={config.returns!r} has no {name}")
         if len(values) != lanes:
-            raise ValueError(f"numbers: expected {lanes} values of {name}, one a lane, got {len(values)}")
+            raise ValueError(f"lane_hyperparams: expected {lanes} values of {name}, one per lane, got {len(values)}")
         for value in values:
             dataclasses.replace(config, **{name: float(value)})
-    columns = {name: given.get(name, [getattr(config, name) or 0.0] * lanes) for name in Numbers._fields}
-    return Numbers(**{name: jnp.asarray(np.asarray(values, np.float32)) for name, values in columns.items()})
+    columns = {name: given.get(name, [getattr(config, name) or 0.0] * lanes) for name in names}
+    return LaneHyperparams(**{name: jnp.asarray(np.asarray(values, np.float32)) for name, values in columns.items()})
+
+
+_FORMER_NAMES = {
+    "state.lanes.knowledge.networks": "state.lanes.learner.params",
+    "state.lanes.knowledge.targets": "state.lanes.learner.target_params",
+    "state.lanes.knowledge.averages.first": "state.lanes.learner.opt_state[{}].mu",
+    "state.lanes.knowledge.averages.second": "state.lanes.learner.opt_state[{}].nu",
+    "state.lanes.knowledge.averages.count": "state.lanes.learner.opt_state[{}].count",
+    "state.lanes.replay.places": "state.lanes.replay.step_rows",
+    "state.lanes.pool.which": "state.lanes.pool.step_rows",
+    "state.lanes.episode.reward": "state.lanes.episode.total_reward",
+    "state.lanes.episode.surplus": "state.lanes.episode.q_minus_return",
+    "state.lanes.episode.judged": "state.lanes.episode.num_valued",
+}
+"""Beginnings of array names in checkpoints of earlier versions -> what they are called now."""
+
+
+def _current_name(config: DQNConfig, stored: str) -> str | None:
+    """Return the present name of an array in a checkpoint; None for an array that is not needed any more."""
+    for former, name in _FORMER_NAMES.items():
+        if stored.startswith(former):
+            if former.endswith(".count") and config.optimiser != "adam":
+                return None  # optax counts the updates of Adam alone
+            position = 0 if config.max_gradient_norm is None else 1  # within the chain, after clipping
+            return name.format(position) + stored.removeprefix(former)
+    return stored

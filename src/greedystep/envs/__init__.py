@@ -11,6 +11,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from greedystep.checks import did_you_mean
+
 if TYPE_CHECKING:
     from greedystep.envs.core import Environment
     from greedystep.envs.gymnax import from_gymnax

@@ -18,8 +18,8 @@ import jax
 import numpy as np
 
 from greedystep import checkpoint, envs, provenance, schema
-from greedystep.deep.config import OPTIONS_OF, DQNConfig
-from greedystep.deep.env_spec import recipe_of
+from greedystep.deep.config import RETURN_OPTIONS, DQNConfig
+from greedystep.deep.env_spec import spec_of
 from greedystep.deep.greedy_play import Evaluator
 from greedystep.deep.presets import make_config
 from greedystep.deep.trainer import Row, Trainer
@@ -72,7 +72,7 @@ class Lane:
     @cached_property
     def _identity(self) -> dict[str, Any]:
         config = {name: value for name, value in dataclasses.asdict(self.config).items() if name != "log_every"}
-        return {"env": recipe_of(self.env), "config": config}
+        return {"env": spec_of(self.env), "config": config}
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,15 @@ def train(
     """
     first, config = lanes[0], lanes[0].config
     every = -(-length.steps // (length.points * config.num_envs)) * config.num_envs
-    own = [name for name in VARYING if name in OPTIONS_OF.get(config.returns, {}) or name not in ("lambda_", "gate")]
+    own = [
+        name for name in VARYING if name in RETURN_OPTIONS.get(config.returns, {}) or name not in ("lambda_", "gate")
+    ]
     so_far = PartialTraining([], {})
     trainer = Trainer(
         dataclasses.replace(config, log_every=every),
         first.env,
         [lane.seed for lane in lanes],
-        numbers={name: [getattr(lane.config, name) for lane in lanes] for name in own},
+        lane_hyperparams={name: [getattr(lane.config, name) for lane in lanes] for name in own},
         on_diverged=so_far.on_diverged,
         device_lock=nullcontext() if jax.default_backend() == "cpu" else GPU,  # both: compiling is not timed
     )
@@ -188,7 +190,7 @@ def _play(trainer: Trainer, episodes: int) -> list[float | None]:
     """Return the mean return of greedy play in each lane."""
     if not episodes:
         return [None] * len(trainer.seeds)
-    networks = trainer.state.lanes.knowledge.networks
+    networks = trainer.params
     played = Evaluator(trainer.learner, trainer.env)(networks, EVALUATION_SEED, episodes=episodes)
     return [float(mean) for mean in played.returns.mean(axis=1)]
 

@@ -1,0 +1,54 @@
+"""Load saved agents of either kind: networks or tables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from greedystep import checkpoint, io
+from greedystep.deep.agent import DQN
+from greedystep.deep.networks import MakeNetwork
+from greedystep.tabular import TabularAgent
+from greedystep.tabular.table_run import KIND as TABLE
+from greedystep.tabular.table_run import load_agent as load_table
+
+
+def load(
+    path: str | os.PathLike, env: Any = None, *, lane: int = 0, network: MakeNetwork | None = None
+) -> DQN | TabularAgent:
+    """Load any saved agent, a `DQN` or a `TabularAgent`, from its file or from its run folder.
+
+    Args:
+        env: the agent's environment or its name; needed if the file cannot make it again, or if Gymnasium would have
+            to import a module for it ("module:name").
+        lane, network: for networks only: which lane of a run, and what made the networks if they are your own.
+    """
+    path = Path(path)
+    try:
+        is_dqn = _is_dqn(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no such agent file: {path}") from None
+    if is_dqn:
+        return DQN.load(_newest_checkpoint(path) if path.is_dir() else path, env, lane=lane, network=network)
+    if lane or network is not None:
+        raise ValueError(f"{'lane' if lane else 'network'}: {path} is a table, which has none")
+    return load_table(path, env) if path.is_dir() else TabularAgent.load(path, env)
+
+
+def _is_dqn(path: Path) -> bool:
+    """Return whether a file or a run folder is that of a `DQN`; all others are taken for tables."""
+    if path.is_dir():
+        config = path / "config.json"
+        content = io.read_json(config) if config.exists() else None
+        return not (isinstance(content, dict) and content.get("kind") == TABLE)
+    with io.open_regular_file(path) as file:
+        return file.read(len(checkpoint.MAGIC)) == checkpoint.MAGIC
+
+
+def _newest_checkpoint(folder: Path) -> Path:
+    """Return the newest checkpoint of a run folder; ValueError if there is none."""
+    newest = checkpoint.latest(folder / "checkpoints")
+    if newest is None:
+        raise ValueError(f"{folder} is not the folder of a run: there is no checkpoint in its checkpoints/")
+    return newest
