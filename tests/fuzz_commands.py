@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from tyro.constructors import PrimitiveConstructorSpec
 
+from benchmarks.command import Bench
 from greedystep.cli.commands import Command
 from greedystep.cli.train import METHODS
 
@@ -285,6 +286,7 @@ COMMANDS: dict[str, list[Option]] = {}
 for _annotated in get_args(Command):
     _class, *_notes = get_args(_annotated)
     COMMANDS[next(note.name for note in _notes if getattr(note, "name", None))] = options_of(_class)
+COMMANDS["bench"] = options_of(Bench)
 
 # -- command lines ----------------------------------------------------------------------------------------------------
 

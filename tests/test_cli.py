@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import greedystep as gs
+from benchmarks.command import Bench
 from greedystep import experiments
 from greedystep.cli import args, bench, envs, main, plan, report, reproduce, watch
 from greedystep.experiments.claims import Claim
@@ -24,7 +25,7 @@ COMMANDS = {
     "plan": plan.Plan,
     "reproduce": reproduce.Reproduce,
     "report": report.Report,
-    "bench": bench.Bench,
+    "bench": Bench,
     "envs": envs.Envs,
     "watch": watch.Watch,
 }
@@ -69,7 +70,8 @@ def test_help_names_every_command(words, capsys):
         main(words)
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    assert all(f"• {name} " in shown for name in COMMANDS)
+    assert all(f"• {name} " in shown for name in COMMANDS if name != "bench")
+    assert "greedystep bench" in shown
     assert "--version" in shown
 
 
@@ -475,10 +477,28 @@ def test_bench_runs_each_subject_once(monkeypatch, elsewhere, capsys):
         (out / "returns.md").write_text("| a table |\n")
         return {}
 
-    monkeypatch.setitem(sys.modules, "greedystep.bench.returns", SimpleNamespace(run=timed))
+    monkeypatch.setitem(sys.modules, "benchmarks.returns", SimpleNamespace(run=timed))
     assert main(["bench", "returns", "returns", "--repeats", "1e1"]) == 0
     assert calls == [("benchmarks/results", 10)]
     assert "| a table |" in capsys.readouterr().out
+
+
+def test_bench_needs_a_checkout(monkeypatch, elsewhere, capsys):
+    monkeypatch.delitem(sys.modules, "benchmarks", raising=False)
+    monkeypatch.setattr(bench, "CHECKOUT", elsewhere)
+    assert main(["bench", "returns"]) == 2
+    assert "bench: the benchmarks are in the source tree only" in capsys.readouterr().err
+
+
+def test_benchmarks_run_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "planning", "--help"],
+        cwd=bench.CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--problems" in done.stdout
 
 
 def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.args import Count, MaybePath, PathArg, Real, answering_bad_input, check_place
+from greedystep.cli.args import Count, MaybePath, PathArg, Real, answering_bad_input, check_writable
 
 if TYPE_CHECKING:
     from greedystep.deep.evaluation import Evaluation
@@ -46,7 +46,7 @@ class Eval:
             if self.out is not None:
                 if self.out.suffix != ".json" or self.out.is_dir():
                     raise ValueError(f"out: expected a file that ends in .json, got {str(self.out)!r}")
-                check_place(self.out.parent)
+                check_writable(self.out.parent)
             result, table = self._play()
         if self.out is not None:
             from greedystep.io import write_json

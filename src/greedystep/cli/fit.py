@@ -20,10 +20,10 @@ from greedystep.cli.args import (
     MaybeCount,
     MaybePath,
     answering_bad_input,
-    check_place,
-    choice,
-    note,
+    check_writable,
+    one_of,
     parse_options,
+    print_note,
     warnings_as_notes,
 )
 from greedystep.cli.deep_settings import DeepSettings
@@ -65,7 +65,7 @@ class FitNetwork:
     batches: MaybeCount = None
 
     # Where settings that are not given come from: paper (the default) or fast.
-    preset: Annotated[str | None, choice("paper", "fast"), NO_HINT] = None
+    preset: Annotated[str | None, one_of("paper", "fast"), NO_HINT] = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Fit:
     env: Annotated[str, arg(help_behavior_hint="(required)")] = ""
 
     # What learns: table or network (default: a table where states are numbered, else a network).
-    agent: Annotated[str | None, choice("table", "network"), NO_HINT] = None
+    agent: Annotated[str | None, one_of("table", "network"), NO_HINT] = None
 
     # Seed of everything random.
     seed: Count = 0
@@ -146,7 +146,7 @@ class Fit:
     def _place(self, usual: str, locks: ExitStack) -> Path:
         """The file to write, which nobody else writes until `locks` is closed."""
         out = self.out or Path("runs", f"fit-{self.env.replace('/', '-')}-{usual}")
-        check_place(out.parent)
+        check_writable(out.parent)
         locks.enter_context(lock_file(out))
         if out.exists():
             raise ValueError(f"out: {out} exists already; choose another file")
@@ -202,7 +202,7 @@ class Fit:
             if done:
                 with signals.deferred():
                     agent.save(out)
-                note(f"Saved after {done} of {batches} batches: {out}")
+                print_note(f"Saved after {done} of {batches} batches: {out}")
             raise
         agent.save(out)
         return f"{batches} batches, loss {loss:.4g} at the end. How good it is: greedystep eval {out}", out

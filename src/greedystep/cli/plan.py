@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.args import MaybeCount, MaybePath, MaybeReal, Real, answering_bad_input, check_place
+from greedystep.cli.args import MaybeCount, MaybePath, MaybeReal, Real, answering_bad_input, check_writable
 from greedystep.io import replacing, write_json
 from greedystep.provenance import provenance
 
@@ -69,7 +69,7 @@ class Plan:
 
         with answering_bad_input():
             if self.out is not None:
-                check_place(self.out.parent)
+                check_writable(self.out.parent)
                 if self.out.suffix not in (".npz", ".json") or self.out.is_dir():
                     raise ValueError(f"out: expected a file that ends in .npz or .json, got {str(self.out)!r}")
             model = model_registry.model(self.model, self.discount, self.slip)

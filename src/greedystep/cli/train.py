@@ -22,11 +22,11 @@ from greedystep.cli.args import (
     MaybePath,
     MaybeReal,
     answering_bad_input,
-    check_place,
-    choice,
-    note,
+    check_writable,
+    one_of,
+    one_or_more,
     parse_options,
-    some,
+    print_note,
     warnings_as_notes,
 )
 from greedystep.cli.deep_settings import DeepSettings
@@ -50,7 +50,7 @@ MaybeMethod = Annotated[
     PrimitiveConstructorSpec(1, "METHOD", _method, lambda value: True, lambda value: [str(value)]),
     NO_HINT,
 ]
-Options = Annotated[tuple[str, ...], some("NAME=VALUE"), NO_HINT]
+Options = Annotated[tuple[str, ...], one_or_more("NAME=VALUE"), NO_HINT]
 
 
 class Said(NamedTuple):
@@ -127,7 +127,7 @@ class NetworkRun:
 
     # Where settings that are not given come from: paper (the default; one environment, one update of 32 a step) or
     # fast (many environments, for GPUs).
-    preset: Annotated[str | None, choice("paper", "fast"), NO_HINT] = None
+    preset: Annotated[str | None, one_of("paper", "fast"), NO_HINT] = None
 
     # Write TensorBoard's event files too (needs the extra `tensorboard`).
     tensorboard: Annotated[bool, NO_HINT] = False
@@ -145,7 +145,7 @@ class Train:
     env: Annotated[Positional[str], arg(help_behavior_hint="(required without --resume)")] = ""
 
     # What learns: table or network (default: a table where states are numbered, else a network).
-    agent: Annotated[str | None, choice("table", "network"), NO_HINT] = None
+    agent: Annotated[str | None, one_of("table", "network"), NO_HINT] = None
 
     # Seed of everything random (default: 0).
     seed: MaybeCount = None
@@ -176,13 +176,13 @@ class Train:
             job = self._start() if self.resume is None else self._resume(self.resume)
         with closing(job):
             if job.finished:
-                note(job.finished)
+                print_note(job.finished)
                 return 0
             with warnings_as_notes():
                 try:
                     self._train(job)
                 except KeyboardInterrupt:
-                    note(f"Saved after {job.done()}; go on with: greedystep train --resume {job.folder}")
+                    print_note(f"Saved after {job.done()}; go on with: greedystep train --resume {job.folder}")
                     raise
         self._conclude(job)
         return 0
@@ -217,7 +217,7 @@ class Train:
         for name, value in everything.items():
             if value not in (None, (), "") and name not in ("episodes", "steps", "save_every"):
                 raise ValueError(f"{name}: a resumed run keeps its own; only --steps or --episodes can be given anew")
-        check_place(folder)
+        check_writable(folder)
         if not (folder / "config.json").is_file():
             raise ValueError(f"resume: {folder} holds no run (it has no config.json)")
         if self._kind(folder) == "dqn":
@@ -238,7 +238,7 @@ class Train:
 
     def _folder(self, usual: str) -> Path:
         folder = self.out or Path("runs", usual)
-        check_place(folder)
+        check_writable(folder)
         return folder
 
     def _given_of_table(self) -> dict[str, Any]:

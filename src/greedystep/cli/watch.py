@@ -18,9 +18,9 @@ from greedystep.cli.args import (
     MaybeReal,
     Real,
     answering_bad_input,
-    check_place,
+    check_writable,
+    one_or_more,
     parse_options,
-    some,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Watch:
 
     # Options of the environment, such as sticky=0 or limit=none: `greedystep envs NAME` shows what it has. A run
     # keeps its own.
-    options: Annotated[tuple[str, ...], some("NAME=VALUE"), arg(help_behavior_hint="")] = ()
+    options: Annotated[tuple[str, ...], one_or_more("NAME=VALUE"), arg(help_behavior_hint="")] = ()
 
     def run(self) -> int:
         from rich.console import Console
@@ -90,7 +90,7 @@ class Watch:
             env, moments = self._game()
             fps = frames_per_second(env) if self.fps is None else self.fps
             if self.out is not None:
-                check_place(self.out.parent)
+                check_writable(self.out.parent)
                 film.check_film(self.out, fps)
         moments = signals.interruptible(moments)
         console = Console()

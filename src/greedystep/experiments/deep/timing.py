@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from greedystep import schema
-from greedystep.bench.learners import Ours, fitting_steps
+from greedystep.deep.train_speed import TimedTrainer, steps_lasting
 from greedystep.experiments.claims import Claim, Verdict
 from greedystep.experiments.deep.rules import Judged, below, together, words
 from greedystep.experiments.deep.tasks import TASKS
@@ -46,10 +46,10 @@ Times = Mapping[str, Any]
 def measure(task: str, preset: str, lanes: int) -> dict[str, Any]:
     """Time all agents in turn. Runs last whole periods of the targets, so that each has its share of their renewal."""
     learners = {
-        name: Ours(TASKS[task].env, preset, lanes, returns=returns, ensemble=ensemble)
+        name: TimedTrainer(TASKS[task].env, preset, lanes, returns=returns, ensemble=ensemble)
         for name, (returns, ensemble) in AGENTS.items()
     }
-    steps = min(fitting_steps(learner, SECONDS) for learner in learners.values())
+    steps = min(steps_lasting(learner, SECONDS) for learner in learners.values())
     seconds: dict[str, list[float]] = {name: [] for name in learners}
     for _ in range(ROUNDS):
         for name, learner in learners.items():
