@@ -17,7 +17,8 @@ def check_target(what: str, value: float, **bound: float) -> dict[str, Any]:
 def bound_text(target: dict[str, Any]) -> str:
     """Return the bound of a target as a table shows it: ≥ 20,000."""
     kind = next(kind for kind in OPERATORS if kind in target)
-    return f"{OPERATORS[kind]} {three_digits(target[kind])}"
+    limit = target[kind]
+    return f"{OPERATORS[kind]} {f'{limit:,}' if isinstance(limit, int) else f'{limit:g}'}"
 
 
 def met_text(target: dict[str, Any]) -> str:
