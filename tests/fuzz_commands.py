@@ -17,6 +17,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from benchmarks.command import Bench
 from greedystep.cli.commands import Command
+from greedystep.cli.deep_settings import Unset
 from greedystep.cli.train import METHODS
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -276,8 +277,8 @@ def _bare(kind: Any) -> tuple[Any, list[Any]]:
         if get_origin(kind) is Annotated:
             kind, *more = get_args(kind)
             notes += more
-        elif get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind):
-            (kind,) = (one for one in get_args(kind) if one is not type(None))
+        elif get_origin(kind) in (Union, types.UnionType) and {type(None), Unset} & set(get_args(kind)):
+            (kind,) = (one for one in get_args(kind) if one not in (type(None), Unset))
         else:
             return kind, notes
 

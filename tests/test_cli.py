@@ -9,7 +9,7 @@ import sys
 import warnings
 from itertools import islice
 from types import SimpleNamespace
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -17,7 +17,8 @@ import pytest
 import greedystep as gs
 from benchmarks.command import Bench
 from greedystep import experiments
-from greedystep.cli import args, bench, envs, main, plan, report, reproduce, watch
+from greedystep.cli import args, bench, deep_settings, envs, main, plan, report, reproduce, watch
+from greedystep.deep.config import DQNConfig, Returns
 from greedystep.experiments.claims import Claim
 from greedystep.tables import Table
 
@@ -87,6 +88,25 @@ def test_every_option_is_explained(name, capsys):
     for field in dataclasses.fields(COMMANDS[name]):
         option = f"--{field.name.replace('_', '-')} "
         assert option in shown or field.name in ("env", "model", "name", "names", "paths")
+
+
+def test_deep_settings_are_those_of_the_config():
+    """The options are written out for the sake of static types: their names, order and choices are `DQNConfig`'s."""
+    config, options = get_type_hints(DQNConfig), get_type_hints(deep_settings.DeepSettings)
+    assert [field.name for field in dataclasses.fields(deep_settings.DeepSettings)] == [
+        field.name for field in dataclasses.fields(DQNConfig)
+    ]
+    unions = {name: config[name] if name == "double" else config[name] | deep_settings.Unset for name in config}
+    assert options == unions
+    assert deep_settings.given(deep_settings.DeepSettings()) == {}
+
+
+@pytest.mark.parametrize("command", ["train", "fit"])
+def test_help_names_every_kind_of_returns(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert f"How targets are made from stored steps: {', '.join(get_args(Returns))}." in shown
 
 
 def test_version(capsys):

@@ -13,29 +13,28 @@ from greedystep.cli.args import COUNT, COUNT_OR_NONE, NO_HINT, REAL, REAL_OR_NON
 from greedystep.deep.config import Returns
 
 
-class _Unset:
-    """The type of `UNSET`."""
+class Unset:
+    """The value of a setting that was not typed and is left to the preset; None is a value of its own."""
 
 
-UNSET: Any = _Unset()
-"""The value of a setting that was not typed and is left to the preset; None is a value of its own."""
+UNSET = Unset()
 
 SIZES = PrimitiveConstructorSpec(
     "*", "NUMBER [NUMBER ...]", lambda words: tuple(map(parse_whole, words)), lambda value: True, lambda value: []
 )
-CountSetting = Annotated[int, COUNT, NO_HINT]
-RealSetting = Annotated[float, REAL, NO_HINT]
-CountOrNone = Annotated[int | None, COUNT_OR_NONE, NO_HINT]
-RealOrNone = Annotated[float | None, REAL_OR_NONE, NO_HINT]
+CountSetting = Annotated[int | Unset, COUNT, NO_HINT]
+RealSetting = Annotated[float | Unset, REAL, NO_HINT]
+CountOrNone = Annotated[int | Unset | None, COUNT_OR_NONE, NO_HINT]
+RealOrNone = Annotated[float | Unset | None, REAL_OR_NONE, NO_HINT]
 
 
 @dataclass(frozen=True)
 class DeepSettings:
-    """Of networks; those that are not given are the preset's"""
+    """Settings of networks; the defaults are those of the preset"""
 
     # How targets are made from stored steps: one-step, n-step, sarsa, lambda, watkins, tree-backup, retrace,
     # monte-carlo, greedy-step, soft-greedy-step, greedy-step-twin.
-    returns: Annotated[Returns, one_of(*get_args(Returns), metavar="NAME"), NO_HINT] = UNSET
+    returns: Annotated[Returns | Unset, one_of(*get_args(Returns), metavar="NAME"), NO_HINT] = UNSET
 
     # Steps before bootstrapping (n-step, sarsa).
     n: CountOrNone = UNSET
@@ -44,7 +43,7 @@ class DeepSettings:
     horizon: CountOrNone = UNSET
 
     # Decay of the traces (lambda, watkins, tree-backup, retrace).
-    lambda_: Annotated[float | None, REAL_OR_NONE, arg(name="lambda", help_behavior_hint="")] = UNSET
+    lambda_: Annotated[float | Unset | None, REAL_OR_NONE, arg(name="lambda", help_behavior_hint="")] = UNSET
 
     # Sharpness of the soft maximum (soft-greedy-step), in units of one over reward; infinity would be greedy-step.
     gate: RealOrNone = UNSET
@@ -59,16 +58,16 @@ class DeepSettings:
     ensemble: CountSetting = UNSET
 
     # Update one random network at a time, as Maxmin DQN does, or all of them on the same batch.
-    ensemble_update: Annotated[Literal["one", "all"], one_of("one", "all"), NO_HINT] = UNSET
+    ensemble_update: Annotated[Literal["one", "all"] | Unset, one_of("one", "all"), NO_HINT] = UNSET
 
     # Sizes of the hidden layers; pictures pass 16 filters of 3 x 3 before.
-    hidden: Annotated[tuple[int, ...], SIZES, NO_HINT] = UNSET
+    hidden: Annotated[tuple[int, ...] | Unset, SIZES, NO_HINT] = UNSET
 
     # Discount factor.
     discount: RealSetting = UNSET
 
     # Whether to bootstrap from the state in which a time limit cut an episode off, or to treat it as terminal.
-    time_limits: Annotated[Literal["bootstrap", "terminal"], one_of("bootstrap", "terminal"), NO_HINT] = UNSET
+    time_limits: Annotated[Literal["bootstrap", "terminal"] | Unset, one_of("bootstrap", "terminal"), NO_HINT] = UNSET
 
     # Parallel environments; a step of all of them counts as that many steps.
     num_envs: CountSetting = UNSET
@@ -102,7 +101,7 @@ class DeepSettings:
 
     # Optimiser, with PyTorch's formulas.
     optimiser: Annotated[
-        Literal["adam", "rmsprop", "centred-rmsprop"], one_of("adam", "rmsprop", "centred-rmsprop"), NO_HINT
+        Literal["adam", "rmsprop", "centred-rmsprop"] | Unset, one_of("adam", "rmsprop", "centred-rmsprop"), NO_HINT
     ] = UNSET
 
     # Learning rate.
@@ -115,7 +114,7 @@ class DeepSettings:
     optimiser_epsilon: RealSetting = UNSET
 
     # Loss of the difference between value and target, averaged over the batch.
-    loss: Annotated[Literal["huber", "squared"], one_of("huber", "squared"), NO_HINT] = UNSET
+    loss: Annotated[Literal["huber", "squared"] | Unset, one_of("huber", "squared"), NO_HINT] = UNSET
 
     # Scale larger gradients down to this norm.
     max_gradient_norm: RealOrNone = UNSET
