@@ -41,7 +41,7 @@ def test_a_family_makes_a_checked_model_with_the_shape_it_promises(family):
     mdp = FAMILIES[family]()
     assert solve(mdp).converged
     if family == "bipartite":
-        table, half = mdp.transitions.toarray(), mdp.num_states // 2
+        table, half = mdp.transitions.toarray(), mdp.num_states // 2  # pyright: ignore[reportAttributeAccessIssue]
         assert not table[: 2 * half, :half].any()
         assert not table[2 * half :, half:].any()
     if family == "inventory":

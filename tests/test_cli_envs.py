@@ -65,7 +65,7 @@ def test_a_film(capsys, tmp_path):
     assert "Written: new/a.gif" in capsys.readouterr().out
     with Image.open("new/a.gif") as image:
         assert image.size == (60, 60)
-        assert image.n_frames == 6
+        assert image.n_frames == 6  # pyright: ignore[reportAttributeAccessIssue]
         assert image.info["duration"] == 50
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.gif"]
 

@@ -1,6 +1,7 @@
 """`greedystep eval RUN` and `greedystep watch RUN`, and what a player tells."""
 
 import json
+from typing import Any
 
 import jax
 import numpy as np
@@ -96,7 +97,7 @@ def test_an_agent_is_watched(run, tmp_path, monkeypatch, capsys):
     assert " target " in lines[0]
     assert main(["watch", str(run), "--steps", "5", "--scale", "0.25", "--fps", "20", "--out", "a.gif"]) == 0
     with Image.open("a.gif") as image:
-        assert image.n_frames == 6
+        assert image.n_frames == 6  # pyright: ignore[reportAttributeAccessIssue]
         assert image.size[0] > 90 + 50  # cart-pole's own width and the panel's
     for more, sentence in {
         ("--options", "limit=3"): "options: a run keeps its own",
@@ -146,7 +147,7 @@ def test_thoughts_are_the_returns_of_what_happened(chosen, steps):
         else:
             y = returns.n_step(*stretch, chosen.get("n", 1))
             n = np.minimum(chosen.get("n", 1), len(rewards) - np.arange(len(rewards)))
-        thoughts = [moment.thought for moment in episode[:-1]]
+        thoughts: list[Any] = [moment.thought for moment in episode[:-1]]
         np.testing.assert_allclose([thought.target for thought in thoughts], y, rtol=1e-5)
         assert [thought.lookahead for thought in thoughts] == ([None] * len(y) if n is None else n.tolist())
         assert [t.action for t in thoughts] == [moment.choice.action for moment in episode[1:]]

@@ -53,7 +53,7 @@ def test_gymnasiums_own_check(name):
 def test_options_pass_through_and_wrong_ones_are_named():
     env = gymnasium.make(BREAKOUT, actions="minimal", limit=7)
     assert env.action_space == gymnasium.spaces.Discrete(3)
-    assert env.unwrapped.env.limit == 7
+    assert env.unwrapped.env.limit == 7  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(ValueError, match="sticki: minatar/breakout has no such option"):
         gymnasium.make(BREAKOUT, sticki=0.0)
     with pytest.raises(ValueError, match="render_mode: expected None or rgb_array, got 'human'"):
@@ -183,5 +183,5 @@ def test_whole_numbers_are_discrete():
     assert observation_space(ObservationSpec((), np.dtype(np.int32), 0, 4)) == gymnasium.spaces.Discrete(5)
     assert observation_space(ObservationSpec((), np.dtype(np.int32), 2, 4)) == gymnasium.spaces.Discrete(3, start=2)
     box = observation_space(ObservationSpec((2,), np.dtype(np.float32), [-1, -np.inf], np.inf))
-    assert box.low.tolist() == [-1, -np.inf]
+    assert box.low.tolist() == [-1, -np.inf]  # pyright: ignore[reportAttributeAccessIssue]
     assert box.dtype == np.float32

@@ -64,7 +64,7 @@ def test_it_fits_logs():
 def test_greedy_step_begins_low_enough_by_itself(form):
     agent = gs.TabularAgent("toy/grid-world", form=form, epsilon=0.5)
     agent.learn(300)
-    assert agent.evaluate() == pytest.approx(agent.task.optimal_return)
+    assert agent.evaluate() == pytest.approx(agent.task.optimal_return)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_a_task_that_was_not_made_by_name_is_given_to_load(tmp_path):
@@ -146,7 +146,7 @@ def test_a_log_that_does_not_fit_leaves_the_table_as_it_was():
 def test_a_log_of_actions_that_a_state_does_not_have_is_refused(method):
     agent = gs.TabularAgent(envs.make("toy/watch-repair", length=3), method)
     before = agent.q.copy()
-    state, action = np.argwhere(~agent.task.mdp.available)[0]
+    state, action = np.argwhere(~agent.task.mdp.available)[0]  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(ValueError, match=f"episodes: state {state} does not have action {action}"):
         agent.fit([([0, 0], [0], [5.0], False), ([state, 0], [action], [5.0], True)])
     np.testing.assert_array_equal(agent.q, before)
