@@ -1,4 +1,4 @@
-"""`greedystep eval`: how good a trained agent is."""
+"""`greedystep eval` evaluates a trained agent."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Eval:
-    """Let the agents of a run play whole episodes without learning, and tabulate their returns."""
+    """Evaluate the agents of a run: play whole episodes without learning and tabulate their returns."""
 
     # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`.
     agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
 
-    # Episodes of each seed.
+    # Episodes per seed.
     episodes: Count = 100
 
     # Share of random actions.
@@ -30,7 +30,7 @@ class Eval:
     # Seed of the episodes.
     seed: Count = 0
 
-    # Stop an episode after so many steps: a greedy agent may go round in circles for ever.
+    # Stop an episode after this many steps: a greedy agent may loop forever.
     limit: Count = 10_000
 
     # JSON file for every return, the table and the provenance.
@@ -79,7 +79,7 @@ class Eval:
 
 
 def tabulate(title: str, seeds: list[int], played: Evaluation) -> Table:
-    """Mean returns with 95 % bootstrap intervals: over the episodes of each seed, and over the seeds."""
+    """Return a table of mean returns with 95 % bootstrap intervals: over the episodes of each seed, and over seeds."""
     import numpy as np
 
     from greedystep.stats import interval

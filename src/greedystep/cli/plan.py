@@ -1,4 +1,4 @@
-"""`greedystep plan`: solve a finite MDP."""
+"""`greedystep plan` solves a finite MDP."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Plan:
     # Stop once the values are proven to be this close to the optimal ones.
     tolerance: Real = 1e-6
 
-    # Stop after that many iterations, with the bound reached by then (default: no limit).
+    # Stop after this many iterations, with the bound reached by then (default: no limit).
     max_iterations: MaybeCount = None
 
-    # Stop after that many seconds, with the bound reached by then (default: no limit).
+    # Stop after this many seconds, with the bound reached by then (default: no limit).
     time_limit: MaybeReal = None
 
     # Also write the solution to this .npz or .json file (default: print only).

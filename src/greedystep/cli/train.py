@@ -18,13 +18,14 @@ from tyro.constructors import PrimitiveConstructorSpec
 from greedystep import signals
 from greedystep.cli import deep_settings
 from greedystep.cli.args import (
+    NO_HINT,
+    EnvOptions,
     MaybeCount,
     MaybePath,
     MaybeReal,
     answering_bad_input,
     check_writable,
     one_of,
-    one_or_more,
     parse_options,
     print_note,
     warnings_as_notes,
@@ -44,13 +45,11 @@ def _method(words: list[str]) -> str:
     return words[0]
 
 
-NO_HINT = arg(help_behavior_hint="")
 MaybeMethod = Annotated[
     str | None,
     PrimitiveConstructorSpec(1, "METHOD", _method, lambda value: True, lambda value: [str(value)]),
     NO_HINT,
 ]
-Options = Annotated[tuple[str, ...], one_or_more("NAME=VALUE"), NO_HINT]
 
 
 class Said(NamedTuple):
@@ -98,7 +97,7 @@ class TableMethod:
     method: MaybeMethod = None
 
     # Options of the method, such as form=expected or alpha=0.5.
-    method_options: Options = ()
+    method_options: EnvOptions = ()
 
     # The value that the table begins with (default: 0, or for greedy-step on a toy task the lowest possible return).
     initial: MaybeReal = None
@@ -152,7 +151,7 @@ class Train:
 
     # Options of the environment, such as delay=20 or sticky=0; of a Gymnasium environment also discount=0.99 and
     # limit=1000.
-    options: Options = ()
+    options: EnvOptions = ()
 
     # Folder to write to (default: one in runs/, named after what is trained).
     out: MaybePath = None
