@@ -88,7 +88,7 @@ def test_a_pipe_gets_a_line_a_step(capsys):
         (["minatar/breakout", "--options", "sticky=0", "sticky=1"], "options: sticky is given twice"),
         (["minatar/breakout", "--options", "speed=3"], "speed: minatar/breakout has no such option"),
         (["minatar/breakout", "--options", "sticky=much"], "sticky: expected a number in [0, 1]"),
-        (["minatar/breakout", "--policy", "agent"], "policy: only a run has an agent; minatar/breakout is played by"),
+        (["minatar/breakout", "--policy", "agent"], "policy: only a run has an agent; minatar/breakout is played at"),
         (["minatar/breakout", "--steps", "0"], "steps: expected a whole number from 1 to 9223372036854775807, got 0"),
         (
             ["minatar/breakout", "--episodes", "-1"],
