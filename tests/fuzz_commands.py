@@ -15,7 +15,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from tyro.constructors import PrimitiveConstructorSpec
 
+from benchmarks.command import Bench
 from greedystep.cli.commands import Command
+from greedystep.cli.deep_settings import Unset
 from greedystep.cli.train import METHODS
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -275,8 +277,8 @@ def _bare(kind: Any) -> tuple[Any, list[Any]]:
         if get_origin(kind) is Annotated:
             kind, *more = get_args(kind)
             notes += more
-        elif get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind):
-            (kind,) = (one for one in get_args(kind) if one is not type(None))
+        elif get_origin(kind) in (Union, types.UnionType) and {type(None), Unset} & set(get_args(kind)):
+            (kind,) = (one for one in get_args(kind) if one not in (type(None), Unset))
         else:
             return kind, notes
 
@@ -285,6 +287,7 @@ COMMANDS: dict[str, list[Option]] = {}
 for _annotated in get_args(Command):
     _class, *_notes = get_args(_annotated)
     COMMANDS[next(note.name for note in _notes if getattr(note, "name", None))] = options_of(_class)
+COMMANDS["bench"] = options_of(Bench)
 
 # -- command lines ----------------------------------------------------------------------------------------------------
 

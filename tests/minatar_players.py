@@ -186,7 +186,8 @@ class Seaquest:
         if divers == 6 or (divers > 0 and tenths <= 2):
             return 0, x
         if diver.any():
-            return min(np.argwhere(diver).tolist(), key=lambda place: abs(place[0] - y) + abs(place[1] - x))
+            row, column = min(np.argwhere(diver).tolist(), key=lambda place: abs(place[0] - y) + abs(place[1] - x))
+            return row, column
         return 4, 5
 
     @staticmethod

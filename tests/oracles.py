@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -83,7 +84,7 @@ def off_policy(rewards, discounts, values, taken, traces, cuts, t):
 
 def random_mdp(random: np.random.Generator, deterministic: bool = False, discount: float | None = None) -> MDP:
     """A small MDP: some with terminating steps, missing actions or a terminal state, some dense, some sparse."""
-    S, A = random.integers(2, 6), random.integers(1, 4)
+    S, A = int(random.integers(2, 6)), int(random.integers(1, 4))
     if deterministic:
         transitions = np.eye(S)[random.integers(0, S, (S, A))]
     else:
@@ -433,7 +434,7 @@ def tabular_targets(method: str, options: dict, q: np.ndarray, episode: tuple, g
         horizon = options["horizon"] or T
         return [greedy_step(rewards, discounts, best, cuts, t, horizon)[0] for t in steps]
     if method in ("n-step-q", "n-step-sarsa"):
-        values = best if method == "n-step-q" else taken
+        values: Any = best if method == "n-step-q" else taken
         return [n_step(rewards, discounts, values, cuts, t, options["n"]) for t in steps]
     if method in ("peng", "sarsa-lambda"):
         values = best if method == "peng" else taken

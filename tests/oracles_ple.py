@@ -224,7 +224,7 @@ class Pong:
 
     def _crosses(self, wall_x, middle):
         """Whether the ball's way from the previous position meets {wall_x} x [middle - 3.5, middle + 3.5]."""
-        (from_x, from_y), to_x, to_y = self.previous, self.x, self.y
+        (from_x, from_y), to_x, to_y = self.previous, self.x, self.y  # pyright: ignore[reportGeneralTypeIssues]
         share = (wall_x - from_x) / (to_x - from_x)
         if not 0 <= share <= 1:
             return False

@@ -6,30 +6,30 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks import planning, planning_problems, planning_solvers, planning_timing, returns
+from benchmarks.planning_problems import PROBLEMS, Problem, fresh_rewards
+from benchmarks.planning_solvers import OURS, PEERS, Configuration
+from benchmarks.solver_process import OverrunError, SolverError, SolverProcess, TimedSolve
 from greedystep import models, solve
-from greedystep.bench import contestants, planning, problems, race, returns
-from greedystep.bench.contestants import OURS, PEERS, Configuration
-from greedystep.bench.problems import PROBLEMS, Problem, fresh_rewards
-from greedystep.bench.worker import FailedError, OverrunError, Worker
 from greedystep.cli import main
 from greedystep.io import read_json
 
 TINY = (
     Problem("tiny grid", "goal", lambda: models.grid(4, 5, slip=0.2, discount=0.9)),
-    Problem("tiny dense", "mixing", lambda: problems.dense(5, 2, 0.9)),
-    Problem("tiny inventory", "other", lambda: problems.inventory(6, 3, 2.0, 0.9)),
+    Problem("tiny dense", "mixing", lambda: planning_problems.dense(5, 2, 0.9)),
+    Problem("tiny inventory", "other", lambda: planning_problems.inventory(6, 3, 2.0, 0.9)),
 )
 
 FAMILIES = {
-    "with_costs": lambda: problems.with_costs(models.grid(4, 4)),
-    "ice": lambda: problems.ice(6, 6, 0.1),
-    "ending_garnet": lambda: problems.ending_garnet(12, 3, 2, 0.1, 0.95),
-    "clusters": lambda: problems.clusters(3, 5, 2, 0.01, 0.95),
-    "bipartite": lambda: problems.bipartite(10, 2, 2, 0.95),
-    "dense": lambda: problems.dense(6, 2, 0.95),
-    "torus": lambda: problems.torus(4, 5, 0.5, 0.95),
-    "queue": lambda: problems.queue(10, 0.95),
-    "inventory": lambda: problems.inventory(9, 4, 2.0, 0.95),
+    "with_costs": lambda: planning_problems.with_costs(models.grid(4, 4)),
+    "ice": lambda: planning_problems.ice(6, 6, 0.1),
+    "ending_garnet": lambda: planning_problems.ending_garnet(12, 3, 2, 0.1, 0.95),
+    "clusters": lambda: planning_problems.clusters(3, 5, 2, 0.01, 0.95),
+    "bipartite": lambda: planning_problems.bipartite(10, 2, 2, 0.95),
+    "dense": lambda: planning_problems.dense(6, 2, 0.95),
+    "torus": lambda: planning_problems.torus(4, 5, 0.5, 0.95),
+    "queue": lambda: planning_problems.queue(10, 0.95),
+    "inventory": lambda: planning_problems.inventory(9, 4, 2.0, 0.95),
 }
 
 
@@ -41,7 +41,7 @@ def test_a_family_makes_a_checked_model_with_the_shape_it_promises(family):
     mdp = FAMILIES[family]()
     assert solve(mdp).converged
     if family == "bipartite":
-        table, half = mdp.transitions.toarray(), mdp.num_states // 2
+        table, half = mdp.transitions.toarray(), mdp.num_states // 2  # pyright: ignore[reportAttributeAccessIssue]
         assert not table[: 2 * half, :half].any()
         assert not table[2 * half :, half:].any()
     if family == "inventory":
@@ -55,7 +55,7 @@ def test_a_family_makes_a_checked_model_with_the_shape_it_promises(family):
 
 def test_the_list_has_every_kind_mostly_above_the_size_that_counts():
     assert len({problem.name for problem in PROBLEMS}) == len(PROBLEMS)
-    assert {problem.kind for problem in PROBLEMS} == set(planning.BARS)
+    assert {problem.kind for problem in PROBLEMS} == set(planning.TARGETS)
 
 
 def test_fresh_rewards_differ_by_draw_and_keep_the_structure():
@@ -69,18 +69,18 @@ def test_fresh_rewards_differ_by_draw_and_keep_the_structure():
     assert (np.isneginf(fresh_rewards(stocked, 1)) == ~stocked.available).all()
 
 
-# -- contestants ------------------------------------------------------------------------------------------------------
+# -- solvers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_peers_get_the_same_problem(family):
     mdp = FAMILIES[family]()
-    pairs = contestants.pairs_of(mdp)
+    pairs = planning_solvers.state_action_pairs(mdp)
     table, states = pairs.transitions, pairs.states
     if isinstance(table, np.ndarray):
-        assert not pairs.ends
+        assert not pairs.has_absorbing
         table = table.reshape(-1, table.shape[-1])
-    rewards = contestants.rewards_of_pairs(pairs, mdp.rewards).ravel()
+    rewards = planning_solvers.pair_rewards(pairs, mdp.rewards).ravel()
     assert table @ np.ones(table.shape[1]) == pytest.approx(1.0)
     values = np.zeros(table.shape[1])
     for _ in range(3000):
@@ -90,33 +90,33 @@ def test_peers_get_the_same_problem(family):
     assert values[: mdp.num_states] == pytest.approx(solve(mdp, tolerance=1e-9).v, abs=1e-8)
 
 
-@pytest.mark.parametrize("package", contestants.CONTESTANTS)
+@pytest.mark.parametrize("package", planning_solvers.SOLVERS)
 @pytest.mark.parametrize("family", ["ice", "dense", "inventory"])
 def test_every_package_that_is_there_solves_them(package, family, tmp_path):
-    if not contestants.installed(package):
+    if not planning_solvers.installed(package):
         pytest.skip(f"{package} is not installed")
     mdp = FAMILIES[family]()
     mdp.save(tmp_path / "model.npz")
     first = next(configuration for configuration in (OURS, *PEERS) if configuration.package == package)
-    with Worker(package, tmp_path / "model.npz") as worker:
-        run = worker.run(first, 1e-8, mdp.rewards, 60.0)
+    with SolverProcess(package, tmp_path / "model.npz") as process:
+        run = process.run(first, 1e-8, mdp.rewards, 60.0)
     assert run.values[: mdp.num_states] == pytest.approx(solve(mdp, tolerance=1e-9).v, abs=1e-6)
     assert 0 < run.solve_seconds <= run.total_seconds
 
 
-# -- workers ----------------------------------------------------------------------------------------------------------
+# -- processes --------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_late_or_fails_is_replaced_by_the_next(tmp_path):
+def test_a_process_that_is_late_or_fails_is_replaced_by_the_next(tmp_path):
     mdp = models.grid(150, 150, slip=2 / 3, discount=0.999)  # takes long enough to be late, however busy the machine
     mdp.save(tmp_path / "model.npz")
-    with Worker("greedystep", tmp_path / "model.npz") as worker:
+    with SolverProcess("greedystep", tmp_path / "model.npz") as process:
         with pytest.raises(OverrunError):
-            worker.run(OURS, 1e-6, mdp.rewards, 0.0)
-        with pytest.raises(FailedError, match="rewards"):
-            worker.run(OURS, 1e-6, mdp.rewards[:1], 60.0)
-        assert worker.run(OURS, 1e-6, mdp.rewards, 60.0).values.shape == (22_500,)
-        before, peak = worker.memory(OURS, 1e-6, mdp.rewards, 60.0)
+            process.run(OURS, 1e-6, mdp.rewards, 0.0)
+        with pytest.raises(SolverError, match="rewards"):
+            process.run(OURS, 1e-6, mdp.rewards[:1], 60.0)
+        assert process.run(OURS, 1e-6, mdp.rewards, 60.0).values.shape == (22_500,)
+        before, peak = process.memory(OURS, 1e-6, mdp.rewards, 60.0)
     assert before <= peak
 
 
@@ -128,10 +128,10 @@ def measured(tmp_path_factory):
     """One run on tiny problems with quantecon and, whether it is installed or not, without mdpsolver."""
     out = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contestants, "installed", lambda package: package != "mdpsolver")
-        patch.setattr(race, "MEMORY_FROM", 3000)
-        patch.setattr(race, "QUICK_TIMES", 1)
-        patch.setattr(planning, "BAR_STATES", 0)
+        patch.setattr(planning_solvers, "installed", lambda package: package != "mdpsolver")
+        patch.setattr(planning_timing, "MEMORY_MIN_BYTES", 3000)
+        patch.setattr(planning_timing, "QUICK_FACTOR", 1)
+        patch.setattr(planning, "TARGET_STATES", 0)
         planning.run(out, 2, TINY)
     return out
 
@@ -140,22 +140,29 @@ def test_whoever_counts_is_within_the_target(measured):
     rows = read_json(measured / "planning.json")["problems"]
     assert [row["name"] for row in rows] == [problem.name for problem in TINY]
     for row in rows:
-        assert row["reference_error"] <= race.REFERENCE_LIMIT
-        assert row["contestants"][0]["package"] == "greedystep"
-        for record in row["contestants"]:
+        assert row["reference_error"] <= planning_timing.REFERENCE_LIMIT
+        assert row["solvers"][0]["package"] == "greedystep"
+        for record in row["solvers"]:
             counted = record["solve_seconds"] is not None
-            assert counted == (not record["out"])
+            assert counted == (not record["excluded"])
             if counted:
                 assert len(record["rounds"]) == 2
-                assert record["largest_error"] == max(round_["error"] for round_ in record["rounds"]) <= race.TARGET
-                assert all(round_["tolerance"] in (*race.LADDER, race.TARGET) for round_ in record["rounds"])
+                assert (
+                    record["largest_error"]
+                    == max(round_["error"] for round_ in record["rounds"])
+                    <= planning_timing.TARGET_ERROR
+                )
+                assert all(
+                    round_["tolerance"] in (*planning_timing.TOLERANCES, planning_timing.TARGET_ERROR)
+                    for round_ in record["rounds"]
+                )
 
 
 def test_ratios_are_those_of_the_times(measured):
     for row in read_json(measured / "planning.json")["problems"]:
-        ours, peers = row["contestants"][0], row["contestants"][1:]
+        ours, peers = row["solvers"][0], row["solvers"][1:]
         for kind in ("solve", "total"):
-            times = {peer["configuration"]: peer[f"{kind}_seconds"] for peer in peers if not peer["out"]}
+            times = {peer["configuration"]: peer[f"{kind}_seconds"] for peer in peers if not peer["excluded"]}
             best = row[f"best_peer_{kind}"]
             assert times[best] == min(times.values())
             assert row[f"ratio_{kind}"] == pytest.approx(times[best] / ours[f"{kind}_seconds"])
@@ -185,7 +192,7 @@ def test_memory_is_measured_where_the_model_is_large_enough(measured):
 
 
 def test_without_any_peer_there_is_a_table_without_ratios(monkeypatch, tmp_path):
-    monkeypatch.setattr(contestants, "installed", lambda package: package == "greedystep")
+    monkeypatch.setattr(planning_solvers, "installed", lambda package: package == "greedystep")
     result = planning.run(tmp_path, 1, TINY[1:2])
     (row,) = result["problems"]
     assert row["ratio_solve"] is None
@@ -198,22 +205,24 @@ def test_a_run_that_is_stopped_keeps_what_it_has(monkeypatch, tmp_path):
     def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(contestants, "installed", lambda package: package == "greedystep")
+    monkeypatch.setattr(planning_solvers, "installed", lambda package: package == "greedystep")
     with pytest.raises(KeyboardInterrupt):
         planning.run(tmp_path, 1, [TINY[1], Problem("endless", "other", interrupted)])
     assert [row["name"] for row in read_json(tmp_path / "planning.json")["problems"]] == ["tiny dense"]
     assert "Stopped after 1 of 2 problems." in (tmp_path / "planning.md").read_text(encoding="utf-8")
 
 
-def record(seconds, out="", name="quantecon VI"):
-    return {"configuration": name, "out": out, "solve_seconds": seconds, "total_seconds": seconds}
+def record(seconds, excluded="", name="quantecon VI"):
+    return {"configuration": name, "excluded": excluded, "solve_seconds": seconds, "total_seconds": seconds}
 
 
 def test_where_every_peer_is_too_slow_the_ratio_is_a_lower_bound():
-    compared = planning.comparison([record(2.0), record(None, race.TIME_IS_UP), record(None, "failed: it broke")])
+    compared = planning.compare(
+        [record(2.0), record(None, planning_timing.TIMED_OUT), record(None, "failed: it broke")]
+    )
     assert compared["at_least"]
-    assert compared["ratio_solve"] == race.TIME_LIMIT / 2
-    assert not planning.comparison([record(2.0), record(None, "failed: it broke")])["at_least"]
+    assert compared["ratio_solve"] == planning_timing.TIME_LIMIT / 2
+    assert not planning.compare([record(2.0), record(None, "failed: it broke")])["at_least"]
 
 
 def test_the_summary_names_the_worst_and_every_miss():
@@ -225,59 +234,57 @@ def test_the_summary_names_the_worst_and_every_miss():
             "ratio_solve": solve_ratio,
             "ratio_total": total_ratio,
             "memory": None,
-            "contestants": [record(1.0)],
+            "solvers": [record(1.0)],
         }
 
     rows = [row("a", "goal", 30, 19), row("b", "goal", 21, 40), row("c", "mixing", 2, 2), row("d", "mixing", 1, 1, 500)]
-    kinds = planning.summary(rows)["kinds"]
+    kinds = planning.summarise(rows)["kinds"]
     assert kinds["goal"]["misses"] == ["a"]
     assert (kinds["goal"]["worst_solve"], kinds["goal"]["worst_total"]) == ("b", "a")
     assert kinds["mixing"]["misses"] == []
     assert set(kinds) == {"goal", "mixing"}
 
 
-class Pretender:
-    """A worker whose answers are off by the tolerance it is given times ten."""
+class FakeProcess:
+    """A process whose answers are off by nine times the tolerance."""
 
     def __init__(self, values, seconds=0.001):
         self.values, self.seconds, self.tolerances = values, seconds, []
 
-    def run(self, configuration, tolerance, rewards, limit, before=None):
-        from greedystep.bench.worker import Run
-
+    def run(self, configuration, tolerance, rewards, limit, warmup_rewards=None):
         self.tolerances.append(tolerance)
-        return Run(self.seconds, self.seconds, self.values + 9 * tolerance)
+        return TimedSolve(self.seconds, self.seconds, self.values + 9 * tolerance)
 
 
 def test_a_peer_gets_the_loosest_tolerance_that_meets_the_target():
     mdp = models.garnet(6, 2, 2, discount=0.9)
-    task = race.make_task(mdp, 0)
-    worker = Pretender(task.values)
-    entrant = race.Entrant(Configuration("quantecon", "VI"), worker)
-    entrant.try_out(task, dict.fromkeys(race.TIMES, np.inf))
+    task = planning_timing.make_round(mdp, 0)
+    process = FakeProcess(task.values)
+    timer = planning_timing.ConfigurationTimer(Configuration("quantecon", "VI"), process)
+    timer.run_trial(task, dict.fromkeys(planning_timing.TIMES, np.inf))
     # Each is tried twice, for a first run may be slow by accident.
-    assert worker.tolerances == [tolerance for tolerance in race.LADDER[:5] for _ in range(2)]
-    assert entrant.trial["tolerance"] == 1e-7
-    entrant.time(task, task)
-    assert entrant.record()["largest_error"] <= race.TARGET
+    assert process.tolerances == [tolerance for tolerance in planning_timing.TOLERANCES[:5] for _ in range(2)]
+    assert timer.trial["tolerance"] == 1e-7
+    timer.time(task, task)
+    assert timer.record()["largest_error"] <= planning_timing.TARGET_ERROR
 
 
 def test_a_peer_that_never_meets_it_or_is_far_behind_is_out():
     mdp = models.garnet(6, 2, 2, discount=0.9)
-    task = race.make_task(mdp, 0)
-    wrong = race.Entrant(Configuration("quantecon", "VI"), Pretender(task.values + 1))
-    wrong.try_out(task, dict.fromkeys(race.TIMES, np.inf))
-    assert "error stays above" in wrong.out
-    late = race.Entrant(Configuration("quantecon", "VI"), Pretender(task.values, seconds=1.0))
-    late.try_out(task, dict.fromkeys(race.TIMES, 0.1))
-    assert "times slower" in late.out
+    task = planning_timing.make_round(mdp, 0)
+    wrong = planning_timing.ConfigurationTimer(Configuration("quantecon", "VI"), FakeProcess(task.values + 1))
+    wrong.run_trial(task, dict.fromkeys(planning_timing.TIMES, np.inf))
+    assert "error stays above" in wrong.excluded
+    late = planning_timing.ConfigurationTimer(Configuration("quantecon", "VI"), FakeProcess(task.values, seconds=1.0))
+    late.run_trial(task, dict.fromkeys(planning_timing.TIMES, 0.1))
+    assert "times slower" in late.excluded
     assert late.record()["solve_seconds"] is None
 
 
 def test_a_reference_that_cannot_be_proved_is_refused():
     large = models.garnet(5, 2, 2, discount=0.999)
     with pytest.raises(RuntimeError, match="only known to within"):
-        race.make_task(large.with_rewards(1e9 * large.rewards), 0)
+        planning_timing.make_round(large.with_rewards(1e9 * large.rewards), 0)
 
 
 # -- the command, and returns -----------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from importlib.util import find_spec
 import jax
 import pytest
 
+from benchmarks import env_peers
+from benchmarks import envs as bench
+from benchmarks.envs import markdown, targets
 from greedystep import envs
-from greedystep.bench import envs as bench
-from greedystep.bench import games
-from greedystep.bench.envs_table import bars, markdown
 from greedystep.cli import main
 from greedystep.io import read_json
 
@@ -21,7 +21,7 @@ def short(monkeypatch):
 
 
 def test_without_peers_there_is_a_table_of_ours(monkeypatch, tmp_path):
-    monkeypatch.setattr(games, "installed", lambda package: package == "greedystep")
+    monkeypatch.setattr(env_peers, "installed", lambda package: package == "greedystep")
     result = bench.run(tmp_path, 3, [BREAKOUT], [1, 5])
     assert read_json(tmp_path / "envs.json")["rows"] == result["rows"]
     assert [(row["package"], row["number"]) for row in result["rows"]] == [("greedystep", 1), ("greedystep", 5)]
@@ -44,12 +44,12 @@ def test_the_size_of_a_state_is_that_of_its_arrays(monkeypatch):
 
 def test_peers_that_have_a_game_are_set_beside_ours(monkeypatch, tmp_path):
     """Stand-ins: our own game under the other names."""
-    stand_in = games._ours(BREAKOUT)
-    monkeypatch.setattr(games, "installed", lambda package: package != "pgx")
-    monkeypatch.setattr(games, "game", lambda package, name: stand_in)
+    stand_in = env_peers._ours(BREAKOUT)
+    monkeypatch.setattr(env_peers, "installed", lambda package: package != "pgx")
+    monkeypatch.setattr(env_peers, "make_game", lambda package, name: stand_in)
     result = bench.run(tmp_path, 1, [BREAKOUT], [256])
     ours, theirs = (row["steps_per_second"] for row in result["rows"])
-    compared = next(bar for bar in result["bars"] if bar["what"].startswith("times as fast"))
+    compared = next(target for target in result["targets"] if target["what"].startswith("times as fast"))
     assert compared["value"] == pytest.approx(ours / theirs)
     assert result["absent"] == ["pgx"]
     assert "- gymnax: " in (tmp_path / "envs.md").read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ def test_a_number_that_does_not_fit_is_said_to_have_failed(monkeypatch, tmp_path
     def too_many(game, number):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory\nand so on")
 
-    monkeypatch.setattr(games, "installed", lambda package: package == "greedystep")
+    monkeypatch.setattr(env_peers, "installed", lambda package: package == "greedystep")
     monkeypatch.setattr(bench, "Loop", too_many)
     result = bench.run(tmp_path, 1, [BREAKOUT], [256])
     assert result["rows"][0]["failed"] == "RESOURCE_EXHAUSTED: out of memory"
@@ -71,27 +71,27 @@ def row(package, game, number, rate, size=100):
     return {"package": package, "game": f"minatar/{game}", "number": number, "state_bytes": size, **measured}
 
 
-def test_promises_name_the_game_nearest_to_breaking_them():
+def test_targets_name_the_worst_game():
     rows = [
         *(row("greedystep", "breakout", 256, 100.0), row("pgx", "breakout", 256, 80.0)),
         *(row("greedystep", "seaquest", 256, 90.0, 3000), row("pgx", "seaquest", 256, 2.0)),
         *(row("gymnax", "seaquest", 256, 3.0), row("gymnax", "breakout", 256, 125.0)),
         *(row("greedystep", "freeway", 256, 9.0), row("greedystep", "freeway", 1, 1e5)),
     ]
-    size, peers, seaquest, share, single = bars(rows, on_cpu=True)
-    assert (size["worst"], size["value"], size["kept"]) == ("minatar/seaquest", 3000, False)
-    assert (peers["worst"], peers["value"], peers["kept"]) == ("minatar/breakout", 0.8, False)
-    assert (seaquest["value"], seaquest["kept"]) == (30, True)
-    assert (share["worst"], share["value"], share["kept"]) == ("minatar/freeway", 0.09, False)
-    assert (single["worst"], single["value"], single["kept"]) == ("minatar/freeway", 1e5, True)
+    size, peers, seaquest, share, single = targets(rows, on_cpu=True)
+    assert (size["worst"], size["value"], size["met"]) == ("minatar/seaquest", 3000, False)
+    assert (peers["worst"], peers["value"], peers["met"]) == ("minatar/breakout", 0.8, False)
+    assert (seaquest["value"], seaquest["met"]) == (30, True)
+    assert (share["worst"], share["value"], share["met"]) == ("minatar/freeway", 0.09, False)
+    assert (single["worst"], single["value"], single["met"]) == ("minatar/freeway", 1e5, True)
 
 
 def test_elsewhere_the_best_number_counts():
     rows = [row("greedystep", "breakout", 4096, 1e6), row("greedystep", "breakout", 65536, 3e7)]
-    _, best = bars(rows, on_cpu=False)
-    assert (best["value"], best["kept"]) == (3e7, True)
+    _, best = targets(rows, on_cpu=False)
+    assert (best["value"], best["met"]) == (3e7, True)
     made = {"device": "a device", "cpu": "a CPU", "config": {"repeats": 1}}
-    table = markdown({"absent": [], "rows": rows, "bars": [best], "provenance": made})
+    table = markdown({"absent": [], "rows": rows, "targets": [best], "provenance": made})
     assert "| ≥ 20,000,000 | minatar/breakout | 30,000,000 | yes |" in table
     assert "| minatar/breakout | 65,536 | 30,000,000 | 1.0 | 100 | – | – | – |" in table
 
@@ -121,8 +121,8 @@ def test_games_and_numbers_are_chosen_on_the_command_line(monkeypatch, tmp_path,
 def test_peers_have_six_actions_and_go_on_by_themselves(package):
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    game = games.game(package, BREAKOUT)
+    game = env_peers.make_game(package, BREAKOUT)
     assert game.num_actions == 6
     (measured,) = bench.measure(BREAKOUT, 2, [package], 1)
     assert measured["failed"] is None
-    assert games.game(package, "ple/catcher") is None
+    assert env_peers.make_game(package, "ple/catcher") is None

@@ -2,9 +2,10 @@
 
 import pytest
 
-from greedystep.bench import learners, train
-from greedystep.bench.train_table import bars, markdown, times_the_peer
+from benchmarks import train
+from benchmarks.train import markdown, speedups, targets
 from greedystep.cli import main
+from greedystep.deep.train_speed import TimedTrainer
 from greedystep.io import read_json
 
 CAR = "classic/mountaincar"
@@ -42,16 +43,16 @@ def test_the_peer_is_set_beside_ours(monkeypatch):
     """A stand-in: our own agent under the other name."""
     monkeypatch.setattr(train, "ENSEMBLES", (1,))
     monkeypatch.setattr(train, "peer_is_installed", lambda: True)
-    monkeypatch.setattr(train, "Theirs", lambda game: learners.Ours(game, "paper", 1, returns="one-step"))
+    monkeypatch.setattr(train, "TimedPeer", lambda game: TimedTrainer(game, "paper", 1, returns="one-step"))
     monkeypatch.setattr(train, "RETURNS", ("one-step",))
     rows = train.measure(CAR, "paper", 1, 1, with_peer=True)
     assert [row["package"] for row in rows] == ["greedystep", "stable-baselines3"]
-    assert times_the_peer(rows) == {CAR: rows[0]["steps_per_second"] / rows[1]["steps_per_second"]}
+    assert speedups(rows) == {CAR: rows[0]["steps_per_second"] / rows[1]["steps_per_second"]}
 
 
 def test_the_lanes_of_a_timing_count_together(monkeypatch):
     monkeypatch.setattr(train, "RETURNS", ("one-step",))
-    monkeypatch.setattr(learners.Ours, "time", lambda self, steps: 0.5)
+    monkeypatch.setattr(TimedTrainer, "time", lambda self, steps: 0.5)
     (row,) = train.measure(CAR, "paper", 3, 1, with_peer=False)
     assert row["steps_per_second"] == 3 * row["steps"] / 0.5
 
@@ -61,7 +62,7 @@ def row(game, package, returns, ensemble, lanes, rate, cost=None):
     return dict(zip(names, (game, package, returns, ensemble, lanes, rate, cost, 1.0), strict=True))
 
 
-def test_promises_are_compared_with_what_was_measured():
+def test_targets_are_compared_with_what_was_measured():
     rows = [
         row(CAR, "greedystep", "one-step", 1, 1, 9000.0),
         row(CAR, "greedystep", "greedy-step", 1, 1, 8000.0, 1.125),
@@ -75,8 +76,8 @@ def test_promises_are_compared_with_what_was_measured():
         "absent": [],
         "load": 3.0,
     }
-    kept = {bar["what"]: (bar["value"], bar["kept"]) for bar in bars(result, on_cpu=True)}
-    assert kept == {
+    met = {target["what"]: (target["value"], target["met"]) for target in targets(result, on_cpu=True)}
+    assert met == {
         f"{CAR}: cost of greedy-step over one-step returns, ensemble 1": (1.125, False),
         f"{CAR}: times as fast as stable-baselines3": (30.0, True),
         f"{CAR}: seconds to the first row, never compiled before": (31.0, False),
@@ -84,12 +85,12 @@ def test_promises_are_compared_with_what_was_measured():
         "minatar/breakout: bytes of the replay of 100,000 rows": (7_000_000, True),
         "minatar/seaquest: bytes of the replay of 100,000 rows": (16_000_000, False),
     }
-    result["bars"] = bars(result, on_cpu=True)
+    result["targets"] = targets(result, on_cpu=True)
     made = {"device": "cpu", "cpu": "some", "config": {"preset": "paper", "repeats": 1, "turns": 2}}
     text = markdown(result | {"provenance": made})
     assert "cost of greedy-step over one-step returns, ensemble 1 | ≤ 1.1 | 1.12 | **no** |" in text
     assert f"| {CAR} | greedystep | greedy-step | 1 | 1 | 8,000 | 1.12 | 1.0 |" in text
-    assert "busy before we began (load 3.0)" in text
+    assert "busy before the benchmark began (load 3.0)" in text
     assert "busy" not in markdown(result | {"provenance": made, "load": 0.2})
 
 
@@ -100,10 +101,10 @@ def test_lanes_are_added_up_on_an_accelerator():
         for returns, ensemble, cost in (("one-step", 1, None), ("greedy-step", 6, 1.05))
     ]
     memory = {"minatar/breakout": 1, "minatar/seaquest": 1}
-    found = bars({"rows": rows, "starts": [], "memory": memory}, on_cpu=False)
-    rates = {bar["what"]: bar["value"] for bar in found if bar["what"].startswith("lane-steps")}
+    found = targets({"rows": rows, "starts": [], "memory": memory}, on_cpu=False)
+    rates = {target["what"]: target["value"] for target in found if target["what"].startswith("lane-steps")}
     assert list(rates.values()) == [1e6, 5e5]
-    assert all(bar["kept"] for bar in found)
+    assert all(target["met"] for target in found)
 
 
 def test_what_cannot_be_chosen_is_refused(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Classic control against Gymnasium: each step from the same state, whole episodes, starts, limits and spaces."""
 
 from functools import cache
+from typing import Any
 
 import gymnasium
 import jax
@@ -90,7 +91,7 @@ def compare_steps(name, share, steps, seed=0):
         put(task, name, state)
         observation, reward, terminated, _, _ = task.step(action)
         expected.append(observation)
-        if distance_to_the_end(name, task.state) > 1e-5:
+        if distance_to_the_end(name, task.state) > 1e-5:  # pyright: ignore[reportAttributeAccessIssue]
             decided.append(t)
             assert (reward, terminated) == (step.reward[t], step.terminated[t]), f"step {t}"
     assert len(decided) > 0.99 * steps
@@ -177,7 +178,7 @@ def test_starts_are_uniform_in_gymnasiums_box(name):
     theirs = []
     for seed in range(300):
         task.reset(seed=seed)
-        theirs.append(np.array(task.state))
+        theirs.append(np.array(task.state))  # pyright: ignore[reportAttributeAccessIssue]
     theirs = np.array(theirs)
     low, high = {"classic/acrobot": (-0.1, 0.1), "classic/cartpole": (-0.05, 0.05)}.get(name, (-0.6, -0.4))
     for ours, original_values in zip(states.T, theirs.T, strict=True):
@@ -185,7 +186,7 @@ def test_starts_are_uniform_in_gymnasiums_box(name):
             assert (ours == original_values[0]).all()
             continue
         assert stats.kstest((ours - low) / (high - low), "uniform").pvalue > 1e-5
-        assert stats.ks_2samp(ours, original_values).pvalue > 1e-5
+        assert stats.ks_2samp(ours, original_values).pvalue > 1e-5  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @every_task
@@ -193,10 +194,10 @@ def test_spaces_and_limits_are_gymnasiums(name):
     env, task = envs.make(name), gymnasium.make(ORIGINALS[name])
     assert env.limit == task.spec.max_episode_steps
     assert envs.make(name, limit=77).limit == 77
-    assert env.num_actions == task.action_space.n
+    assert env.num_actions == task.action_space.n  # pyright: ignore[reportAttributeAccessIssue]
     assert env.name == name
     assert not env.stochastic
-    space = task.observation_space
+    space: Any = task.observation_space
     assert env.observation.shape == space.shape
     assert env.observation.dtype == space.dtype
     np.testing.assert_allclose(env.observation.low, space.low, rtol=1e-6)

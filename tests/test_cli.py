@@ -9,14 +9,16 @@ import sys
 import warnings
 from itertools import islice
 from types import SimpleNamespace
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 import greedystep as gs
+from benchmarks.command import Bench
 from greedystep import experiments
-from greedystep.cli import args, bench, envs, main, plan, report, reproduce, watch
+from greedystep.cli import args, bench, deep_settings, envs, main, plan, report, reproduce, watch
+from greedystep.deep.config import DQNConfig, Returns
 from greedystep.experiments.claims import Claim
 from greedystep.tables import Table
 
@@ -24,7 +26,7 @@ COMMANDS = {
     "plan": plan.Plan,
     "reproduce": reproduce.Reproduce,
     "report": report.Report,
-    "bench": bench.Bench,
+    "bench": Bench,
     "envs": envs.Envs,
     "watch": watch.Watch,
 }
@@ -69,7 +71,8 @@ def test_help_names_every_command(words, capsys):
         main(words)
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    assert all(f"• {name} " in shown for name in COMMANDS)
+    assert all(f"• {name} " in shown for name in COMMANDS if name != "bench")
+    assert "greedystep bench" in shown
     assert "--version" in shown
 
 
@@ -85,6 +88,25 @@ def test_every_option_is_explained(name, capsys):
     for field in dataclasses.fields(COMMANDS[name]):
         option = f"--{field.name.replace('_', '-')} "
         assert option in shown or field.name in ("env", "model", "name", "names", "paths")
+
+
+def test_deep_settings_are_those_of_the_config():
+    """The options are written out for the sake of static types: their names, order and choices are `DQNConfig`'s."""
+    config, options = get_type_hints(DQNConfig), get_type_hints(deep_settings.DeepSettings)
+    assert [field.name for field in dataclasses.fields(deep_settings.DeepSettings)] == [
+        field.name for field in dataclasses.fields(DQNConfig)
+    ]
+    unions = {name: config[name] if name == "double" else config[name] | deep_settings.Unset for name in config}
+    assert options == unions
+    assert deep_settings.given(deep_settings.DeepSettings()) == {}
+
+
+@pytest.mark.parametrize("command", ["train", "fit"])
+def test_help_names_every_kind_of_returns(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert f"How targets are made from stored steps: {', '.join(get_args(Returns))}." in shown
 
 
 def test_version(capsys):
@@ -475,10 +497,28 @@ def test_bench_runs_each_subject_once(monkeypatch, elsewhere, capsys):
         (out / "returns.md").write_text("| a table |\n")
         return {}
 
-    monkeypatch.setitem(sys.modules, "greedystep.bench.returns", SimpleNamespace(run=timed))
+    monkeypatch.setitem(sys.modules, "benchmarks.returns", SimpleNamespace(run=timed))
     assert main(["bench", "returns", "returns", "--repeats", "1e1"]) == 0
     assert calls == [("benchmarks/results", 10)]
     assert "| a table |" in capsys.readouterr().out
+
+
+def test_bench_needs_a_checkout(monkeypatch, elsewhere, capsys):
+    monkeypatch.delitem(sys.modules, "benchmarks", raising=False)
+    monkeypatch.setattr(bench, "CHECKOUT", elsewhere)
+    assert main(["bench", "returns"]) == 2
+    assert "bench: the benchmarks are in the source tree only" in capsys.readouterr().err
+
+
+def test_benchmarks_run_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "planning", "--help"],
+        cwd=bench.CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--problems" in done.stdout
 
 
 def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch):

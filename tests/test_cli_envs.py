@@ -65,7 +65,7 @@ def test_a_film(capsys, tmp_path):
     assert "Written: new/a.gif" in capsys.readouterr().out
     with Image.open("new/a.gif") as image:
         assert image.size == (60, 60)
-        assert image.n_frames == 6
+        assert image.n_frames == 6  # pyright: ignore[reportAttributeAccessIssue]
         assert image.info["duration"] == 50
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.gif"]
 
@@ -88,7 +88,7 @@ def test_a_pipe_gets_a_line_a_step(capsys):
         (["minatar/breakout", "--options", "sticky=0", "sticky=1"], "options: sticky is given twice"),
         (["minatar/breakout", "--options", "speed=3"], "speed: minatar/breakout has no such option"),
         (["minatar/breakout", "--options", "sticky=much"], "sticky: expected a number in [0, 1]"),
-        (["minatar/breakout", "--policy", "agent"], "policy: only a run has an agent; minatar/breakout is played by"),
+        (["minatar/breakout", "--policy", "agent"], "policy: only a run has an agent; minatar/breakout is played at"),
         (["minatar/breakout", "--steps", "0"], "steps: expected an integer >= 1, got 0"),
         (
             ["minatar/breakout", "--episodes", "-1"],

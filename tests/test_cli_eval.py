@@ -96,7 +96,7 @@ def test_an_agent_is_watched(run, tmp_path, monkeypatch, capsys):
     assert " target " in lines[0]
     assert main(["watch", str(run), "--steps", "5", "--scale", "0.25", "--fps", "20", "--out", "a.gif"]) == 0
     with Image.open("a.gif") as image:
-        assert image.n_frames == 6
+        assert image.n_frames == 6  # pyright: ignore[reportAttributeAccessIssue]
         assert image.size[0] > 90 + 50  # cart-pole's own width and the panel's
     for more, sentence in {
         ("--options", "limit=3"): "options: a run keeps its own",

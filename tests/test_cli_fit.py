@@ -56,7 +56,7 @@ def test_pieces_are_the_same_as_a_whole(cars, monkeypatch):
     told = [done for done, _ in pieces.fit_in_pieces(logs, 333)]
     assert len(told) > 10
     assert told[-1] == 333
-    monkeypatch.setattr(gs.agent, "PIECES", 1)
+    monkeypatch.setattr(gs.deep.agent, "PIECES", 1)
     assert [done for done, _ in whole.fit_in_pieces(logs, 333)] == [330, 333]  # whole periods, then the rest
     np.testing.assert_array_equal(whole.values(np.zeros(2)), pieces.values(np.zeros(2)))
 

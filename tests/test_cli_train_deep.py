@@ -11,15 +11,13 @@ from greedystep.deep.config import DQNConfig
 from greedystep.deep.run_folder import DQNRun, read_config
 
 
-def test_every_setting_is_an_option_and_its_text_is_the_help(capsys, monkeypatch):
+def test_every_setting_is_an_option(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "2000")
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     said = capsys.readouterr().out
-    texts = deep_settings._texts(DQNConfig)
     for field in dataclasses.fields(DQNConfig):
         assert f"--{field.name.strip('_').replace('_', '-')} " in said
-        assert texts[field.name].rstrip(".") in said
 
 
 def test_settings_reach_the_run_and_the_rest_is_the_presets(tmp_path):

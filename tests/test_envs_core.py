@@ -24,8 +24,8 @@ class Counter(Environment):
 
     end: int = 3
     action_names = ("none", "one")
-    name = "counter"
-    observation = ObservationSpec((), np.dtype(np.int32), 0, np.inf)
+    name = "counter"  # pyright: ignore[reportAssignmentType]
+    observation = ObservationSpec((), np.dtype(np.int32), 0, np.inf)  # pyright: ignore[reportAssignmentType]
 
     def draw_start(self, key):
         return jax.random.bits(key)

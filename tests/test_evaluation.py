@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import planning_problems
 from greedystep import models
-from greedystep.bench import problems
 from greedystep.mdp import MDP
 from greedystep.planning import backups, elimination, layout, policy_evaluation, policy_iteration
 from greedystep.planning.deadline import Deadline
@@ -110,10 +110,10 @@ def nearly_deterministic(states, chance, discount, seed):
 
 
 HARD = {
-    "queue": models.renumbered(problems.queue(400, 0.999999)),
+    "queue": models.renumbered(planning_problems.queue(400, 0.999999)),
     "corridor": models.renumbered(models.grid(3, 150, slip=0.5, discount=0.999999)),
     "maze": models.renumbered(models.maze(20, 20, slip=0.3, discount=0.99999, seed=3)),
-    "clusters": problems.clusters(8, 50, 2, 1e-6, 0.999999),
+    "clusters": planning_problems.clusters(8, 50, 2, 1e-6, 0.999999),
     "astray": nearly_deterministic(300, 1e-6, 0.999999, 0),
     "garnet": models.garnet(300, 2, 8, discount=0.9999),
 }

@@ -61,7 +61,7 @@ def test_gymnasiums_own_check(name):
 def test_options_pass_through_and_wrong_ones_are_named():
     env = gymnasium.make(BREAKOUT, actions="minimal", limit=7)
     assert env.action_space == gymnasium.spaces.Discrete(3)
-    assert env.unwrapped.env.limit == 7
+    assert env.unwrapped.env.limit == 7  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(ValueError, match="sticki: minatar/breakout has no such option"):
         gymnasium.make(BREAKOUT, sticki=0.0)
     with pytest.raises(ValueError, match="render_mode: expected None or rgb_array, got 'human'"):
@@ -107,13 +107,13 @@ def test_without_a_seed_every_episode_is_another_and_keeps_the_sticky_action():
     env.reset(seed=0)
     sides = {bool(env.reset()[0][3, 0, 1]) for _ in range(20)}
     assert sides == {True, False}
-    assert env._now.state.executed == 0
+    assert env._current.state.executed == 0
     env.env = envs.make("minatar/breakout", sticky=0.0)
     env.step(3)
     env.reset()
-    assert env._now.state.executed == 3
+    assert env._current.state.executed == 3
     env.reset(seed=0)
-    assert env._now.state.executed == 0
+    assert env._current.state.executed == 0
 
 
 def test_render_gives_the_picture_of_now():
@@ -191,5 +191,5 @@ def test_whole_numbers_are_discrete():
     assert observation_space(ObservationSpec((), np.dtype(np.int32), 0, 4)) == gymnasium.spaces.Discrete(5)
     assert observation_space(ObservationSpec((), np.dtype(np.int32), 2, 4)) == gymnasium.spaces.Discrete(3, start=2)
     box = observation_space(ObservationSpec((2,), np.dtype(np.float32), [-1, -np.inf], np.inf))
-    assert box.low.tolist() == [-1, -np.inf]
+    assert box.low.tolist() == [-1, -np.inf]  # pyright: ignore[reportAttributeAccessIssue]
     assert box.dtype == np.float32

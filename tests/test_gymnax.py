@@ -125,7 +125,7 @@ def test_what_cannot_be_taken_in_is_named(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_gymnaxs_own(name):
     """The same as gymnax's own step, up to the end of the episode, where gymnax begins anew in the same call."""
-    import gymnax
+    import gymnax  # pyright: ignore[reportMissingImports]
 
     env = envs.from_gymnax(name)
     step_once = jax.jit(env.step)

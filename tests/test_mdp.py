@@ -3,6 +3,7 @@
 import contextlib
 import os
 import zipfile
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -69,11 +70,11 @@ def test_a_csr_matrix_of_float64_is_not_copied():
 
 
 def test_other_sparse_types_become_float64_with_int32_indices():
-    matrix = sparse().astype(np.float32)
+    matrix: Any = sparse().astype(np.float32)
     matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
-    mdp = MDP(matrix, R, 0.9)
-    assert mdp.transitions.dtype == np.float64
-    assert mdp.transitions.indices.dtype == mdp.transitions.indptr.dtype == np.int32
+    transitions: Any = MDP(matrix, R, 0.9).transitions
+    assert transitions.dtype == np.float64
+    assert transitions.indices.dtype == transitions.indptr.dtype == np.int32
 
 
 def test_dense_input_stays_dense_only_where_it_is_smaller():
@@ -386,7 +387,7 @@ def assert_follows_table(mdp: MDP, table) -> None:
 )
 def test_gymnasium_tables(name, options, states, terminals):
     mdp = MDP.from_gymnasium(name, 0.95, **options)
-    env = gymnasium.make(name, **options)
+    env: Any = gymnasium.make(name, **options)
     assert mdp.num_states == states == env.observation_space.n
     assert mdp.num_actions == env.action_space.n
     assert_follows_table(mdp, env.unwrapped.P)

@@ -243,7 +243,7 @@ def test_a_full_disk_while_resuming_leaves_the_file(tmp_path, monkeypatch):
 
 def events_in(folder) -> list:
     """Every event of a folder's files, in the order of their names; a record is length, checksum, bytes, checksum."""
-    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
     found = []
     for path in sorted(folder.iterdir()):

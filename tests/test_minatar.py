@@ -61,7 +61,7 @@ def test_equal_to_the_original_for_long(game, options):
 
 def longest_episode(shown):
     """In steps; the last one may be unfinished."""
-    return max(np.diff([-1, *np.flatnonzero(shown.end), len(shown.end) - 1]))
+    return max(np.diff([-1, *np.flatnonzero(shown.end), len(shown.end) - 1]))  # pyright: ignore[reportCallIssue]
 
 
 def rises(shown, channel, least):

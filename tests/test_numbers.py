@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tyro.constructors import PrimitiveConstructorSpec
 
+from benchmarks.command import Bench
 from greedystep import checks, envs
 from greedystep.cli import main
 from greedystep.cli.commands import Command
@@ -63,7 +64,7 @@ def _is_count(spec: Any) -> bool:
     return False
 
 
-COMMANDS = {kind.__metadata__[0].name: get_args(kind)[0] for kind in get_args(Command)}
+COMMANDS = {kind.__metadata__[0].name: get_args(kind)[0] for kind in get_args(Command)} | {"bench": Bench}
 OPTIONS = [(name, option) for name, command in COMMANDS.items() for option in numeric_options(command)]
 
 

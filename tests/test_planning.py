@@ -261,7 +261,7 @@ def test_discount_one_has_a_bound_where_everything_ends(dense, method):
 def test_discount_one_has_no_bound_where_a_policy_may_never_end(slip, dense, method):
     mdp = models.grid(2, 3, slip=slip, discount=1.0)
     if dense:
-        mdp.transitions = mdp.transitions.toarray()
+        mdp.transitions = mdp.transitions.toarray()  # pyright: ignore[reportAttributeAccessIssue]
     solution = solve(mdp, method)
     truth = oracles.exact_optimum_of_proper_start(mdp)
     np.testing.assert_allclose(solution.v, truth.astype(float), atol=1e-4)

@@ -77,7 +77,7 @@ class Shown(Environment):
     """Any observation at all, from 0 to 1."""
 
     shape: tuple[int, ...]
-    name = "shown"
+    name = "shown"  # pyright: ignore[reportAssignmentType]
 
     @property
     def observation(self):
@@ -89,7 +89,7 @@ class Shown(Environment):
     def _no_game(self, *_):
         raise AssertionError("only its observation is looked at")
 
-    start = advance = draw = draw_start = _no_game
+    start = advance = draw = draw_start = _no_game  # pyright: ignore[reportAssignmentType]
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 4), (3, 4, 9), (0,)])
@@ -159,7 +159,7 @@ FRAMES = [np.full((11, 21, 3), (20 * i, 0, 255), np.uint8) for i in range(5)]
 def test_a_gif_has_every_frame_and_the_right_speed(tmp_path):
     video.write_video(tmp_path / "a.gif", iter(FRAMES), 20)
     with Image.open(tmp_path / "a.gif") as image:
-        assert image.n_frames == 5
+        assert image.n_frames == 5  # pyright: ignore[reportAttributeAccessIssue]
         assert image.size == (21, 11)
         assert image.info["loop"] == 0
         for number, frame in enumerate(FRAMES):
@@ -243,7 +243,7 @@ def test_the_live_view_leaves_the_terminal_as_it_was():
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    text = out.file.getvalue()
+    text = out.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert text.index("\x1b[?1049h") < text.index("first") < text.index("second") < text.index("\x1b[?1049l")
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 

@@ -71,7 +71,7 @@ def test_adam_is_adam():
         rudder_lstm.adam_step(theta, slope, first, second, count, 0.1, 0.01)
         change, state = reference.update(slope.astype(np.float32), state, theirs)
         theirs = optax.apply_updates(theirs, change)
-    np.testing.assert_allclose(theta, theirs, rtol=1e-4)
+    np.testing.assert_allclose(theta, theirs, rtol=1e-4)  # pyright: ignore[reportCallIssue]
 
 
 def test_gates_begin_nearly_closed_and_the_prediction_at_the_mean():

@@ -83,7 +83,12 @@ def test_intervals_of_one_task_are_scipys(statistic, theirs):
     def expected(function, *samples):
         rng = np.random.default_rng(5)
         made = scipy.stats.bootstrap(
-            samples, function, n_resamples=500, confidence_level=0.9, method="percentile", random_state=rng
+            samples,
+            function,
+            n_resamples=500,
+            confidence_level=0.9,
+            method="percentile",
+            random_state=rng,  # pyright: ignore[reportCallIssue] SciPy calls it rng as well
         )
         return function(*samples, axis=0), *made.confidence_interval
 

@@ -155,7 +155,7 @@ def test_learning_in_the_expected_form_is_acting_and_replaying_in_turn():
         log = collect(task, episodes=1, epsilon=0.4, q=q, seed=random)
         q = replay(log, q, form="expected", discount=1.0, memory=memory)
     np.testing.assert_array_equal(learned.q, q)
-    np.testing.assert_array_equal(learned.memory.visits, memory.visits)
+    np.testing.assert_array_equal(learned.memory.visits, memory.visits)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 # -- what chance does to the sampled forms ----------------------------------------------------------------------------

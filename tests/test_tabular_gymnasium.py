@@ -1,5 +1,7 @@
 """TabularAgent on Gymnasium environments: learning, limits, seeds, files, and what it refuses."""
 
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -96,7 +98,7 @@ def test_a_saved_agent_goes_on_as_if_it_had_not_been_stopped(method, tmp_path):
     agent.learn(10)
     agent.save(tmp_path / "agent.npz")
     agent.evaluate(3)  # must not be noticed
-    again = gs.TabularAgent.load(tmp_path / "agent.npz")
+    again: Any = gs.TabularAgent.load(tmp_path / "agent.npz")
     assert (again.discount, again.task.limit, again.episodes) == (0.9, 30, 10)
     for one, other in zip(agent.learn(20)[:3], again.learn(20)[:3], strict=True):
         np.testing.assert_array_equal(one, other)
@@ -115,7 +117,7 @@ def test_an_environment_that_was_given_is_given_to_load(tmp_path):
     with pytest.raises(ValueError, match="which has to be given to load it"):
         gs.TabularAgent.load(tmp_path / "agent.npz")
     again = gs.TabularAgent.load(tmp_path / "agent.npz", Corridor())
-    assert again.task.limit == 9
+    assert again.task.limit == 9  # pyright: ignore[reportAttributeAccessIssue]
     np.testing.assert_array_equal(again.q, agent.q)
     with pytest.raises(ValueError, match=r"q: expected one number or \[6, 2\]"):
         gs.TabularAgent.load(tmp_path / "agent.npz", Corridor(length=6))
@@ -125,7 +127,7 @@ def test_an_interruption_keeps_the_finished_episodes():
     env = Corridor()
     agent = gs.TabularAgent(env, limit=9, q=-1.0, epsilon=1.0)
     agent.learn(5)
-    env.fail_at = 9  # some episodes are shorter than that
+    env.fail_at = 9  # pyright: ignore[reportAttributeAccessIssue] some episodes are shorter than that
     with pytest.raises(KeyboardInterrupt):
         agent.learn(500)
     same = gs.TabularAgent(Corridor(), limit=9, q=-1.0, epsilon=1.0)

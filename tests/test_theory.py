@@ -179,7 +179,7 @@ def knowing_policies(mdp: MDP, optimum: np.ndarray, depth: int, random: np.rando
     for state in range(mdp.num_states):
         policy, frontier = oracles.random_policy(random, mdp, stochastic=False), {state}
         for _ in range(depth):
-            policy[list(frontier)] = best[list(frontier)]
+            policy[list(frontier)] = best[list(frontier)]  # pyright: ignore[reportCallIssue]
             frontier = {t for s in frontier for t in np.flatnonzero(oracles.dense(mdp)[s, best[s]])}
         policies.append(policy)
     return policies
@@ -439,7 +439,7 @@ def test_more_data_make_the_sampled_operator_worse_by_hand():
         """Of the fixed point at s0, averaged over all equally likely data sets."""
         sets = product((1, 2), repeat=episodes)
         values = [sampled(map(stored.get, outcomes), np.zeros((3, 1)), 0.9)[0, 0] for outcomes in sets]
-        return np.mean(values) - 0.45
+        return np.mean(values) - 0.45  # pyright: ignore[reportReturnType]
 
     np.testing.assert_allclose([bias(d) for d in (1, 2, 3, 8)], [0, 0.225, 0.3375, 0.45 - 0.9 / 256], atol=1e-12)
 

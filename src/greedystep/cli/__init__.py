@@ -17,9 +17,9 @@ FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
 def program() -> NoReturn:
-    """The command `greedystep`: runs `main` and ends the process.
+    """Run `main` and exit: the entry point of the command `greedystep`.
 
-    A Ctrl-C before or after `main` ends the process at once and without a word, instead of printing a traceback.
+    Ctrl-C before or after `main` ends the process silently, instead of printing a traceback.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -27,7 +27,7 @@ def program() -> NoReturn:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 1 failed, 2 bad input, 130 interrupted, 143 terminated."""
+    """Run one command and return the exit status: 0 done, 1 failed, 2 bad input, 130 interrupted, 143 terminated."""
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv == ["--version"]:
         print(f"greedystep {__version__}")
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from greedystep.cli import commands
 
             status = commands.run(argv)
-            if status not in (FAILED, BAD_INPUT):  # which have been told of
+            if status not in (FAILED, BAD_INPUT):  # whose message is printed already
                 signals.check()
             return status
     except signals.TerminatedError:

@@ -1,4 +1,4 @@
-"""What the commands share: numbers as people type them, and how bad input is answered."""
+"""Types of command-line arguments, and how the commands report bad input, failures and warnings."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tyro.constructors import PrimitiveConstructorSpec
 from greedystep.checks import parse_int, parse_value, short_repr
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
-"""What Gymnasium colours its warnings with."""
+"""Escape sequences, with which Gymnasium colours its warnings."""
 
 
 class BadInputError(Exception):
-    """What the user gave cannot be used; the message is the sentence to answer with."""
+    """The input cannot be used (exit status 2); the message is the sentence to print."""
 
 
 class FailedError(Exception):
-    """The work failed on its way, say because a loss is not finite; the message is the sentence to end with."""
+    """The work failed, say because a loss is not finite (exit status 1); the message is the sentence to print."""
 
 
 @contextmanager
 def answering_bad_input() -> Iterator[None]:
-    """Complaints within are about the input; anywhere else they are bugs and keep their traceback."""
+    """Turn ValueError, OSError and MemoryError into BadInputError; elsewhere they are bugs and keep their traceback."""
     try:
         yield
     except OSError as problem:
@@ -42,39 +42,44 @@ def answering_bad_input() -> Iterator[None]:
         raise BadInputError(str(problem)) from problem
 
 
-def check_place(folder: Path) -> None:
-    """Before the work, not after it: the folder is one to write to, or can be made."""
-    place = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
-    if not (place.is_dir() and os.access(place, os.W_OK)):
-        raise ValueError(f"out: {place} is not a folder one can write to")
+def check_writable(folder: Path) -> None:
+    """Raise ValueError, before any work, if the folder can neither be written to nor be created."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not (existing.is_dir() and os.access(existing, os.W_OK)):
+        raise ValueError(f"out: {existing} is not a folder one can write to")
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
+    """Print a line to standard error."""
     print(text, file=sys.stderr)
 
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Whatever the learner warns of is said once the line of progress is gone."""
+    """Print warnings as notes at the end, once the progress line is gone."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
         finally:
             for message in dict.fromkeys(str(warning.message) for warning in caught):
-                note(f"Note: {message}")
+                print_note(f"Note: {message}")
 
 
 @contextmanager
-def plain_warnings() -> Iterator[None]:
-    """Show warnings as notes of one line, without colours and without the place in the code that warned."""
+def one_line_warnings() -> Iterator[None]:
+    """Print warnings as notes of one line, without colours and source lines."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: note(f"Note: {' '.join(COLOUR.sub('', str(message)).split())}")
+        warnings.showwarning = lambda message, *_, **__: print_note(f"Note: {_plain(message)}")
         yield
 
 
+def _plain(message: Warning | str) -> str:
+    return " ".join(COLOUR.sub("", str(message)).split())
+
+
 def parse_real(text: str) -> float:
-    """A finite number."""
+    """Parse a finite number."""
     try:
         number = float(text)
     except ValueError:
@@ -85,14 +90,14 @@ def parse_real(text: str) -> float:
 
 
 def parse_path(text: str) -> Path:
-    """A path; the empty one, which Python takes for the current folder, is a variable that was not set."""
+    """Parse a path; an empty one is refused, since it is most likely a shell variable that was not set."""
     if not text.strip() or "\0" in text:
         raise ValueError(f"expected a path, got {short_repr(text)}")
     return Path(text)
 
 
 def parse_options(words: Sequence[str]) -> dict[str, Any]:
-    """NAME=VALUE, with numbers, true, false and none as such and everything else as text."""
+    """Parse NAME=VALUE words; numbers, true, false and none become Python values, everything else stays text."""
     options = {}
     for word in words:
         name, sign, text = word.partition("=")
@@ -104,47 +109,52 @@ def parse_options(words: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def _number(parse: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
+def _spec(metavar: str, parse: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
+    """Describe an option of one word."""
+    return PrimitiveConstructorSpec(1, metavar, lambda words: parse(words[0]), lambda value: True, _show)
+
+
+def _show(value: Any) -> list[str]:
+    """Return a default as help shows it."""
+    return [f"{value:g}" if isinstance(value, int | float) else str(value)]
+
+
+def one_of(*names: str, metavar: str = "") -> PrimitiveConstructorSpec[Any]:
+    """Describe an option whose value is one of these names."""
     return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="NUMBER",
-        instance_from_str=lambda words: parse(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, int | float),
-        str_from_instance=lambda value: ["none" if value is None else f"{value:g}"],
+        1, metavar or "|".join(names), lambda words: words[0], lambda value: True, _show, names
     )
 
 
-def choice(*names: str) -> PrimitiveConstructorSpec[Any]:
-    """One of these, or None where nothing is given."""
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="|".join(names),
-        instance_from_str=lambda words: words[0],
-        is_instance=lambda value: value is None or value in names,
-        str_from_instance=lambda value: [str(value)],
-        choices=names,
-    )
-
-
-def some(what: str, parse: Callable[[str], Any] = str) -> PrimitiveConstructorSpec[Any]:
-    """One or more words after an option: an option that is given without any is a mistake, not an empty list."""
+def one_or_more(metavar: str, parse: Callable[[str], Any] = str) -> PrimitiveConstructorSpec[Any]:
+    """Describe an option of one or more words; without any it is refused, instead of being an empty list."""
 
     def read(words: list[str]) -> tuple[Any, ...]:
         if not words:
-            raise ValueError(f"expected at least one {what}, got none")
+            raise ValueError(f"expected at least one {metavar}, got none")
         return tuple(map(parse, words))
 
-    shown_as = f"{what} [{what} ...]"
-    return PrimitiveConstructorSpec("*", shown_as, read, lambda value: True, lambda value: [str(x) for x in value])
+    return PrimitiveConstructorSpec(
+        "*", f"{metavar} [{metavar} ...]", read, lambda value: True, lambda value: [str(x) for x in value]
+    )
 
 
-PATH = PrimitiveConstructorSpec(
-    1, "PATH", lambda words: parse_path(words[0]), lambda value: True, lambda value: [str(value)]
-)
+def none_or(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser that also takes the word none."""
+    return lambda text: None if text == "none" else parse(text)
+
+
+PATH, COUNT, REAL = _spec("PATH", parse_path), _spec("NUMBER", parse_int), _spec("NUMBER", parse_real)
+COUNT_OR_NONE = _spec("NUMBER|none", none_or(parse_int))
+REAL_OR_NONE = _spec("NUMBER|none", none_or(parse_real))
+NO_HINT = arg(help_behavior_hint="")
+"""For options whose help text says what happens by default."""
+
 PathArg = Annotated[Path, PATH]
-Count = Annotated[int, _number(parse_int)]
-Real = Annotated[float, _number(parse_real)]
-MaybeCount = Annotated[int | None, _number(parse_int), arg(help_behavior_hint="")]
-MaybeReal = Annotated[float | None, _number(parse_real), arg(help_behavior_hint="")]
-MaybePath = Annotated[Path | None, PATH, arg(help_behavior_hint="")]
+Count = Annotated[int, COUNT]
+Real = Annotated[float, REAL]
+MaybeCount = Annotated[int | None, COUNT, NO_HINT]
+MaybeReal = Annotated[float | None, REAL, NO_HINT]
+MaybePath = Annotated[Path | None, PATH, NO_HINT]
+EnvOptions = Annotated[tuple[str, ...], one_or_more("NAME=VALUE"), NO_HINT]
 NAMES = arg(metavar="NAME [NAME ...]", help_behavior_hint="(required)")

@@ -1,87 +1,128 @@
-"""The settings of `DQNConfig` as command-line options; the field docstrings are the help texts."""
+"""The settings of deep agents as options of the command line: the fields of `DQNConfig`, all of them optional."""
 
 from __future__ import annotations
 
-import ast
-import dataclasses
-import inspect
-import textwrap
-from collections.abc import Callable
-from itertools import pairwise
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
 
 from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 from greedystep.checks import parse_int
-from greedystep.cli.args import parse_real
-from greedystep.deep.config import DQNConfig
+from greedystep.cli.args import COUNT, COUNT_OR_NONE, NO_HINT, REAL, REAL_OR_NONE, one_of
+from greedystep.deep.config import Returns
 
 
-class _Unset:
-    """Marks an option that was not given and is left to the preset; None is a value of its own."""
+class Unset:
+    """The value of a setting that was not typed and is left to the preset; None is a value of its own."""
 
 
-UNSET = _Unset()
+UNSET = Unset()
+
+SIZES = PrimitiveConstructorSpec(
+    "*", "NUMBER [NUMBER ...]", lambda words: tuple(map(parse_int, words)), lambda value: True, lambda value: []
+)
+CountSetting = Annotated[int | Unset, COUNT, NO_HINT]
+RealSetting = Annotated[float | Unset, REAL, NO_HINT]
+CountOrNone = Annotated[int | Unset | None, COUNT_OR_NONE, NO_HINT]
+RealOrNone = Annotated[float | Unset | None, REAL_OR_NONE, NO_HINT]
 
 
-def given(settings: Any) -> dict[str, Any]:
-    """Return the settings that were given, by their names in `DQNConfig`."""
-    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    return {name: value for name, value in values.items() if value is not UNSET and value is not False}
+@dataclass(frozen=True)
+class DeepSettings:
+    """Settings of networks; the defaults are those of the preset"""
+
+    # How targets are made from stored steps: one-step, n-step, sarsa, lambda, watkins, tree-backup, retrace,
+    # monte-carlo, greedy-step, soft-greedy-step, greedy-step-twin.
+    returns: Annotated[Returns | Unset, one_of(*get_args(Returns), metavar="NAME"), NO_HINT] = UNSET
+
+    # Steps before bootstrapping (n-step, sarsa).
+    n: CountOrNone = UNSET
+
+    # The most steps that greedy-step may look ahead; none: to the end of the trajectory.
+    horizon: CountOrNone = UNSET
+
+    # Decay of the traces (lambda, watkins, tree-backup, retrace).
+    lambda_: Annotated[float | Unset | None, REAL_OR_NONE, arg(name="lambda", help_behavior_hint="")] = UNSET
+
+    # Sharpness of the soft maximum (soft-greedy-step), in units of one over reward; infinity would be greedy-step.
+    gate: RealOrNone = UNSET
+
+    # The policy that is evaluated (sarsa at a cut, tree-backup, retrace): greedy but for this share of random actions.
+    target_epsilon: RealOrNone = UNSET
+
+    # Double DQN: the online networks choose the action that the target networks value.
+    double: Annotated[bool, NO_HINT] = False
+
+    # Number of networks M. Values are the minimum over networks, then the maximum over actions (Maxmin DQN).
+    ensemble: CountSetting = UNSET
+
+    # Update one random network at a time, as Maxmin DQN does, or all of them on the same batch.
+    ensemble_update: Annotated[Literal["one", "all"] | Unset, one_of("one", "all"), NO_HINT] = UNSET
+
+    # Sizes of the hidden layers; pictures pass 16 filters of 3 x 3 before.
+    hidden: Annotated[tuple[int, ...] | Unset, SIZES, NO_HINT] = UNSET
+
+    # Discount factor.
+    discount: RealSetting = UNSET
+
+    # Whether to bootstrap from the state in which a time limit cut an episode off, or to treat it as terminal.
+    time_limits: Annotated[Literal["bootstrap", "terminal"] | Unset, one_of("bootstrap", "terminal"), NO_HINT] = UNSET
+
+    # Parallel environments; a step of all of them counts as that many steps.
+    num_envs: CountSetting = UNSET
+
+    # Rows of the replay buffer: stored steps, and one more per episode.
+    replay_size: CountSetting = UNSET
+
+    # Samples per update.
+    batch_size: CountSetting = UNSET
+
+    # Updates after each step of all environments.
+    updates: CountSetting = UNSET
+
+    # Steps with random actions before the first update.
+    warmup: CountSetting = UNSET
+
+    # Steps between two target network updates, and between two pools of full-length returns.
+    target_period: CountSetting = UNSET
+
+    # 1: hard target updates, one per period. Below: targets move by this share towards the networks after each update.
+    target_rate: RealSetting = UNSET
+
+    # Share of random actions at step 0 (during the warm-up all actions are random).
+    epsilon_start: RealSetting = UNSET
+
+    # Share of random actions at the end of the schedule and after it.
+    epsilon_end: RealSetting = UNSET
+
+    # Length of the linear epsilon schedule in steps.
+    epsilon_steps: CountSetting = UNSET
+
+    # Optimiser, with PyTorch's formulas.
+    optimiser: Annotated[
+        Literal["adam", "rmsprop", "centred-rmsprop"] | Unset, one_of("adam", "rmsprop", "centred-rmsprop"), NO_HINT
+    ] = UNSET
+
+    # Learning rate.
+    learning_rate: RealSetting = UNSET
+
+    # Decay of the averages of RMSprop (PyTorch's alpha); Adam's are 0.9 and 0.999.
+    optimiser_decay: RealSetting = UNSET
+
+    # Added to the root in the denominator.
+    optimiser_epsilon: RealSetting = UNSET
+
+    # Loss of the difference between value and target, averaged over the batch.
+    loss: Annotated[Literal["huber", "squared"] | Unset, one_of("huber", "squared"), NO_HINT] = UNSET
+
+    # Scale larger gradients down to this norm.
+    max_gradient_norm: RealOrNone = UNSET
+
+    # Steps between two rows of metrics.
+    log_every: CountSetting = UNSET
 
 
-def _texts(cls: type) -> dict[str, str]:
-    """Return the docstring of each field of a dataclass."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    assert isinstance(definition, ast.ClassDef)
-    return {
-        field.target.id: " ".join(below.value.value.split())
-        for field, below in pairwise(definition.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
-    }
-
-
-def _spec(
-    metavar: str, parse: Callable[[list[str]], Any], nargs: Any = 1, choices: tuple[str, ...] | None = None
-) -> Any:
-    return PrimitiveConstructorSpec(nargs, metavar, parse, lambda value: True, lambda value: [], choices)
-
-
-def _option(kind: Any) -> Any:
-    """Return how an option of that type is parsed."""
-    if isinstance(kind, UnionType):
-        (inner,) = (one for one in get_args(kind) if one is not type(None))
-        spec = _option(inner)
-        return _spec(f"{spec.metavar}|none", lambda words: None if words == ["none"] else spec.instance_from_str(words))
-    if get_origin(kind) is Literal:
-        names = get_args(kind)
-        return _spec("|".join(names) if len(names) < 4 else "NAME", lambda words: words[0], choices=names)
-    if get_origin(kind) is tuple:
-        return _spec("NUMBER [NUMBER ...]", lambda words: tuple(map(parse_int, words)), nargs="*")
-    return _spec("NUMBER", lambda words: {int: parse_int, float: parse_real}[kind](words[0]))
-
-
-def _field(name: str, kind: Any, text: str) -> tuple[str, Any, Any]:
-    if kind is bool:
-        return name, Annotated[bool, arg(help=text, help_behavior_hint="")], False
-    if get_origin(kind) is Literal and len(get_args(kind)) >= 4:
-        text = f"{text.rstrip('.')}: {', '.join(get_args(kind))}."
-    shown = arg(name=name.strip("_").replace("_", "-"), help=text, help_behavior_hint="")
-    return name, Annotated[Any, _option(kind), shown], dataclasses.field(default=UNSET)
-
-
-def _make() -> Any:
-    texts, kinds = _texts(DQNConfig), get_type_hints(DQNConfig)
-    fields = [_field(field.name, kinds[field.name], texts[field.name]) for field in dataclasses.fields(DQNConfig)]
-    made = dataclasses.make_dataclass("DeepSettings", fields, frozen=True)
-    made.__doc__ = "Settings of the network agent (default: those of the preset)"
-    return made
-
-
-if TYPE_CHECKING:
-    DeepSettings = Any
-else:
-    DeepSettings = _make()
+def given(settings: DeepSettings) -> dict[str, Any]:
+    """Return the settings that were typed, by their names in `DQNConfig`."""
+    return {name: value for name, value in vars(settings).items() if value is not UNSET and value is not False}

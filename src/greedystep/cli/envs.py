@@ -1,4 +1,4 @@
-"""`greedystep envs`: which environments there are, and what options one has."""
+"""`greedystep envs` lists the environments, or the options of one."""
 
 from __future__ import annotations
 

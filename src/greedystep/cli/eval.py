@@ -1,4 +1,4 @@
-"""`greedystep eval`: how good a trained agent is."""
+"""`greedystep eval` evaluates a trained agent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.args import Count, MaybePath, PathArg, Real, answering_bad_input, check_place
+from greedystep.cli.args import Count, MaybePath, PathArg, Real, answering_bad_input, check_writable
 
 if TYPE_CHECKING:
     from greedystep.evaluation import Evaluation
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Eval:
-    """Let the agents of a run play whole episodes without learning, and tabulate their returns."""
+    """Evaluate the agents of a run: play whole episodes without learning and tabulate their returns."""
 
     # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`.
     agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
 
-    # Episodes of each seed.
+    # Episodes per seed.
     episodes: Count = 100
 
     # Share of random actions.
@@ -30,7 +30,7 @@ class Eval:
     # Seed of the episodes.
     seed: Count = 0
 
-    # Stop an episode after so many steps: a greedy agent may go round in circles for ever.
+    # Stop an episode after this many steps: a greedy agent may loop forever.
     limit: Count = 10_000
 
     # JSON file for every return, the table and the provenance.
@@ -46,7 +46,7 @@ class Eval:
             if self.out is not None:
                 if self.out.suffix != ".json" or self.out.is_dir():
                     raise ValueError(f"out: expected a file that ends in .json, got {str(self.out)!r}")
-                check_place(self.out.parent)
+                check_writable(self.out.parent)
             result, table = self._play()
         if self.out is not None:
             from greedystep.io import write_json
@@ -79,7 +79,7 @@ class Eval:
 
 
 def tabulate(title: str, seeds: list[int], played: Evaluation) -> Table:
-    """Mean returns with 95 % bootstrap intervals: over the episodes of each seed, and over the seeds."""
+    """Return a table of mean returns with 95 % bootstrap intervals: over the episodes of each seed, and over seeds."""
     import numpy as np
 
     from greedystep.stats import interval

@@ -1,4 +1,4 @@
-"""`greedystep fit`: learn from logged trajectories alone."""
+"""`greedystep fit` trains an agent from logged trajectories alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
@@ -14,20 +14,22 @@ from greedystep import signals
 from greedystep.checks import INT32_MAX, check_int, check_seed
 from greedystep.cli import deep_settings
 from greedystep.cli.args import (
+    NO_HINT,
     BadInputError,
     Count,
+    EnvOptions,
     FailedError,
     MaybeCount,
     MaybePath,
     answering_bad_input,
-    check_place,
-    choice,
-    note,
+    check_writable,
+    one_of,
     parse_options,
+    print_note,
     warnings_as_notes,
 )
 from greedystep.cli.deep_settings import DeepSettings
-from greedystep.cli.train import NO_HINT, Options, TableMethod, wants_table
+from greedystep.cli.train import TableMethod, wants_table
 from greedystep.runs.lock import lock_file
 
 if TYPE_CHECKING:
@@ -36,36 +38,30 @@ if TYPE_CHECKING:
 
 FROM_MINARI = "minari:"
 BATCHES, SWEEPS = 10_000, 10
-OF_ACTING = (
-    "num_envs",
-    "replay_size",
-    "updates",
-    "warmup",
-    "epsilon_start",
-    "epsilon_end",
-    "epsilon_steps",
-    "log_every",
+ACTING_SETTINGS = (
+    *("num_envs", "replay_size", "updates", "warmup"),
+    *("epsilon_start", "epsilon_end", "epsilon_steps", "log_every"),
 )
-"""Settings of networks that mean nothing where nobody acts."""
+"""Settings of networks that have no meaning in offline learning."""
 
 
 @dataclass(frozen=True)
 class FitTable(TableMethod):
-    """Of tables, for environments with numbered states"""
+    """Options of tables, for environments with numbered states"""
 
-    # How often to go through all trajectories (default: 10).
+    # Passes over all trajectories (default: 10).
     sweeps: MaybeCount = None
 
 
 @dataclass(frozen=True)
 class FitNetwork:
-    """Of networks"""
+    """Options of networks"""
 
-    # Batches to learn from, one after another (default: 10 000).
+    # Number of batches to train on (default: 10 000).
     batches: MaybeCount = None
 
     # Where settings that are not given come from: paper (the default) or fast.
-    preset: Annotated[Literal[paper, fast] | None, choice("paper", "fast"), NO_HINT] = None
+    preset: Annotated[Literal["paper", "fast"] | None, one_of("paper", "fast"), NO_HINT] = None
 
 
 @dataclass(frozen=True)
@@ -81,14 +77,14 @@ class Fit:
     env: Annotated[str, arg(help_behavior_hint="(required)")] = ""
 
     # What learns: table or network (default: a table where states are numbered, else a network).
-    agent: Annotated[str | None, choice("table", "network"), NO_HINT] = None
+    agent: Annotated[str | None, one_of("table", "network"), NO_HINT] = None
 
     # Seed of everything random.
     seed: Count = 0
 
     # Options of the environment, such as delay=20 or sticky=0; of a Gymnasium environment also discount=0.99 and
     # limit=1000.
-    options: Options = ()
+    options: EnvOptions = ()
 
     # File to write (default: one in runs/, named after what is fitted).
     out: MaybePath = None
@@ -125,34 +121,34 @@ class Fit:
         return 0
 
     def _refuse(self, is_table: bool) -> None:
-        """Options of what does not learn here."""
+        """Raise ValueError for options of the other kind of agent."""
         of_table = {name for name, value in vars(self.table).items() if value not in (None, ())}
         of_network = {name for name, value in vars(self.network).items() if value is not None}
         of_network |= set(deep_settings.given(self.settings))
         for name in sorted(of_network if is_table else of_table):
             kind = "table" if is_table else "network"
             raise ValueError(f"{name.strip('_')}: {self.env} is for a {kind}, which has no such option")
-        for name in OF_ACTING:
+        for name in ACTING_SETTINGS:
             if name in of_network:
                 raise ValueError(f"{name}: means nothing where all is learned from a log and nobody acts")
 
     def _check_settings(self) -> None:
-        """The settings of the network are looked at before the data is read, which may take a while."""
+        """Check the settings of the network before the data is read, which may take a while."""
         from greedystep.deep.run_folder import DQNRunConfig
 
         how = {"options": parse_options(self.options), **deep_settings.given(self.settings)}
         DQNRunConfig.from_preset(self.env, self.network.preset or "paper", **how)
 
-    def _place(self, usual: str, locks: ExitStack) -> Path:
-        """The file to write, which nobody else writes until `locks` is closed."""
-        out = self.out or Path("runs", f"fit-{self.env.replace('/', '-')}-{usual}")
-        check_place(out.parent)
+    def _out_file(self, default: str, locks: ExitStack) -> Path:
+        """Return the file to write, locked until `locks` is closed."""
+        out = self.out or Path("runs", f"fit-{self.env.replace('/', '-')}-{default}")
+        check_writable(out.parent)
         locks.enter_context(lock_file(out))
         if out.exists():
             raise ValueError(f"out: {out} exists already; choose another file")
         return out
 
-    # -- both answer with what was done, and the file ------------------------------------------------------------------
+    # -- both return what was done, and the file -----------------------------------------------------------------------
 
     def _fit_table(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
         from greedystep.tabular.table_run import TabularRunConfig
@@ -165,7 +161,7 @@ class Fit:
             config = TabularRunConfig(
                 self.env, options=parse_options(self.options), seed=self.seed, method_options=how, **given
             )
-            agent, out = config.agent(), self._place(f"{config.method}-seed{self.seed}.npz", locks)
+            agent, out = config.agent(), self._out_file(f"{config.method}-seed{self.seed}.npz", locks)
             try:
                 agent.fit(data, sweeps=sweeps)
             except FloatingPointError as problem:
@@ -182,7 +178,7 @@ class Fit:
         batches = BATCHES if self.network.batches is None else self.network.batches
         with answering_bad_input():
             agent = self._network(data)
-            out = self._place(f"{agent.config.returns}-seed{self.seed}.agent", locks)
+            out = self._out_file(f"{agent.config.returns}-seed{self.seed}.agent", locks)
         done, loss = 0, float("nan")
 
         def pieces() -> Iterator[tuple[float, str]]:
@@ -202,13 +198,13 @@ class Fit:
             if done:
                 with signals.deferred():
                     agent.save(out)
-                note(f"Saved after {done} of {batches} batches: {out}")
+                print_note(f"Saved after {done} of {batches} batches: {out}")
             raise
         agent.save(out)
         return f"{batches} batches, loss {loss:.4g} at the end. How good it is: greedystep eval {out}", out
 
     def _network(self, data: list[Trajectory]) -> DQN:
-        """A new agent that can learn from the data."""
+        """Create an agent and check that it can learn from the data."""
         import greedystep
         from greedystep import envs
         from greedystep.deep import offline

@@ -1,4 +1,4 @@
-"""`greedystep plan`: solve a finite MDP."""
+"""`greedystep plan` solves a finite MDP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.args import MaybeCount, MaybePath, MaybeReal, Real, answering_bad_input, check_place
+from greedystep.cli.args import MaybeCount, MaybePath, MaybeReal, Real, answering_bad_input, check_writable
 from greedystep.io import atomic_write, write_json
 from greedystep.provenance import provenance
 
@@ -50,10 +50,10 @@ class Plan:
     # Stop once the values are proven to be this close to the optimal ones.
     tolerance: Real = 1e-6
 
-    # Stop after that many iterations, with the bound reached by then (default: no limit).
+    # Stop after this many iterations, with the bound reached by then (default: no limit).
     max_iterations: MaybeCount = None
 
-    # Stop after that many seconds, with the bound reached by then (default: no limit).
+    # Stop after this many seconds, with the bound reached by then (default: no limit).
     time_limit: MaybeReal = None
 
     # Also write the solution to this .npz or .json file (default: print only).
@@ -69,7 +69,7 @@ class Plan:
 
         with answering_bad_input():
             if self.out is not None:
-                check_place(self.out.parent)
+                check_writable(self.out.parent)
                 if self.out.suffix not in (".npz", ".json") or self.out.is_dir():
                     raise ValueError(f"out: expected a file that ends in .npz or .json, got {str(self.out)!r}")
             model = model_registry.model(self.model, self.discount, self.slip)

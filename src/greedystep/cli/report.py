@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.args import BadInputError, MaybePath, PathArg, answering_bad_input, check_place, note
+from greedystep.cli.args import BadInputError, MaybePath, PathArg, answering_bad_input, check_writable, print_note
 from greedystep.io import write_json
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Report:
             return self._compare_runs(out)
         with answering_bad_input():
             found = results.collect(self.paths)
-            check_place(out)
+            check_writable(out)
         for result in found.results:
             write_json(out / f"{result['name']}.json", result)
         return conclude(found, out)
@@ -54,7 +54,7 @@ class Report:
         from greedystep.runs.progress import say
 
         with answering_bad_input():
-            check_place(out)
+            check_writable(out)
             groups = run_groups.group(map(run_groups.read, dict.fromkeys(self.paths)))
         page = run_report.write(groups, out)
         say(Console(), (out / "runs.md").read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def conclude(found: Found, out: Path) -> int:
 
     page = results.write(found, out)
     for problem in found.problems:
-        note(problem)
+        print_note(problem)
     console = Console()
     print_claims(console, found.results)
     say(console, f"Written: {page}")

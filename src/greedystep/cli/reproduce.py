@@ -15,9 +15,9 @@ from greedystep.cli.args import (
     BadInputError,
     MaybePath,
     answering_bad_input,
-    check_place,
-    note,
-    some,
+    check_writable,
+    one_or_more,
+    print_note,
     warnings_as_notes,
 )
 from greedystep.cli.report import conclude
@@ -51,7 +51,7 @@ class Reproduce:
 
     # Run these tasks only: breakout, mountaincar, ... where networks are trained; choice, trace-back, grid-world in
     # fig2. What other tasks have in the folder already is drawn, the rest is reported as missing.
-    only: Annotated[tuple[str, ...], some("TASK"), arg(help_behavior_hint="(default: all)")] = ()
+    only: Annotated[tuple[str, ...], one_or_more("TASK"), arg(help_behavior_hint="(default: all)")] = ()
 
     # Run nothing: judge and draw what the folder has so far, say after an interruption, and pack what it has in parts.
     # For fig2 to settings.
@@ -70,7 +70,7 @@ class Reproduce:
         with ExitStack() as locks:
             with answering_bad_input():
                 kept = self._kept()
-                check_place(out)
+                check_writable(out)
                 locks.enter_context(lock_folder(out))
                 present = _present(out)
             parts = PartStore(out / "parts")
@@ -78,12 +78,14 @@ class Reproduce:
                 for name in names:
                     settings = {"experiment": name, "scale": self.scale}
                     if self.resume and name in present and _is_whole(settings, present[name]):
-                        note(f"{name}: already in {out}")
+                        print_note(f"{name}: already in {out}")
                         continue
                     with warnings_as_notes():
                         self._run_one(name, settings, out, parts, kept.get(name))
             except KeyboardInterrupt:
-                note(f"What is finished is in {out} and is not run again; --gather judges and draws what is there.")
+                print_note(
+                    f"What is finished is in {out} and is not run again; --gather judges and draws what is there."
+                )
                 raise
             return conclude(results.collect([out]), out)
 
@@ -121,7 +123,7 @@ class Reproduce:
             return {}
         found = results.collect([self.kept or KEPT])
         for problem in found.problems:
-            note(f"kept: {problem}")
+            print_note(f"kept: {problem}")
         for result in found.results:
             check_kept(result)
         return {result["name"]: result for result in found.results}
@@ -145,7 +147,7 @@ class Reproduce:
         if kept is not None and kept["numbers"].keys() & {"tasks", "maps"}:
             result = beside(result, kept)
         for sentence in (*result["numbers"].get("problems", ()), *result["numbers"].get("missing", ())):
-            note(f"{name}: {sentence}")
+            print_note(f"{name}: {sentence}")
         # Asked after the run: only then is it known which device was used.
         write_json(out / f"{name}.json", {"name": name, **result, "provenance": provenance(settings)})
         if self.gather or not result["numbers"].get("missing"):

@@ -18,15 +18,16 @@ from tyro.constructors import PrimitiveConstructorSpec
 from greedystep import signals
 from greedystep.cli import deep_settings
 from greedystep.cli.args import (
+    NO_HINT,
+    EnvOptions,
     FailedError,
     MaybeCount,
     MaybePath,
     MaybeReal,
     answering_bad_input,
-    check_place,
-    choice,
-    note,
-    some,
+    check_writable,
+    one_of,
+    print_note,
     warnings_as_notes,
 )
 from greedystep.cli.deep_settings import DeepSettings
@@ -47,13 +48,11 @@ def _method(words: list[str]) -> str:
     return words[0]
 
 
-NO_HINT = arg(help_behavior_hint="")
 MaybeMethod = Annotated[
     str | None,
     PrimitiveConstructorSpec(1, "METHOD", _method, lambda value: True, lambda value: [str(value)]),
     NO_HINT,
 ]
-Options = Annotated[tuple[str, ...], some("NAME=VALUE"), NO_HINT]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class TableMethod:
     method: MaybeMethod = None
 
     # Options of the method, such as form=expected or alpha=0.5.
-    method_options: Options = ()
+    method_options: EnvOptions = ()
 
     # The value that the table begins with (default: 0, or for greedy-step on a toy task the lowest possible return).
     initial: MaybeReal = None
@@ -94,7 +93,7 @@ class NetworkOptions:
 
     # Where settings that are not given come from: paper (the default; one environment, one update of 32 per step) or
     # fast (many environments, for GPUs).
-    preset: Annotated[str | None, choice("paper", "fast"), NO_HINT] = None
+    preset: Annotated[str | None, one_of("paper", "fast"), NO_HINT] = None
 
     # Write TensorBoard's event files too (needs the extra `tensorboard`).
     tensorboard: Annotated[bool, NO_HINT] = False
@@ -112,14 +111,14 @@ class Train:
     env: Annotated[Positional[str], arg(help_behavior_hint="(required without --resume)")] = ""
 
     # What learns: table or network (default: a table where states are numbered, else a network).
-    agent: Annotated[str | None, choice("table", "network"), NO_HINT] = None
+    agent: Annotated[str | None, one_of("table", "network"), NO_HINT] = None
 
     # Seed of everything random (default: 0).
     seed: MaybeCount = None
 
     # Options of the environment, such as delay=20 or sticky=0; of a Gymnasium environment also discount=0.99 and
     # limit=1000.
-    options: Options = ()
+    options: EnvOptions = ()
 
     # Folder to write to (default: one in runs/, named after what is trained).
     out: MaybePath = None
@@ -172,14 +171,14 @@ class Train:
         for name, value in {**common, **self.given_of_table(), **self.given_of_network()}.items():
             if value not in (None, (), "") and name not in ("episodes", "steps", "save_every"):
                 raise ValueError(f"{name}: a resumed run keeps its own; only --steps or --episodes can be given anew")
-        check_place(folder)
+        check_writable(folder)
         if not (folder / "config.json").is_file():
             raise ValueError(f"resume: {folder} holds no run (it has no config.json)")
 
     def folder(self, usual: str) -> Path:
         """Return the folder of a new run: --out, or one of the usual name in runs/."""
         folder = self.out or Path("runs", usual)
-        check_place(folder)
+        check_writable(folder)
         return folder
 
     def given_of_table(self) -> dict[str, Any]:
@@ -207,7 +206,7 @@ def train_to_end(
     last = None
     with closing(run), warnings_as_notes():
         if run.finished:
-            note(f"{run.folder}: all {run.done} {run.UNIT} are done; a higher --{run.UNIT} lets it go on.")
+            print_note(f"{run.folder}: all {run.done} {run.UNIT} are done; a higher --{run.UNIT} lets it go on.")
             return None
         try:
             with progress_line(Console(stderr=True), title) as report, closing(run.train(save_every)) as chunks:
@@ -216,7 +215,7 @@ def train_to_end(
         except run.FAILURES as problem:
             raise FailedError(f"{run.folder}: {problem}") from problem
         except KeyboardInterrupt:
-            note(f"Saved after {run.done} {run.UNIT}; go on with: greedystep train --resume {run.folder}")
+            print_note(f"Saved after {run.done} {run.UNIT}; go on with: greedystep train --resume {run.folder}")
             raise
     return last
 

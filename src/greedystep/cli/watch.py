@@ -1,4 +1,4 @@
-"""`greedystep watch`: see an environment, or a trained agent in it, live on the terminal or as a film."""
+"""`greedystep watch` shows an environment or a trained agent, live on the terminal or as a video."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from greedystep import signals
 from greedystep.checks import check_float, check_int, check_seed
 from greedystep.cli.args import (
     Count,
+    EnvOptions,
     MaybeCount,
     MaybePath,
     MaybeReal,
     Real,
     answering_bad_input,
-    check_place,
+    check_writable,
     parse_options,
-    some,
 )
 
 if TYPE_CHECKING:
     from greedystep.envs.core import Environment
     from greedystep.envs.rollout import RolloutStep
 
-USUAL_STEPS = 200
+DEFAULT_STEPS = 200
 LIVE_ROWS = 48
-"""Pixels: two a line of text."""
+"""Height on the terminal in pixels, two per line of text."""
 
 
 @dataclass(frozen=True)
 class Watch:
-    """Watch an environment being played, by chance or by an agent: live on the terminal, or as a film."""
+    """Watch random play or an agent in an environment: live on the terminal, or as a video."""
 
-    # Name of an environment (`greedystep envs` lists them), played by chance; or the folder of a run of `greedystep
+    # Name of an environment (`greedystep envs` lists them), played at random; or the folder of a run of `greedystep
     # train` or a file of `greedystep fit`, played by its agent, with its action values and how far its return looks
     # ahead.
     env: Positional[str]
@@ -44,33 +44,33 @@ class Watch:
     # Who plays: random, or a run's agent (default: the agent of a run, else random).
     policy: Annotated[Literal["random", "agent"] | None, arg(metavar="{random,agent}", help_behavior_hint="")] = None
 
-    # Of a run, share of random actions (default: 0, always the best one).
+    # For a run: share of random actions (default: 0, always the best one).
     epsilon: MaybeReal = None
 
-    # Of a run with several seeds, which one of them, counted from 0 (default: 0).
+    # For a run with several seeds: which one of them, counted from 0 (default: 0).
     lane: MaybeCount = None
 
-    # Write a film to this .gif or .mp4 file (MP4 needs ffmpeg; default: show it on the terminal).
+    # Write a video to this .gif or .mp4 file (MP4 needs ffmpeg; default: show it on the terminal).
     out: MaybePath = None
 
-    # Stop after that many steps (default: 200 where --episodes is not given).
+    # Stop after this many steps (default: 200 where --episodes is not given).
     steps: MaybeCount = None
 
-    # Stop after that many episodes (default: no limit).
+    # Stop after this many episodes (default: no limit).
     episodes: MaybeCount = None
 
     # Seed of everything random.
     seed: Count = 0
 
-    # Steps a second (default: what suits the game).
+    # Steps per second (default: depends on the game).
     fps: MaybeReal = None
 
-    # Size of the picture: 1 is 240 pixels high in a film, 24 lines on the terminal.
+    # Size of the picture: 1 is 240 pixels high in a video, 24 lines on the terminal.
     scale: Real = 1.0
 
     # Options of the environment, such as sticky=0 or limit=none: `greedystep envs NAME` shows what it has. A run
     # keeps its own.
-    options: Annotated[tuple[str, ...], some("NAME=VALUE"), arg(help_behavior_hint="")] = ()
+    options: EnvOptions = ()
 
     def run(self) -> int:
         from rich.console import Console
@@ -90,7 +90,7 @@ class Watch:
             env, moments = self._game()
             fps = frames_per_second(env) if self.fps is None else self.fps
             if self.out is not None:
-                check_place(self.out.parent)
+                check_writable(self.out.parent)
                 video.check_video(self.out, fps)
         moments = signals.interruptible(moments)
         console = Console()
@@ -109,7 +109,7 @@ class Watch:
         from greedystep import envs
         from greedystep.envs.rollout import play, random_policy
 
-        steps = USUAL_STEPS if self.steps is None and self.episodes is None else self.steps
+        steps = DEFAULT_STEPS if self.steps is None and self.episodes is None else self.steps
         length: Any = {"steps": steps, "episodes": self.episodes}
         if self.env not in envs.names() and Path(self.env).exists():
             if self.options:
@@ -123,9 +123,9 @@ class Watch:
             return player.env, player.annotate(play(player.env, player.policy, self.seed, **length))
         for name, value in (("epsilon", self.epsilon), ("lane", self.lane)):
             if value is not None:
-                raise ValueError(f"{name}: only a run has that; {self.env} is played by chance")
+                raise ValueError(f"{name}: only a run has that; {self.env} is played at random")
         if self.policy == "agent":
-            raise ValueError(f"policy: only a run has an agent; {self.env} is played by chance")
+            raise ValueError(f"policy: only a run has an agent; {self.env} is played at random")
         env = envs.make(self.env, **parse_options(self.options))
         return env, play(env, random_policy(env), self.seed, **length)
 

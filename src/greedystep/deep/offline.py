@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from greedystep.checks import INT32_MAX
 from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.learner import Learner, LearnerState

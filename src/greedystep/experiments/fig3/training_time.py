@@ -6,8 +6,6 @@ before any run that it judges.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ import jax
 import numpy as np
 
 from greedystep import schema
-from greedystep.deep.run_folder import DQNRunConfig
+from greedystep.deep.train_speed import TimedTrainer, steps_lasting
 from greedystep.experiments.claims import Claim
 from greedystep.experiments.deep.judging import Estimate, Outcome, over_tasks
 from greedystep.experiments.deep.tasks import TASKS
@@ -45,38 +43,17 @@ Times = Mapping[str, Any]
 """As TIMES; "seconds" are those that equal steps took in each round, by agent."""
 
 
-class TimedAgent:
-    """An agent that is compiled and past its warm-up, with some lanes."""
-
-    def __init__(self, env: str, preset: str, lanes: int, **settings: Any):
-        never = 64 * 10**7  # steps between two rows of metrics, so that only our own counting ends a chunk
-        config = DQNRunConfig.from_preset(env, preset, seeds=tuple(range(lanes)), log_every=never, **settings)
-        self._trainer, self._period = config.trainer(), config.agent.target_period
-        self._trainer.run(config.agent.warmup + self._period)
-        self.seconds_for(self._period)
-
-    def seconds_for(self, steps: int) -> float:
-        """Train every lane for that many steps and return the seconds it took."""
-        begin = time.perf_counter()
-        self._trainer.run(steps)
-        return time.perf_counter() - begin
-
-    def steps_for(self, seconds: float) -> int:
-        """Steps that take about that long: whole target periods, so that each run has its share of target updates."""
-        return self._period * max(1, math.ceil(seconds / self.seconds_for(self._period)))
-
-
 def measure(task: str, preset: str, lanes: int) -> dict[str, Any]:
     """Time equal steps of all agents in turn, ROUNDS times."""
     agents = {
-        name: TimedAgent(TASKS[task].env, preset, lanes, returns=returns, ensemble=ensemble)
+        name: TimedTrainer(TASKS[task].env, preset, lanes, returns=returns, ensemble=ensemble)
         for name, (returns, ensemble) in AGENTS.items()
     }
-    steps = min(agent.steps_for(SECONDS) for agent in agents.values())
+    steps = min(steps_lasting(agent, SECONDS) for agent in agents.values())
     seconds: dict[str, list[float]] = {name: [] for name in agents}
     for _ in range(ROUNDS):
         for name, agent in agents.items():
-            seconds[name].append(agent.seconds_for(steps))
+            seconds[name].append(agent.time(steps))
     about = {"task": task, "preset": preset, "lanes": lanes, "steps": steps}
     return about | {"device": jax.devices()[0].device_kind, "seconds": seconds}
 

@@ -1,11 +1,9 @@
-"""The models that planning is timed on: several families, none of which the solver was made for.
+"""The models that planning is timed on, in four kinds.
 
-Each has a kind, which says what one may expect of it:
-
-    goal        a good policy moves steadily towards an end; values travel along the ways there
-    diffusive   chance outweighs choice, as in a random walk; values spread slowly
-    mixing      the process soon forgets where it came from, and never ends
-    other       none of these, or several at once
+goal        shortest-path problems: a good policy moves steadily towards a terminal state
+diffusive   noise outweighs the choice of action, as in a random walk; values spread slowly
+mixing      fast-mixing chains without termination
+other       none of these, or several at once
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ from greedystep.mdp import MDP
 Kind = Literal["goal", "diffusive", "mixing", "other"]
 
 ICE = 2 / 3
-"""FrozenLake's slip: each of three directions is equally likely."""
+"""FrozenLake's slip probability: each of three directions is equally likely."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A model by name; `build` makes it, always the same."""
+    """A named model; `build` always returns the same one."""
 
     name: str
     kind: Kind
@@ -38,10 +36,10 @@ class Problem:
 
 
 def fresh_rewards(mdp: MDP, draw: int) -> np.ndarray:
-    """The model's rewards with each distinct one scaled by its own random factor in [0.9, 1.1].
+    """Return the model's rewards with each distinct value scaled by its own random factor in [0.9, 1.1].
 
-    So no timing can profit from an earlier one, a step that costs the same everywhere still does, and ends and missing
-    actions stay what they are.
+    No timing can profit from an earlier one, equal rewards stay equal, and terminal states and missing actions keep
+    theirs.
     """
     values, place = np.unique(mdp.rewards, return_inverse=True)
     factors = np.random.default_rng([2024, draw]).uniform(0.9, 1.1, values.size)
@@ -52,12 +50,12 @@ def fresh_rewards(mdp: MDP, draw: int) -> np.ndarray:
 
 
 def with_costs(mdp: MDP, seed: int = 0) -> MDP:
-    """The same model, each step costing something in [0.5, 1.5]: no two ways cost the same."""
+    """Return the model with a random cost in [0.5, 1.5] per step, so that no two paths cost the same."""
     return mdp.with_rewards(-np.random.default_rng(seed).uniform(0.5, 1.5, mdp.rewards.shape))
 
 
 def ice(height: int, width: int, hole_share: float = 0.05, seed: int = 0, **options: float) -> MDP:
-    """Slippery ice with holes at random and a goal in the middle."""
+    """FrozenLake of any size: random holes and a goal in the middle."""
     goal = (height // 2, width // 2)
     holes = np.random.default_rng(seed).random((height, width)) < hole_share
     holes[goal] = False
@@ -65,7 +63,7 @@ def ice(height: int, width: int, hole_share: float = 0.05, seed: int = 0, **opti
 
 
 def ending_garnet(states: int, actions: int, branching: int, chance: float, discount: float) -> MDP:
-    """A Garnet whose every step may end the episode, with a random probability of `chance` on average."""
+    """A Garnet in which every step may terminate, with a random probability of `chance` on average."""
     mdp = models.garnet(states, actions, branching, discount=discount)
     ends = np.random.default_rng(1).uniform(0, 2 * chance, mdp.rewards.shape)
     table = sp.csr_array(sp.diags_array(1 - ends.ravel()) @ mdp.transitions)
@@ -73,7 +71,7 @@ def ending_garnet(states: int, actions: int, branching: int, chance: float, disc
 
 
 def clusters(count: int, size: int, actions: int, leak: float, discount: float) -> MDP:
-    """Groups of states, each a Garnet of its own, left with probability `leak` a step: nearly decomposable."""
+    """A nearly decomposable model: groups of states, each a Garnet, left with probability `leak` per step."""
     random = np.random.default_rng(0)
     states, branching = count * size, 3
     group = np.repeat(np.arange(states) // size, actions)[:, None]
@@ -86,7 +84,7 @@ def clusters(count: int, size: int, actions: int, leak: float, discount: float) 
 
 
 def bipartite(states: int, actions: int, branching: int, discount: float) -> MDP:
-    """A Garnet of two halves, each leading only to the other: the process never forgets whether time is even."""
+    """A Garnet of two halves, each leading only to the other, so that the chain has period 2."""
     random = np.random.default_rng(0)
     half = states // 2
     first = np.repeat(np.arange(states) < half, actions)[:, None]
@@ -96,7 +94,7 @@ def bipartite(states: int, actions: int, branching: int, discount: float) -> MDP
 
 
 def dense(states: int, actions: int, discount: float) -> MDP:
-    """Every state is a successor of every other."""
+    """A random dense model: every state is a successor of every other."""
     random = np.random.default_rng(0)
     transitions = random.random((states, actions, states))
     transitions /= transitions.sum(axis=2, keepdims=True)
@@ -104,7 +102,7 @@ def dense(states: int, actions: int, discount: float) -> MDP:
 
 
 def torus(height: int, width: int, slip: float, discount: float) -> MDP:
-    """A walk on a grid without edges and without end, with random rewards."""
+    """A walk on a grid that wraps around, without termination and with random rewards."""
     states = height * width
     row, column = np.divmod(np.arange(states), width)
     target = np.stack([(row + d) % height * width + (column + r) % width for d, r in models.MOVES], axis=1)
@@ -115,7 +113,7 @@ def torus(height: int, width: int, slip: float, discount: float) -> MDP:
 
 
 def queue(capacity: int, discount: float) -> MDP:
-    """A queue whose server has five speeds, uniformised: holding costs grow with its length, speed costs too."""
+    """A uniformised queue with five service rates; a long queue and a fast service both cost more."""
     arrival, services = 0.4, np.linspace(0.1, 0.6, 5)
     length = np.repeat(np.arange(capacity + 1), services.size)
     served = np.tile(services, capacity + 1) * (length > 0)
@@ -127,7 +125,7 @@ def queue(capacity: int, discount: float) -> MDP:
 
 
 def inventory(capacity: int, largest_order: int, demand: float, discount: float) -> MDP:
-    """Stock to order for a Poisson demand; one cannot order more than fits, and unmet demand is lost."""
+    """Inventory control under Poisson demand; orders are limited by the capacity, and unmet demand is lost."""
     stock, order = np.divmod(np.arange((capacity + 1) * (largest_order + 1)), largest_order + 1)
     fits = stock + order <= capacity
     after = np.minimum(stock + order, capacity)
@@ -143,7 +141,7 @@ def inventory(capacity: int, largest_order: int, demand: float, discount: float)
 
 
 def _table(states: int, successors: np.ndarray, chances: np.ndarray) -> sp.csr_array:
-    """CSR from one row of successors and of probabilities per (s, a); equal successors are added up."""
+    """Return a CSR matrix from one row of successors and probabilities per (s, a); equal successors are summed."""
     rows, width = successors.shape
     table = sp.csr_array(
         (chances.ravel(), successors.ravel(), np.arange(rows + 1) * width), shape=(rows, states), dtype=np.float64
@@ -179,7 +177,7 @@ def _problems() -> list[Problem]:
     def add_renumbered(kind: Kind, name: str, build: Callable[[], MDP]) -> None:
         found.append(Problem(f"{name}, renumbered", kind, partial(_renumbered, build)))
 
-    # Towards a goal.
+    # Shortest paths.
     add("goal", "grid 25x25", models.grid, 25, 25)
     add("goal", "grid 100x100, γ .999", models.grid, 100, 100, discount=0.999)
     plain = add("goal", "grid 300x300", partial(models.grid, goal=(150, 150)), 300, 300)
@@ -200,7 +198,7 @@ def _problems() -> list[Problem]:
     add("goal", "chain 600", models.chain, 600)
     chain = add("goal", "chain 5000, γ .999", models.chain, 5000, 0.999)
     add_renumbered("goal", "chain 5000, γ .999", chain)
-    # Slow spread.
+    # Random walks.
     add("diffusive", "ice 40x40", ice, 40, 40)
     frozen = add("diffusive", "ice 150x150", ice, 150, 150)
     add_renumbered("diffusive", "ice 150x150", frozen)
@@ -210,7 +208,7 @@ def _problems() -> list[Problem]:
     add("diffusive", "torus 60x60, γ .999", torus, 60, 60, ICE, 0.999)
     add("diffusive", "queue 1000, γ .999", queue, 1000, 0.999)
     add("diffusive", "queue 10000", queue, 10_000, 0.99)
-    # Soon forgotten.
+    # Fast mixing.
     add("mixing", "garnet 600, 4 actions, 3 successors", models.garnet, 600, 4, 3)
     add("mixing", "garnet 10000, 2 actions, 2 successors, γ .999", models.garnet, 10_000, 2, 2, discount=0.999)
     garnet = add("mixing", "garnet 20000, 8 actions, 5 successors", models.garnet, 20_000, 8, 5)
@@ -240,7 +238,7 @@ PROBLEMS = _problems()
 
 
 def select(texts: Sequence[str]) -> list[Problem]:
-    """The problems of these kinds, or whose names contain one of these texts; ValueError if one fits none."""
+    """Return the problems of these kinds or with these texts in their names; ValueError if a text fits none."""
 
     def fits(problem: Problem, text: str) -> bool:
         return text == problem.kind or text in problem.name
@@ -248,5 +246,5 @@ def select(texts: Sequence[str]) -> list[Problem]:
     for text in texts:
         if not any(fits(problem, text) for problem in PROBLEMS):
             names = "; ".join(problem.name for problem in PROBLEMS)
-            raise ValueError(f"problems: {text!r} is no kind and in no name; there are {names}")
+            raise ValueError(f"problems: {text!r} is no kind and in no name; known are {names}")
     return [problem for problem in PROBLEMS if any(fits(problem, text) for text in texts)]

@@ -1,13 +1,12 @@
-"""What is timed by the benchmark of training: our agent, and stable-baselines3's DQN with the same workload.
+"""stable-baselines3's DQN with the workload of our agent.
 
-Both act in one environment, store each step and train on 32 samples after it, with the networks, the optimiser and the
-replay of the preset "paper". stable-baselines3 plays classic control in Gymnasium's own environment, and MinAtar in
-ours through Gymnasium, which takes far less time than its update does.
+It acts in one environment, stores each step and trains on 32 samples after it, with the network, the optimiser and the
+replay buffer of the preset "paper". It plays classic control in Gymnasium's own environment, and MinAtar in ours
+through Gymnasium, which takes far less time than its update does.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,43 +15,22 @@ from typing import Any
 import jax
 
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.device_memory import tree_bytes
 from greedystep.deep.run_folder import DQNRunConfig
-from greedystep.deep.trainer import Trainer
-from greedystep.replay import Store, bytes_of
+from greedystep.replay import ReplayBuffer
 
 PEER = "stable-baselines3"
-FOREVER = 64 * 10**7
-"""Steps between two rows of metrics: only our own counting ends a chunk."""
 
 
-class Ours:
-    """Some lanes of our agent, warmed up and compiled."""
-
-    def __init__(self, game: str, preset: str, lanes: int, **settings: Any) -> None:
-        config = DQNRunConfig.from_preset(game, preset, seeds=tuple(range(lanes)), log_every=FOREVER, **settings)
-        self.trainer: Trainer = config.trainer()
-        self.period = config.agent.target_period
-        begin = time.perf_counter()
-        self.trainer.run(config.agent.warmup + self.period)
-        first = time.perf_counter() - begin
-        self.compile_seconds = max(0.0, first - self.time(self.period))
-
-    def time(self, steps: int) -> float:
-        """Seconds for so many steps of every lane."""
-        begin = time.perf_counter()
-        self.trainer.run(steps)
-        return time.perf_counter() - begin
-
-
-class Theirs:
-    """stable-baselines3's DQN, warmed up, with as many threads as suit it best."""
+class TimedPeer:
+    """stable-baselines3's DQN, warmed up, with the number of threads that is fastest."""
 
     compile_seconds = None
 
     def __init__(self, game: str) -> None:
         torch = import_module("torch")
         config = DQNRunConfig.from_preset(game, "paper", returns="one-step")
-        self.period = 100  # any number: its copies of the targets cost next to nothing
+        self.period = 100  # any number would do: its target network updates cost next to nothing
         self._model = _model(game, config)
         self._learn(config.agent.warmup + 200)
         spent = {}
@@ -63,6 +41,7 @@ class Theirs:
         torch.set_num_threads(self.threads)
 
     def time(self, steps: int) -> float:
+        """Train for so many steps and return the seconds it took."""
         begin = time.perf_counter()
         self._learn(steps)
         return time.perf_counter() - begin
@@ -72,6 +51,7 @@ class Theirs:
 
 
 def peer_is_installed() -> bool:
+    """Return whether stable-baselines3 can be imported."""
     return find_spec("stable_baselines3") is not None
 
 
@@ -118,7 +98,7 @@ def _optimiser(agent: DQNConfig, torch: Any) -> dict[str, Any]:
 
 
 def _conv() -> type:
-    """MinAtar's network up to its last layer: 16 filters of 3 x 3, then a hidden layer."""
+    """Return MinAtar's network up to its last layer: 16 filters of 3 x 3, then a hidden layer."""
     torch: Any = import_module("torch")
     base: Any = import_module("stable_baselines3.common.torch_layers").BaseFeaturesExtractor
 
@@ -129,22 +109,16 @@ def _conv() -> type:
             self.conv = torch.nn.Conv2d(channels, 16, 3)
             self.hidden = torch.nn.Linear(16 * (height - 2) * (width - 2), features_dim)
 
-        def forward(self, seen: Any) -> Any:
-            filtered = torch.relu(self.conv(seen.permute(0, 3, 1, 2)))
+        def forward(self, observation: Any) -> Any:
+            filtered = torch.relu(self.conv(observation.permute(0, 3, 1, 2)))
             return torch.relu(self.hidden(filtered.flatten(1)))
 
     return Conv
 
 
-def fitting_steps(learner: Ours | Theirs, seconds: float) -> int:
-    """How many steps take about so long; whole periods, since once a period targets are copied and pools are made."""
-    spent = learner.time(learner.period)
-    return learner.period * max(1, math.ceil(seconds / spent))
-
-
 def replay_bytes(game: str) -> int:
-    """Of one lane's replay at the preset "paper"."""
+    """Return the bytes of one lane's replay buffer with the preset "paper"."""
     config = DQNRunConfig.from_preset(game)
-    seen = config.make_env().observation
-    made = jax.eval_shape(Store(config.agent.replay_size, config.agent.num_envs, seen.shape, seen.dtype).init)
-    return bytes_of(made)
+    space = config.make_env().observation
+    buffer = ReplayBuffer(config.agent.replay_size, config.agent.num_envs, space.shape, space.dtype)
+    return tree_bytes(jax.eval_shape(buffer.init))

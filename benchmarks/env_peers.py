@@ -1,7 +1,6 @@
-"""The same games from three packages, in one shape: a start, and a step that goes on by itself.
+"""One interface to the same games in greedystep, pgx and gymnax, with auto-reset.
 
-Only the public faces of pgx and gymnax are used here. Both are asked for all six actions and for sticky actions with
-probability 0.1, as the originals have them.
+Both peers are asked for all six actions and for sticky actions with probability 0.1, as the originals have them.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from greedystep import envs
 from greedystep.envs.core import AutoReset
 
 STICKY = 0.1
+"""Probability of a sticky action."""
 OURS = "greedystep"
 PACKAGES = (OURS, "pgx", "gymnax")
 
@@ -25,7 +25,7 @@ DIFFERENCES = {
     "gymnax": "Sticky actions come from its wrapper. Episodes are cut after 1000 steps (Freeway: 2500), observations "
     "are float32. Asterix drops an object when all rows are full.",
 }
-"""How their games differ from the originals, which ours equal step for step."""
+"""How the games of the peers differ from the originals, which ours equal step for step."""
 
 GYMNAX_NAMES = {
     "minatar/asterix": "Asterix-MinAtar",
@@ -40,28 +40,29 @@ GYMNAX_NAMES = {
 
 
 class Game(NamedTuple):
-    """One environment; everything that a step yields is part of what it returns, so that nothing is optimised away."""
+    """An environment whose functions return everything that a step computes, so that nothing is optimised away."""
 
     num_actions: int
-    start: Callable[[jax.Array], Any]
-    """Key -> (state, what else was seen)."""
+    reset: Callable[[jax.Array], Any]
+    """Key -> (state, (observation, reward, done)); the second part may be empty where the state holds it."""
     step: Callable[[jax.Array, Any, jax.Array], Any]
-    """Key, the state of that, action -> the same, with observation, reward and end."""
+    """Key, state, action -> the same, with auto-reset."""
 
 
 def installed(package: str) -> bool:
+    """Return whether the package can be imported."""
     return package == OURS or find_spec(package) is not None
 
 
-def game(package: str, name: str) -> Game | None:
-    """Our environment `name` in that package; None if the package has no such game."""
+def make_game(package: str, name: str) -> Game | None:
+    """Return the package's version of our environment `name`; None if it has none."""
     return {OURS: _ours, "pgx": _pgx, "gymnax": _gymnax}[package](name)
 
 
 def _ours(name: str) -> Game:
     env = AutoReset(envs.make(name))
 
-    def start(key: jax.Array) -> Any:
+    def reset(key: jax.Array) -> Any:
         state = env.reset(key)
         return state, (env.observe(state), jax.numpy.float32(0), jax.numpy.bool_(False))
 
@@ -69,7 +70,7 @@ def _ours(name: str) -> Game:
         state, result = env.step(key, state, action)
         return state, (env.observe(state), result.reward, result.terminated | result.truncated)
 
-    return Game(env.num_actions, start, step)
+    return Game(env.num_actions, reset, step)
 
 
 def _pgx(name: str) -> Game | None:
@@ -78,10 +79,10 @@ def _pgx(name: str) -> Game | None:
     import pgx  # pyright: ignore[reportMissingImports]
     from pgx.experimental import auto_reset  # pyright: ignore[reportMissingImports]
 
-    kind: Any = type(pgx.make(name.replace("/", "-")))  # `make` itself takes no options
-    env = kind(use_minimal_action_set=False, sticky_action_prob=STICKY)
-    again = auto_reset(env.step, env.init)
-    return Game(env.num_actions, lambda key: (env.init(key), ()), lambda key, state, act: (again(state, act, key), ()))
+    env_class: Any = type(pgx.make(name.replace("/", "-")))  # `make` itself takes no options
+    env = env_class(use_minimal_action_set=False, sticky_action_prob=STICKY)
+    step = auto_reset(env.step, env.init)
+    return Game(env.num_actions, lambda key: (env.init(key), ()), lambda key, state, act: (step(state, act, key), ()))
 
 
 def _gymnax(name: str) -> Game | None:
@@ -94,7 +95,7 @@ def _gymnax(name: str) -> Game | None:
     bare, params = gymnax.make(GYMNAX_NAMES[name], **({"use_minimal_action_set": False} if minatar else {}))
     env: Any = StickyActionWrapper(bare, STICKY) if minatar else bare
 
-    def start(key: jax.Array) -> Any:
+    def reset(key: jax.Array) -> Any:
         observation, state = env.reset(key, params)
         return state, (observation, jax.numpy.float32(0), jax.numpy.bool_(False))
 
@@ -102,4 +103,4 @@ def _gymnax(name: str) -> Game | None:
         observation, state, reward, terminated, truncated, _ = env.step(key, state, action, params)
         return state, (observation, jax.numpy.float32(reward), terminated | truncated)
 
-    return Game(bare.num_actions, start, step)
+    return Game(bare.num_actions, reset, step)

@@ -1,11 +1,11 @@
-"""How fast models are solved, beside quantecon and mdpsolver: the time to a true error of 1e-6 for everybody.
+"""Benchmark of planning: the time to a true error of 1e-6, for greedystep, quantecon and mdpsolver.
 
-True: against a reference with a proven error of about 1e-9. What is compiled is compiled before; rewards are fresh at
-every timing; the figures are medians, and ratios are the ones to trust.
+The true error is measured against reference values with a proven error of about 1e-9. Compilation is not timed,
+rewards are fresh in every round, and the figures are medians; ratios are more reliable than times.
 
     solve-only    from the package's own model object to its answer
-    end-to-end    from arrays in memory to values in an array: CSR matrix and rewards for greedystep and quantecon;
-                  mdpsolver takes nested lists, and has to make them from the same arrays
+    end-to-end    from arrays in memory to values in an array: a CSR matrix and rewards for greedystep and quantecon;
+                  mdpsolver takes nested lists, which are made from the same arrays within the time
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from typing import Any
 
 from rich.console import Console
 
-from greedystep.bench import contestants
-from greedystep.bench.contestants import CONTESTANTS
-from greedystep.bench.problems import PROBLEMS, Problem
-from greedystep.bench.race import LADDER, TARGET, TIME_IS_UP, TIME_LIMIT, measure
+from benchmarks import planning_solvers
+from benchmarks.planning_problems import PROBLEMS, Problem
+from benchmarks.planning_solvers import SOLVERS
+from benchmarks.planning_timing import TARGET_ERROR, TIME_LIMIT, TIMED_OUT, TOLERANCES, measure
 from greedystep.io import write_json, write_text
 from greedystep.provenance import provenance
 from greedystep.runs.progress import progress_line
 
-BARS = {"goal": 20.0, "diffusive": 2.0, "mixing": 2.0, "other": 1.0}
-"""How many times faster than the best peer we mean to be, on models of more than BAR_STATES states."""
-BAR_STATES = 500
-MEMORY_BAR, MEMORY_BAR_STATES = 4.0, 1_000_000
-"""Memory used on top of the model itself, as a multiple of its CSR arrays, on models of at least so many states."""
+TARGETS = {"goal": 20.0, "diffusive": 2.0, "mixing": 2.0, "other": 1.0}
+"""Target speedup over the best peer, per kind, on models of more than TARGET_STATES states."""
+TARGET_STATES = 500
+MEMORY_TARGET, MEMORY_TARGET_STATES = 4.0, 1_000_000
+"""Target for the memory on top of the model, as a multiple of its CSR arrays, and the fewest states it applies to."""
 
 
 def run(out: Path, repeats: int = 5, problems: Sequence[Problem] = PROBLEMS) -> dict[str, Any]:
-    """Measure, write `planning.json` and `planning.md` to `out`, and return what the first holds.
+    """Time all problems, write `planning.json` and `planning.md` to `out`, and return the content of the JSON file.
 
-    What is measured by then is written too if something stops the run, and says so.
+    An interrupted run writes the problems that it finished.
     """
     settings = {
         "repeats": repeats,
         "problems": [problem.name for problem in problems],
-        "target": TARGET,
-        "ladder": LADDER,
+        "target": TARGET_ERROR,
+        "ladder": TOLERANCES,
         "time_limit": TIME_LIMIT,
     }
     rows, result = [], {}
@@ -50,15 +50,15 @@ def run(out: Path, repeats: int = 5, problems: Sequence[Problem] = PROBLEMS) -> 
             for done, problem in enumerate(problems):
                 report(done / len(problems), problem.name)
                 row = measure(problem, repeats)
-                rows.append({**row, **comparison(row["contestants"])})
+                rows.append({**row, **compare(row["solvers"])})
     finally:
         if rows:
             result = {
-                "packages": {package: _version(package) for package in CONTESTANTS},
-                "bars": BARS,
-                "memory_bar": MEMORY_BAR,
+                "packages": {package: _version(package) for package in SOLVERS},
+                "targets": TARGETS,
+                "memory_target": MEMORY_TARGET,
                 "problems": rows,
-                "summary": summary(rows),
+                "summary": summarise(rows),
                 "provenance": provenance(settings),
             }
             write_json(out / "planning.json", result)
@@ -67,16 +67,16 @@ def run(out: Path, repeats: int = 5, problems: Sequence[Problem] = PROBLEMS) -> 
 
 
 def _version(package: str) -> str | None:
-    return metadata.version(package) if contestants.installed(package) else None
+    return metadata.version(package) if planning_solvers.installed(package) else None
 
 
-# -- what it says -----------------------------------------------------------------------------------------------------
+# -- comparison --------------------------------------------------------------------------------------------------------
 
 
-def comparison(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The best peer and how many times longer it takes, solve-only and end-to-end.
+def compare(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the best peer and our speedup over it, solve-only and end-to-end.
 
-    Where every peer was stopped by the clock, the ratio is at least what is given, and `at_least` says so.
+    Where every peer timed out, the ratio is a lower bound and `at_least` is true.
     """
     ours, peers = records[0], records[1:]
     compared: dict[str, Any] = {"at_least": False}
@@ -85,37 +85,37 @@ def comparison(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
         timed = [peer for peer in peers if peer[key] is not None]
         best = min(timed, key=lambda peer: peer[key], default=None)
         seconds = None if best is None else best[key]
-        if best is None and any(peer["out"] == TIME_IS_UP for peer in peers):
+        if best is None and any(peer["excluded"] == TIMED_OUT for peer in peers):
             seconds, compared["at_least"] = TIME_LIMIT, True
         compared[f"best_peer_{kind}"] = None if best is None else best["configuration"]
         compared[f"ratio_{kind}"] = None if seconds is None or ours[key] is None else seconds / ours[key]
     return compared
 
 
-def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The worst ratios of each kind beside its bar, and every miss."""
+def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the worst ratios of each kind, its target and every problem that misses it."""
     kinds: dict[str, Any] = {}
-    for kind, bar in BARS.items():
-        counted = [row for row in rows if row["kind"] == kind and row["states"] > BAR_STATES and row["ratio_solve"]]
+    for kind, target in TARGETS.items():
+        counted = [row for row in rows if row["kind"] == kind and row["states"] > TARGET_STATES and row["ratio_solve"]]
         if counted:
             worst = {key: min(counted, key=lambda row: row[key]) for key in ("ratio_solve", "ratio_total")}
             kinds[kind] = {
-                "bar": bar,
+                "target": target,
                 "problems": len(counted),
                 **{key: row[key] for key, row in worst.items()},
                 **{f"worst_{key[6:]}": row["name"] for key, row in worst.items()},
-                "misses": [row["name"] for row in counted if min(row["ratio_solve"], row["ratio_total"]) < bar],
+                "misses": [row["name"] for row in counted if min(row["ratio_solve"], row["ratio_total"]) < target],
             }
-    large = [row for row in rows if row["states"] >= MEMORY_BAR_STATES and (row["memory"] or {}).get("greedystep")]
+    large = [row for row in rows if row["states"] >= MEMORY_TARGET_STATES and (row["memory"] or {}).get("greedystep")]
     return {
         "kinds": kinds,
         "memory_times_model": {row["name"]: row["memory"]["greedystep"]["times_model"] for row in large},
-        "unsolved": [row["name"] for row in rows if row["contestants"][0]["solve_seconds"] is None],
+        "unsolved": [row["name"] for row in rows if row["solvers"][0]["solve_seconds"] is None],
     }
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The tables of a result."""
+    """Return the tables of a result in Markdown."""
     settings = result["provenance"]["config"]
     missing = [package for package, version in result["packages"].items() if version is None]
     used = ", ".join(f"{package} {version}" for package, version in result["packages"].items() if version)
@@ -141,8 +141,8 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def _line(row: dict[str, Any]) -> str:
-    ours = row["contestants"][0]
-    best = next((c for c in row["contestants"] if c["configuration"] == row["best_peer_solve"]), None)
+    ours = row["solvers"][0]
+    best = next((c for c in row["solvers"] if c["configuration"] == row["best_peer_solve"]), None)
     sign = "> " if row["at_least"] else ""
     cells = (
         row["name"],
@@ -150,7 +150,7 @@ def _line(row: dict[str, Any]) -> str:
         f"{row['states']:,}",
         f"{row['actions']:,}",
         f"{row['entries']:,}",
-        ours["out"] or _milliseconds(ours["solve_seconds"]),
+        ours["excluded"] or _milliseconds(ours["solve_seconds"]),
         f"> {1e3 * TIME_LIMIT:g}" if row["at_least"] else _milliseconds(best and best["solve_seconds"]),
         row["best_peer_solve"] or "",
         sign + _ratio(row["ratio_solve"]),
@@ -162,18 +162,18 @@ def _line(row: dict[str, Any]) -> str:
 
 def _summary_lines(found: dict[str, Any]) -> list[str]:
     lines = [
-        f"Over {BAR_STATES} states:",
+        f"Over {TARGET_STATES} states:",
         "",
-        "| kind | problems | bar | worst solve-only × | worst end-to-end × | below the bar |",
+        "| kind | problems | target × | worst solve-only × | worst end-to-end × | below the target |",
         "|---|---:|---:|---:|---:|---|",
     ]
     for kind, row in found["kinds"].items():
         worst = (f"{_ratio(row[f'ratio_{key}'])} ({row[f'worst_{key}']})" for key in ("solve", "total"))
         misses = "; ".join(row["misses"]) or "none"
-        lines.append(f"| {kind} | {row['problems']} | {row['bar']:g} | {' | '.join(worst)} | {misses} |")
+        lines.append(f"| {kind} | {row['problems']} | {row['target']:g} | {' | '.join(worst)} | {misses} |")
     for name, times in found["memory_times_model"].items():
-        verdict = "within" if times <= MEMORY_BAR else "above"
-        lines += ["", f"Memory on {name}: {times:.2f} times its CSR arrays, {verdict} the bar of {MEMORY_BAR:g}."]
+        verdict = "within" if times <= MEMORY_TARGET else "above"
+        lines += ["", f"Memory on {name}: {times:.2f} times its CSR arrays, {verdict} the target of {MEMORY_TARGET:g}."]
     if found["unsolved"]:
         lines += ["", f"Not solved by greedystep: {'; '.join(found['unsolved'])}."]
     return lines

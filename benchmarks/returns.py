@@ -1,7 +1,7 @@
-"""How fast the return estimators are, beside rlax's λ-return on the same arrays.
+"""Benchmark of the return estimators, relative to rlax's λ-return on the same arrays.
 
-Everything in one group is timed in turn, round after round, so that a busy machine slows all alike; the figures are
-medians over the rounds, and ratios are the ones to trust.
+The estimators take turns, round after round, so that a busy machine slows all of them alike; the figures are medians
+over the rounds, and ratios are more reliable than times.
 """
 
 import statistics
@@ -22,14 +22,14 @@ from greedystep.provenance import provenance
 
 SHAPES = {"1 lane of 1,000,000 steps": (1_000_000,), "1,024 lanes of 1,000 steps": (1000, 1024)}
 
-BARS = {"greedy_step, returns only": 1.1, "greedy_step, returns and steps": 2.0}
-"""What the greedy recursion may cost, as a multiple of `rlax.lambda_returns`."""
+TARGETS = {"greedy_step, returns only": 1.1, "greedy_step, returns and steps": 2.0}
+"""Targets for the time of the greedy recursion, as a multiple of that of `rlax.lambda_returns`."""
 
 REFERENCE = "rlax.lambda_returns"
 
 
 def run(out: Path, repeats: int = 30) -> dict[str, Any]:
-    """Measure, write `returns.json` and `returns.md` to `out`, and return what the first holds."""
+    """Time all estimators, write `returns.json` and `returns.md` to `out`, and return the content of the JSON file."""
     rows = []
     for shape_name, shape in SHAPES.items():
         data = _data(shape)
@@ -38,21 +38,21 @@ def run(out: Path, repeats: int = 30) -> dict[str, Any]:
         rows += _rows("JAX, jit", shape_name, _time_in_turn(jitted, on_device, repeats), REFERENCE)
         rows += _rows("NumPy", shape_name, _time_in_turn(_numpy_candidates(), data, repeats), None)
     settings = {"repeats": repeats, "dtype": "float32", "shapes": SHAPES}
-    result = {"bars": BARS, "rows": rows, "provenance": provenance(settings)}
+    result = {"targets": TARGETS, "rows": rows, "provenance": provenance(settings)}
     write_json(out / "returns.json", result)
     write_text(out / "returns.md", _markdown(result))
     return result
 
 
 def _data(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rewards, discounts and values: episodes of 100 steps on average."""
+    """Return random rewards, discounts and values, with episodes of 100 steps on average."""
     rng = np.random.default_rng(0)
     rewards, values = rng.normal(size=(2, *shape)).astype(np.float32)
     return rewards, (0.99 * (rng.random(shape) > 0.01)).astype(np.float32), values
 
 
 def _reference() -> dict[str, Callable]:
-    """rlax's estimator, if rlax is installed; its `r_t`, `discount_t` and `v_t` are our arrays, index by index."""
+    """Return rlax's estimator, if rlax is installed; its `r_t`, `discount_t` and `v_t` are our arrays."""
     if find_spec("rlax") is None:
         return {}
     with warnings.catch_warnings():  # what rlax imports uses deprecated names of JAX
@@ -91,7 +91,7 @@ def _compiled(f: Callable, data: tuple[jax.Array, ...]) -> Callable:
 
 
 def _time_in_turn(candidates: dict[str, Callable], data: tuple, repeats: int) -> dict[str, float]:
-    """Median seconds of each candidate."""
+    """Return the median seconds of each candidate."""
     for f in candidates.values():
         jax.block_until_ready(f(*data))  # compile, and touch the memory
     times = {name: [] for name in candidates}

@@ -1,6 +1,6 @@
-"""The packages whose planning is timed: how each takes a model, and which of its ways to solve one are tried.
+"""The planning packages that are compared: how each takes a model, and which of its algorithms are timed.
 
-Peers know no end of an episode: where a model has one, they get one more state, absorbing and worth nothing.
+The other packages have no termination. Where a model has it, they get one more state, absorbing and of value 0.
 """
 
 from __future__ import annotations
@@ -18,61 +18,61 @@ import scipy.sparse as sp
 from greedystep.mdp import MDP
 
 UNLIMITED = 10**9
-"""Iterations: the clock stops a peer, not a count."""
+"""Iteration limit for the peers, so that only the time limit stops them."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One way to solve a model with a package."""
+    """A package, one of its algorithms and the options of that algorithm."""
 
     package: str
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    most_states: float = np.inf
-    """Not tried on larger models, where it is known to be hopeless."""
+    max_states: float = np.inf
+    """Larger models are skipped, since the algorithm is known to be far too slow on them."""
 
     def __str__(self) -> str:
         return f"{self.package} {self.name}".strip()
 
 
-class Contestant(Protocol):
-    """A package: `given` is prepared before the clock starts, the rest is timed."""
+class Solver(Protocol):
+    """A planning package behind one interface. `arrays` is not timed; `build`, `solve` and `values` are."""
 
-    def given(self, mdp: MDP) -> Any:
-        """The arrays that its user would have in memory."""
+    def arrays(self, mdp: MDP) -> Any:
+        """Return the arrays that a user of the package would have in memory."""
         ...
 
-    def rewards(self, given: Any, rewards: np.ndarray) -> np.ndarray:
-        """Rewards [S, A] as those arrays hold them."""
+    def rewards(self, arrays: Any, rewards: np.ndarray) -> np.ndarray:
+        """Return rewards [S, A] in the layout of those arrays."""
         ...
 
-    def build(self, given: Any, rewards: np.ndarray) -> Any:
-        """Its model, from the arrays."""
+    def build(self, arrays: Any, rewards: np.ndarray) -> Any:
+        """Build the package's model object."""
         ...
 
     def solve(self, model: Any, configuration: Configuration, tolerance: float) -> Any:
-        """Its answer, from its model."""
+        """Solve the model object."""
         ...
 
     def values(self, answer: Any) -> np.ndarray:
-        """v [S] (or one more, the absorbing state) of its answer."""
+        """Return v [S] of the answer, or [S + 1] with the absorbing state."""
         ...
 
 
 class Greedystep:
-    """This package."""
+    """greedystep.solve with its default method."""
 
-    def given(self, mdp: MDP) -> MDP:
+    def arrays(self, mdp: MDP) -> MDP:
         return mdp
 
-    def rewards(self, given: MDP, rewards: np.ndarray) -> np.ndarray:
+    def rewards(self, arrays: MDP, rewards: np.ndarray) -> np.ndarray:
         return rewards
 
-    def build(self, given: MDP, rewards: np.ndarray) -> MDP:
-        table = given.transitions
+    def build(self, arrays: MDP, rewards: np.ndarray) -> MDP:
+        table = arrays.transitions
         if isinstance(table, np.ndarray):
-            table = table.reshape(*given.rewards.shape, -1)
-        return MDP(table, rewards, given.discount, termination=given.termination)
+            table = table.reshape(*arrays.rewards.shape, -1)
+        return MDP(table, rewards, arrays.discount, termination=arrays.termination)
 
     def solve(self, model: MDP, configuration: Configuration, tolerance: float) -> Any:
         from greedystep.planning import solve
@@ -84,18 +84,18 @@ class Greedystep:
 
 
 class Pairs(NamedTuple):
-    """A model as a list of (state, action) pairs, the end of an episode being one more state."""
+    """A model as a list of (state, action) pairs; termination is one more, absorbing state."""
 
     transitions: Any
-    """CSR, one row a pair; or dense [S, A, S] where the model is dense and every state has every action."""
+    """CSR with one row per pair; dense [S, A, S] where the model is dense and every state has every action."""
     states: np.ndarray
     actions: np.ndarray
-    ends: bool
+    has_absorbing: bool
     discount: float
 
 
-def pairs_of(mdp: MDP) -> Pairs:
-    """The model in the form of the peers; a terminal state keeps one action."""
+def state_action_pairs(mdp: MDP) -> Pairs:
+    """Return the model as the peers take it; a terminal state keeps one action."""
     used = mdp.available.copy()
     used[mdp.terminal, 1:] = False
     states, actions = np.nonzero(used)
@@ -103,36 +103,36 @@ def pairs_of(mdp: MDP) -> Pairs:
         return Pairs(mdp.transitions.reshape(*used.shape, -1), states, actions, False, mdp.discount)
     matrix = sp.csr_matrix(mdp.transitions)[np.flatnonzero(used)]
     if mdp.termination is not None:
-        over = sp.csr_matrix(mdp.termination[used][:, None])
-        matrix = sp.csr_matrix(sp.bmat([[matrix, over], [None, sp.csr_matrix([[1.0]])]]))
+        ends = sp.csr_matrix(mdp.termination[used][:, None])
+        matrix = sp.csr_matrix(sp.bmat([[matrix, ends], [None, sp.csr_matrix([[1.0]])]]))
         states, actions = np.append(states, mdp.num_states), np.append(actions, 0)
     matrix.eliminate_zeros()
     return Pairs(matrix, states, actions, mdp.termination is not None, mdp.discount)
 
 
-def rewards_of_pairs(given: Pairs, rewards: np.ndarray) -> np.ndarray:
-    """One reward a pair; [S, A] for a dense model."""
-    if isinstance(given.transitions, np.ndarray):
+def pair_rewards(arrays: Pairs, rewards: np.ndarray) -> np.ndarray:
+    """Return one reward per pair; [S, A] for a dense model."""
+    if isinstance(arrays.transitions, np.ndarray):
         return rewards
-    pairs = len(given.states) - given.ends
-    flat = rewards[given.states[:pairs], given.actions[:pairs]]
-    return np.append(flat, 0.0) if given.ends else flat
+    pairs = len(arrays.states) - arrays.has_absorbing
+    flat = rewards[arrays.states[:pairs], arrays.actions[:pairs]]
+    return np.append(flat, 0.0) if arrays.has_absorbing else flat
 
 
 class Quantecon:
     """quantecon.markov.DiscreteDP."""
 
-    def given(self, mdp: MDP) -> Pairs:
-        return pairs_of(mdp)
+    def arrays(self, mdp: MDP) -> Pairs:
+        return state_action_pairs(mdp)
 
-    def rewards(self, given: Pairs, rewards: np.ndarray) -> np.ndarray:
-        return rewards_of_pairs(given, rewards)
+    def rewards(self, arrays: Pairs, rewards: np.ndarray) -> np.ndarray:
+        return pair_rewards(arrays, rewards)
 
-    def build(self, given: Pairs, rewards: np.ndarray) -> Any:
+    def build(self, arrays: Pairs, rewards: np.ndarray) -> Any:
         model = import_module("quantecon.markov").DiscreteDP
-        if isinstance(given.transitions, np.ndarray):
-            return model(rewards, given.transitions, given.discount)
-        return model(rewards, given.transitions, given.discount, given.states, given.actions)
+        if isinstance(arrays.transitions, np.ndarray):
+            return model(rewards, arrays.transitions, arrays.discount)
+        return model(rewards, arrays.transitions, arrays.discount, arrays.states, arrays.actions)
 
     def solve(self, model: Any, configuration: Configuration, tolerance: float) -> Any:
         return model.solve(epsilon=tolerance, max_iter=UNLIMITED, **configuration.options)
@@ -142,25 +142,25 @@ class Quantecon:
 
 
 class Mdpsolver:
-    """mdpsolver, which takes nested lists; a new model every time, since a second solve would start from the first."""
+    """mdpsolver, which takes nested lists. Each solve gets a new model, since a second one would be a warm start."""
 
-    def given(self, mdp: MDP) -> Pairs:
-        pairs = pairs_of(mdp)
+    def arrays(self, mdp: MDP) -> Pairs:
+        pairs = state_action_pairs(mdp)
         if isinstance(pairs.transitions, np.ndarray):
             pairs = pairs._replace(transitions=sp.csr_matrix(mdp.transitions))
         return pairs
 
-    def rewards(self, given: Pairs, rewards: np.ndarray) -> np.ndarray:
-        return rewards_of_pairs(given, rewards)
+    def rewards(self, arrays: Pairs, rewards: np.ndarray) -> np.ndarray:
+        return pair_rewards(arrays, rewards)
 
-    def build(self, given: Pairs, rewards: np.ndarray) -> Any:
-        matrix = given.transitions
-        first = np.searchsorted(given.states, np.arange(matrix.shape[1] + 1))
+    def build(self, arrays: Pairs, rewards: np.ndarray) -> Any:
+        matrix = arrays.transitions
+        first = np.searchsorted(arrays.states, np.arange(matrix.shape[1] + 1))
         rows = list(pairwise(matrix.indptr.tolist()))
         chances, columns = matrix.data.tolist(), matrix.indices.tolist()
         model = import_module("mdpsolver").model()
         model.mdp(
-            discount=given.discount,
+            discount=arrays.discount,
             rewards=_by_state(rewards.tolist(), first),
             tranMatProbs=_by_state([chances[i:j] for i, j in rows], first),
             tranMatColumns=_by_state([columns[i:j] for i, j in rows], first),
@@ -175,21 +175,21 @@ class Mdpsolver:
         return np.array(answer.getValueVector())
 
 
-def _by_state(of_pairs: list, first: np.ndarray) -> list:
-    return [of_pairs[i:j] for i, j in pairwise(first.tolist())]
+def _by_state(pairs: list, first: np.ndarray) -> list:
+    return [pairs[i:j] for i, j in pairwise(first.tolist())]
 
 
-CONTESTANTS: dict[str, type[Contestant]] = {"greedystep": Greedystep, "quantecon": Quantecon, "mdpsolver": Mdpsolver}
+SOLVERS: dict[str, type[Solver]] = {"greedystep": Greedystep, "quantecon": Quantecon, "mdpsolver": Mdpsolver}
 
 OURS = Configuration("greedystep", "")
 
 
-def _quantecon(name: str, most_states: float = np.inf, **options: Any) -> Configuration:
-    return Configuration("quantecon", name, options, most_states)
+def _quantecon(name: str, max_states: float = np.inf, **options: Any) -> Configuration:
+    return Configuration("quantecon", name, options, max_states)
 
 
 def _mdpsolver(name: str, algorithm: str, update: str = "standard", **options: Any) -> Configuration:
-    """On all cores where it can; the serial ways are left out where taking the model in alone takes half a minute."""
+    """The serial algorithms skip models so large that building mdpsolver's model alone takes half a minute."""
     parallel = name.endswith("parallel")
     options = {"algorithm": algorithm, "update": update, "parallel": parallel, **options}
     return Configuration("mdpsolver", name, options, np.inf if parallel else 300_000)
@@ -210,9 +210,9 @@ PEERS = (
     _mdpsolver("MPI k=20, SOR 1.3", "mpi", "sor", parIterLim=20, SORrelaxation=1.3),
     _mdpsolver("VI, SOR 1.3", "vi", "sor", SORrelaxation=1.3),
 )
-"""In the order of their trials: the first two are never very slow, and limit the time of those that may be."""
+"""In the order of their trials: the first two are never very slow, so they set the time limit of the others."""
 
 
 def installed(package: str) -> bool:
-    """Whether the package can be imported, without doing so."""
+    """Return whether the package can be imported, without importing it."""
     return find_spec(package) is not None

@@ -1,0 +1,115 @@
+"""The options of `greedystep bench` and `python -m benchmarks`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, cast
+
+from tyro.conf import Positional
+
+from greedystep.checks import INT32_MAX, check_int, parse_int
+from greedystep.cli.args import (
+    NAMES,
+    NO_HINT,
+    BadInputError,
+    Count,
+    PathArg,
+    answering_bad_input,
+    check_writable,
+    one_or_more,
+)
+
+Name = Literal["envs", "planning", "returns", "train"]
+Texts = Annotated[tuple[str, ...], one_or_more("TEXT"), NO_HINT]
+
+
+class Benchmark(Protocol):
+    """The interface of a benchmark's module."""
+
+    def run(self, out: Path, repeats: int, **options: Any) -> dict[str, Any]: ...
+
+
+def load(name: Name) -> Benchmark:
+    """Import the benchmark of that name."""
+    return cast(Benchmark, import_module(f"benchmarks.{name}"))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Time greedystep beside other packages (the extra `peers`) on this machine."""
+
+    # What to time: envs, planning, returns, train.
+    names: Annotated[Positional[tuple[Name, ...]], NAMES]
+
+    # Folder to write NAME.json and NAME.md to.
+    out: PathArg = Path("benchmarks/results")
+
+    # How often each case is timed; medians are reported.
+    repeats: Count = 5
+
+    # For planning: only the problems of these kinds (goal, diffusive, mixing, other), or with these texts in their
+    # names (default: all).
+    problems: Texts = ()
+
+    # For envs and train: only the environments whose names contain one of these texts (default: for envs all but the
+    # toy tasks, for train minatar/breakout, minatar/freeway and classic/mountaincar).
+    games: Texts = ()
+
+    # For envs: how many environments to step in parallel (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere); for
+    # train: how many lanes (default: 1 on a CPU, 1 5 24 elsewhere).
+    numbers: Annotated[tuple[int, ...], one_or_more("NUMBER", parse_int), NO_HINT] = ()
+
+    def run(self) -> int:
+        from rich.console import Console
+
+        from greedystep.runs.progress import say
+
+        if not self.names:
+            raise BadInputError("names: give at least one of envs, planning, returns, train")
+        with answering_bad_input():
+            check_int("repeats", self.repeats)
+            check_writable(self.out)
+            options = self._options()
+        self.out.mkdir(parents=True, exist_ok=True)
+        for name in dict.fromkeys(self.names):
+            load(name).run(self.out, self.repeats, **options.get(name, {}))
+            say(Console(), (self.out / f"{name}.md").read_text(encoding="utf-8"))
+        return 0
+
+    def _options(self) -> dict[str, dict[str, Any]]:
+        """Return the options of single benchmarks besides `out` and `repeats`."""
+        options: dict[str, dict[str, Any]] = {}
+        if self.problems:
+            self._check_used("problems", "planning")
+            from benchmarks.planning_problems import select
+
+            options["planning"] = {"problems": select(self.problems)}
+        if self.games or self.numbers:
+            self._check_used("games" if self.games else "numbers", "envs", "train")
+            numbers = [check_int("numbers", number, 1, INT32_MAX) for number in self.numbers] or None
+            if "envs" in self.names:
+                from benchmarks.envs import all_games
+
+                options["envs"] = {"names": select_games(self.games, all_games()), "numbers": numbers}
+            if "train" in self.names:
+                from benchmarks.train import GAMES
+
+                options["train"] = {"names": select_games(self.games, GAMES), "lanes": numbers}
+        return options
+
+    def _check_used(self, option: str, *names: Name) -> None:
+        """Raise ValueError if none of the benchmarks that have the option is asked for."""
+        if not set(names) & set(self.names):
+            owners = " and ".join(names)
+            raise ValueError(f"{option}: only {owners} {'has' if len(names) == 1 else 'have'} {option} to choose from")
+
+
+def select_games(texts: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the games whose names contain one of the texts, or all of them without any text."""
+    for text in texts:
+        if not any(text in name for name in known):
+            raise ValueError(f"games: no name contains {text!r}; known are {', '.join(known)}")
+    return [name for name in known if not texts or any(text in name for text in texts)]
