@@ -122,10 +122,10 @@ def test_a_file_that_is_cut_short_keeps_what_can_be_read(tmp_path):
     [
         b"",
         b"not gzip",
-        gzip.compress(b"{"),
-        gzip.compress(b'{"format": "something else", "parts": []}\n'),
-        gzip.compress(b'{"format": "greedystep parts 1", "parts": [{"name": "../x.json", "sha256": ""}]}\n{}\n'),
-        gzip.compress(b'{"format": "greedystep parts 1", "parts": [{"name": ".x.json", "sha256": ""}]}\n{}\n'),
+        gzip.compress(b"{", mtime=0),
+        gzip.compress(b'{"format": "something else", "parts": []}\n', mtime=0),
+        gzip.compress(b'{"format": "greedystep parts 1", "parts": [{"name": "../x.json", "sha256": ""}]}\n{}\n', mtime=0),
+        gzip.compress(b'{"format": "greedystep parts 1", "parts": [{"name": ".x.json", "sha256": ""}]}\n{}\n', mtime=0),
     ],
 )
 def test_a_file_that_is_no_packed_file_is_one_sentence(content, tmp_path):
