@@ -32,6 +32,8 @@ def test_answers_for_one_observation_and_for_many(car):
     np.testing.assert_array_equal(car.values(many).argmax(axis=1), car.predict(many))
     with pytest.raises(ValueError, match=r"^observations: expected shape \(2,\), or many of them, got \(3,\)$"):
         car.predict(np.zeros(3))
+    with pytest.raises(ValueError, match=r"^observations: expected real numbers, got complex128$"):
+        car.predict(np.zeros(2, complex))
 
 
 def test_evaluation_plays_whole_episodes_and_learns_nothing():

@@ -273,3 +273,14 @@ def test_bad_input_is_answered_by_one_sentence(call, message):
     with pytest.raises(ValueError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["inside", "outside"])
+def test_a_horizon_beyond_the_fixed_point_costs_nothing(form):
+    """2^31 backups would take hours; all after a fixed point are equal."""
+    mdp, policies = models.n_horizon(8)
+    q = np.zeros((mdp.num_states, mdp.num_actions))
+    far, near = (operators.greedy_step(mdp, policies, q, horizon, form=form) for horizon in (2**31, 1000))
+    np.testing.assert_array_equal(far, near)
+    far, near = (operators.multi_step_on_policy(mdp, policies[0], q, horizon) for horizon in (2**31, 1000))
+    np.testing.assert_array_equal(far, near)

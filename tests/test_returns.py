@@ -676,3 +676,8 @@ ONES = np.ones(3)
 def test_bad_input_is_answered_by_a_sentence(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+def test_complex_weights_are_refused():
+    with pytest.raises(ValueError, match="weights must be real numbers, got complex128"):
+        returns.weighted(np.zeros(3), np.zeros(3), np.zeros(3), np.array([0.5 + 0j, 0.5]))

@@ -19,8 +19,9 @@ Which theorem of the paper holds for which operator, and where one fails, is the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from functools import partial
 from math import ceil, log
 from typing import Any, Literal
 
@@ -89,16 +90,14 @@ def greedy_step(
         values = _greedy_values(mdp, q)
         best = values
         for policy in policies:
-            for ahead in islice(_look_ahead(mdp, policy, values, check), 1, horizon):
+            for ahead in _repeated(_chain_backup(mdp, policy), values, horizon, check):
                 best = np.maximum(best, ahead)
         return mdp.backup(best)
     if form == "outside":
         one_step = best = bellman(mdp, q)
         for policy in policies:
-            ahead = one_step
-            for _ in range(horizon - 1):
-                check()
-                ahead = mdp.backup(_average(policy, ahead))
+            backup = partial(_policy_backup, mdp, policy)
+            for ahead in _repeated(backup, one_step, horizon, check):
                 best = np.maximum(best, ahead)
         return best
     raise ValueError(f"form: expected 'inside' or 'outside', got {form!r}")
@@ -112,8 +111,8 @@ def multi_step_optimality(
     It contracts by γ^N, but its fixed point is only known to lie below Q*. |Π|(N-1 + A) products; `check` as above.
     """
     policies, values = mdp.check_policies(policies), _greedy_values(mdp, q)
-    last = _checked_horizon(horizon) - 1
-    rollouts = (next(islice(_look_ahead(mdp, policy, values, check or _no_check), last, None)) for policy in policies)
+    horizon, check = _checked_horizon(horizon), check or _no_check
+    rollouts = (_last(_repeated(_chain_backup(mdp, policy), values, horizon, check)) for policy in policies)
     return np.max([mdp.backup(ahead) for ahead in rollouts], axis=0)
 
 
@@ -122,9 +121,8 @@ def multi_step_optimality(
 
 def multi_step_on_policy(mdp: MDP, policy: Policy, q: np.ndarray, horizon: int) -> np.ndarray:
     """Apply the multi-step on-policy operator (B^π)^N q (Eq. 8). It contracts by γ^N to Q^π. N-1 + A products."""
-    weights = np.zeros(_checked_horizon(horizon))
-    weights[-1] = 1.0
-    return weighted(mdp, policy, q, weights)
+    ahead = _repeated(_chain_backup(mdp, policy), _policy_values(mdp, policy, q), _checked_horizon(horizon))
+    return mdp.backup(_last(ahead))
 
 
 def weighted(mdp: MDP, policy: Policy, q: np.ndarray, weights: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -135,8 +133,11 @@ def weighted(mdp: MDP, policy: Policy, q: np.ndarray, weights: Sequence[float] |
     w = np.asarray(weights, dtype=np.float64)
     if w.ndim != 1 or not _is_distribution(w):
         raise ValueError(f"weights: expected a list of numbers >= 0 that sum to 1, got {weights!r}")
-    ahead = _look_ahead(mdp, policy, _policy_values(mdp, policy, q))
-    mixture = sum((weight * values for weight, values in zip(w, ahead, strict=False)), np.zeros(mdp.num_states))
+    backup, ahead = _chain_backup(mdp, policy), _policy_values(mdp, policy, q)
+    mixture = w[0] * ahead
+    for weight in w[1:]:
+        ahead = backup(ahead)
+        mixture += weight * ahead
     return mdp.backup(mixture)
 
 
@@ -185,10 +186,8 @@ def multi_step_off_policy(
     mixture = np.zeros(mdp.num_states)
     for probability, behaviour in zip(chance, behaviours, strict=True):
         covered = np.where(_probabilities(mdp, behaviour) > 0, wanted, 0.0)
-        values = _average(covered, _table(mdp, q))
-        for _ in range(horizon - 1):
-            values = _average(covered, mdp.backup(values))
-        mixture += probability * values
+        backup = partial(_covered_backup, mdp, covered)
+        mixture += probability * _last(_repeated(backup, _average(covered, _table(mdp, q)), horizon))
     return mdp.backup(mixture)
 
 
@@ -264,15 +263,40 @@ def _no_check() -> None:
     """Do nothing: the default `check`."""
 
 
-def _look_ahead(
-    mdp: MDP, policy: Policy, values: np.ndarray, check: Callable[[], Any] = _no_check
+def _repeated(
+    backup: Callable[[np.ndarray], np.ndarray], values: np.ndarray, count: int, check: Callable[[], Any] = _no_check
 ) -> Iterator[np.ndarray]:
-    """Yield u_1 = values, u_2, u_3, ... without end: u_n = r^π + γ T^π u_(n-1), [S] each."""
-    chain, reward = mdp.under(policy)
-    while True:
-        yield values
+    """Yield u_1 = values, u_2, ..., u_count with u_n = backup(u_(n-1)), and stop early at a fixed point.
+
+    All that would follow a fixed point is equal to it, so that a horizon of 2^31 takes no longer than it has to.
+    """
+    yield values
+    for _ in range(count - 1):
         check()
-        values = reward + mdp.discount * (chain @ values)
+        before, values = values, backup(values)
+        if np.array_equal(before, values):
+            return
+        yield values
+
+
+def _last(values: Iterator[np.ndarray]) -> np.ndarray:
+    return deque(values, maxlen=1).pop()
+
+
+def _chain_backup(mdp: MDP, policy: Policy) -> Callable[[np.ndarray], np.ndarray]:
+    """v -> r^π + γ T^π v, [S] each."""
+    chain, reward = mdp.under(policy)
+    return lambda values: reward + mdp.discount * (chain @ values)
+
+
+def _policy_backup(mdp: MDP, policy: Policy, q: np.ndarray) -> np.ndarray:
+    """B^π q, [S, A]."""
+    return mdp.backup(_average(policy, q))
+
+
+def _covered_backup(mdp: MDP, covered: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """B^c on state values: Σ_a c(a | s) (r(s, a) + γ Σ_s' p(s' | s, a) v(s')), [S]."""
+    return _average(covered, mdp.backup(values))
 
 
 def _best_case_backup(mdp: MDP, values: np.ndarray) -> np.ndarray:

@@ -5,6 +5,8 @@ Modules that do the work are imported by the command that needs them: help is qu
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 from tyro.conf import subcommand
@@ -56,6 +58,9 @@ def run(argv: list[str]) -> int:
             return parse(Command, argv or ["--help"], prog="greedystep", description=ABOUT).run()
     except BadInputError as problem:
         return _explain(problem, BAD_INPUT)
+    except BrokenPipeError:  # the reader of a pipe, say `head`, has seen enough: nobody is left to be told
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except (FailedError, OSError) as problem:
         return _explain(problem, FAILED)
 

@@ -122,6 +122,8 @@ class DQN:
         observations = np.asarray(observations)
         if observations.shape[observations.ndim - len(shape) :] != shape:
             raise ValueError(f"observations: expected shape {shape}, or many of them, got {observations.shape}")
+        if observations.dtype.kind not in "biuf":
+            raise ValueError(f"observations: expected real numbers, got {observations.dtype}")
         batch = observations.shape[: observations.ndim - len(shape)]
         q = self._min_q(self.networks, jnp.asarray(observations.reshape(-1, *shape), dtype))
         return np.asarray(q).reshape(*batch, q.shape[-1])

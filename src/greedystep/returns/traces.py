@@ -288,6 +288,8 @@ def weighted(rewards: Array, discounts: Array, values: Array, weights: Array, *,
     """
     if not is_jax(weights):
         weights = np.asarray(weights)
+        if weights.dtype.kind not in "biuf":
+            raise ValueError(f"weights must be real numbers, got {weights.dtype}")
         if weights.ndim == 1 and not abs(weights.sum() - 1) < 1e-5:
             raise ValueError(f"weights must sum to one, got a sum of {weights.sum()}")
     if weights.ndim != 1:
