@@ -16,7 +16,7 @@ import jax
 
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.device_memory import tree_bytes
-from greedystep.deep.run_folder import DQNRunConfig
+from greedystep.deep.dqn_run import DQNRunConfig
 from greedystep.replay import ReplayBuffer
 
 PEER = "stable-baselines3"

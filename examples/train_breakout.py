@@ -6,7 +6,7 @@ So short a training learns next to nothing: give it a million steps, and the set
 from pathlib import Path
 
 import greedystep as gs
-from greedystep.deep.run_folder import DQNRun, DQNRunConfig
+from greedystep.deep.dqn_run import DQNRun, DQNRunConfig
 
 folder = Path("breakout")
 small = {"replay_size": 2_000, "warmup": 500, "target_period": 250, "log_every": 500}

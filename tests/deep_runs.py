@@ -5,7 +5,7 @@ import json
 import jax
 import numpy as np
 
-from greedystep.deep.run_folder import DQNRun, DQNRunConfig
+from greedystep.deep.dqn_run import DQNRun, DQNRunConfig
 
 SETTINGS = {
     "hidden": (8,),

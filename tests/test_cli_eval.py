@@ -10,8 +10,8 @@ from PIL import Image
 
 from greedystep import returns
 from greedystep.cli import main
+from greedystep.deep.dqn_run import DQNRun, trained
 from greedystep.deep.q_annotations import QAnnotator
-from greedystep.deep.run_folder import DQNRun, trained
 from greedystep.envs.rendering import add_q_panel
 from greedystep.envs.rollout import QAnnotation, describe_annotation, play
 from greedystep.stats import interval

@@ -14,7 +14,7 @@ import greedystep as gs
 from greedystep.cli import main, train
 from greedystep.metrics import read_metrics
 from greedystep.tabular import METHODS
-from greedystep.tabular.table_run import TabularRun, TabularRunConfig
+from greedystep.tabular.tabular_run import TabularRun, TabularRunConfig
 
 CHOICE = ["train", "toy/choice", "--options", "delay=5", "--seed", "3"]
 

@@ -8,7 +8,7 @@ from deep_runs import rows, tiny, words
 
 from greedystep.cli import deep_settings, main
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.run_folder import DQNRun, read_config
+from greedystep.deep.dqn_run import DQNRun, read_config
 
 
 def test_every_setting_is_an_option(capsys, monkeypatch):

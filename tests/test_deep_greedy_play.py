@@ -6,7 +6,7 @@ import pytest
 from deep_runs import tiny
 
 from greedystep.deep.device_loop import epsilon_greedy
-from greedystep.deep.greedy_play import Evaluator, play
+from greedystep.deep.evaluator import Evaluator, play
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from deep_runs import assert_equal_runs, rows, tiny, words
 
 from greedystep import checkpoint
 from greedystep.cli import main
-from greedystep.deep.run_folder import DQNRun, read_config
+from greedystep.deep.dqn_run import DQNRun, read_config
 from greedystep.deep.trainer import DivergedError
 
 

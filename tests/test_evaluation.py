@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from benchmarks import planning_problems
 from greedystep import models
 from greedystep.mdp import MDP
-from greedystep.planning import backups, elimination, layout, policy_evaluation, policy_iteration
+from greedystep.planning import backups, elimination, policy_evaluation, policy_iteration, transition_tables
 from greedystep.planning.deadline import Deadline
 
 MODELS = {
@@ -42,7 +42,7 @@ def exact_value(mdp, policy):
 def evaluated(mdp, policy, monkeypatch, **constants):
     for name, value in constants.items():
         monkeypatch.setattr(policy_evaluation, name, value)
-    rows = layout.as_table(mdp)
+    rows = transition_tables.as_table(mdp)
     choice = (rows.first[:-1] + policy).astype(np.uint32)
     v = np.zeros(mdp.num_states)
     policy_evaluation.PolicyEvaluator(rows).evaluate(choice, v, 1e-12, 500, mdp.discount)
@@ -63,7 +63,7 @@ def test_elimination_and_bicgstab_find_the_value_of_a_policy(name, seed, monkeyp
 @pytest.mark.parametrize("name", MODELS)
 def test_sparse_elimination_finds_the_value_of_a_policy(name, seed):
     mdp = MODELS[name]
-    policy, rows = policy_of(mdp, seed), layout.as_table(mdp)
+    policy, rows = policy_of(mdp, seed), transition_tables.as_table(mdp)
     chain = policy_evaluation.PolicyEvaluator(rows).chain((rows.first[:-1] + policy).astype(np.uint32), mdp.discount)
     v = np.empty(mdp.num_states)
     assert elimination.solve_sparse(chain, v, Deadline())
@@ -72,7 +72,7 @@ def test_sparse_elimination_finds_the_value_of_a_policy(name, seed):
 
 def test_sparse_elimination_refuses_what_has_no_value_or_no_room(monkeypatch):
     ring = models.garnet(4, 1, 1, discount=0.9)
-    rows = layout.as_table(ring)._replace(successor=np.array([1, 2, 3, 0], np.uint32))
+    rows = transition_tables.as_table(ring)._replace(successor=np.array([1, 2, 3, 0], np.uint32))
     v = np.zeros(4)
     assert not elimination.solve_sparse(
         policy_evaluation.PolicyEvaluator(rows).chain(rows.first[:-1].copy(), 1.0), v, Deadline()
@@ -81,7 +81,7 @@ def test_sparse_elimination_refuses_what_has_no_value_or_no_room(monkeypatch):
     monkeypatch.setattr(elimination, "CHUNK", 100)
     monkeypatch.setattr(elimination, "FREE_FILL", 1000)
     monkeypatch.setattr(elimination, "FILL", 3)
-    rows = layout.as_table(models.garnet(200, 1, 5, discount=0.9))
+    rows = transition_tables.as_table(models.garnet(200, 1, 5, discount=0.9))
     v = np.zeros(200)
     assert not elimination.solve_sparse(
         policy_evaluation.PolicyEvaluator(rows).chain(rows.first[:-1].copy(), 0.9), v, Deadline()
@@ -92,7 +92,7 @@ def test_sparse_elimination_refuses_what_has_no_value_or_no_room(monkeypatch):
 @pytest.mark.parametrize("states", [1, 2, 17, 100, 700])
 def test_a_dissection_orders_every_state_once_and_keeps_a_path_thin(states, monkeypatch):
     path = models.renumbered(models.chain(states))
-    rows = layout.as_table(path)
+    rows = transition_tables.as_table(path)
     chain = policy_evaluation.PolicyEvaluator(rows).chain(rows.first[:-1] + np.uint32(1), 1.0)
     for piece in (10**6, 10):
         monkeypatch.setattr(elimination, "CHUNK", piece)
@@ -123,7 +123,7 @@ HARD = {
 @pytest.mark.parametrize("name", HARD)
 def test_an_exact_evaluation_leaves_only_what_rounding_makes(name, seed):
     mdp = HARD[name]
-    policy, rows = policy_of(mdp, seed), layout.as_table(mdp)
+    policy, rows = policy_of(mdp, seed), transition_tables.as_table(mdp)
     v = np.zeros(mdp.num_states)
     policy_evaluation.PolicyEvaluator(rows).evaluate_exactly(
         (rows.first[:-1] + policy).astype(np.uint32), v, mdp.discount
@@ -138,7 +138,7 @@ def test_an_exact_evaluation_leaves_only_what_rounding_makes(name, seed):
 def test_deterministic_chains_are_walked_to_their_end_or_round_their_loop(states, seed):
     mdp = models.garnet(states, 2, 1, discount=0.9, seed=seed)
     policy = policy_of(mdp, seed)
-    rows = layout.as_table(mdp)
+    rows = transition_tables.as_table(mdp)
     chain = policy_evaluation.PolicyEvaluator(rows).chain((rows.first[:-1] + policy).astype(np.uint32), 0.9)
     v = np.empty(states)
     assert policy_evaluation.solve_deterministic(chain, v)
@@ -147,7 +147,7 @@ def test_deterministic_chains_are_walked_to_their_end_or_round_their_loop(states
 
 def test_a_loop_that_loses_nothing_has_no_value():
     ring = models.garnet(4, 1, 1, discount=0.9)
-    rows = layout.as_table(ring)._replace(successor=np.array([1, 2, 3, 0], np.uint32))
+    rows = transition_tables.as_table(ring)._replace(successor=np.array([1, 2, 3, 0], np.uint32))
     chain = policy_evaluation.PolicyEvaluator(rows).chain(rows.first[:-1].copy(), 1.0)
     assert not policy_evaluation.solve_deterministic(chain, np.zeros(4))
     v = np.zeros(4)
@@ -157,7 +157,7 @@ def test_a_loop_that_loses_nothing_has_no_value():
 
 def test_bicgstab_never_hands_back_something_worse():
     mdp = MODELS["slippery"]
-    rows = layout.as_table(mdp)
+    rows = transition_tables.as_table(mdp)
     policy = policy_of(mdp, 0)
     truth = exact_value(mdp, policy)
     for rounds in range(6):
@@ -180,7 +180,7 @@ def test_a_pruned_backup_leaves_out_only_rows_that_cannot_be_the_best(name, dens
         model.__init__(twin)
     else:
         monkeypatch.setattr(backups, "PRUNE_FROM", 0)
-        model = backups.SparseModel(mdp, layout.as_table(mdp))
+        model = backups.SparseModel(mdp, transition_tables.as_table(mdp))
     random = np.random.default_rng(0)
     v = random.normal(size=mdp.num_states)
     for size in (10, 1, 1, 0.1, 1e-3, 0, 5, 1e-9):
@@ -197,7 +197,7 @@ def test_a_pruned_backup_leaves_out_only_rows_that_cannot_be_the_best(name, dens
 def test_a_pruned_backup_does_leave_rows_out(monkeypatch):
     monkeypatch.setattr(backups, "PRUNE_FROM", 0)
     mdp = MODELS["garnet"]
-    rows = layout.as_table(mdp)
+    rows = transition_tables.as_table(mdp)
     model = backups.SparseModel(mdp, rows)
     v = model.backup(np.zeros(mdp.num_states)).out
     best = model.backup(v)
@@ -216,9 +216,11 @@ def test_a_pruned_backup_does_leave_rows_out(monkeypatch):
     ],
 )
 def test_the_first_guess_is_exact_where_ways_are_straight(mdp):
-    rows = layout.as_table(mdp)
+    rows = transition_tables.as_table(mdp)
     v = np.empty(mdp.num_states)
-    policy_iteration.first_guess(rows, mdp.discount, *layout.reward_distance_order(rows, Deadline()), v, 0, v.size)
+    policy_iteration.first_guess(
+        rows, mdp.discount, *transition_tables.reward_distance_order(rows, Deadline()), v, 0, v.size
+    )
     np.testing.assert_allclose(mdp.backup(v).max(axis=1), v, atol=1e-9)
 
 

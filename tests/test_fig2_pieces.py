@@ -8,7 +8,7 @@ import pytest
 
 from greedystep.experiments import fig2
 from greedystep.experiments.fig2 import delayed, grid_world
-from greedystep.experiments.fig2.pieces import PIECE, Batch, TrialStore, run_trials
+from greedystep.experiments.fig2.trial_store import PIECE, Batch, TrialStore, run_trials
 
 SMALL = {
     "delays": {"trace-back": [4, 5], "choice": [3]},
@@ -46,7 +46,7 @@ def test_all_trials_are_run_and_stand_in_the_order_of_their_seeds():
 
 
 def test_the_longest_trials_begin_first(monkeypatch):
-    monkeypatch.setattr("greedystep.experiments.fig2.pieces.available_cores", lambda: 1)
+    monkeypatch.setattr("greedystep.experiments.fig2.trial_store.available_cores", lambda: 1)
     begun = []
     costs = {"short": 1.0, "long": 9.0, "middle": 5.0}
     batches = [
@@ -58,7 +58,7 @@ def test_the_longest_trials_begin_first(monkeypatch):
 
 def test_no_worker_waits_for_another_batch_to_end(monkeypatch):
     """The one trial of the first batch ends only when the second has begun."""
-    monkeypatch.setattr("greedystep.experiments.fig2.pieces.available_cores", lambda: 2)
+    monkeypatch.setattr("greedystep.experiments.fig2.trial_store.available_cores", lambda: 2)
     begun = threading.Event()
     first = batch("first", lambda seed: int(begun.wait(20)), trials=1, cost=PIECE)
     second = batch("second", lambda seed: begun.set() or 7, trials=1)
@@ -80,7 +80,7 @@ def test_progress_says_how_many_are_left():
 
 
 def test_what_goes_wrong_is_raised_and_nothing_more_is_begun(monkeypatch):
-    monkeypatch.setattr("greedystep.experiments.fig2.pieces.available_cores", lambda: 1)
+    monkeypatch.setattr("greedystep.experiments.fig2.trial_store.available_cores", lambda: 1)
     begun = []
 
     def work(seed):

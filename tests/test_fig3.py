@@ -14,9 +14,9 @@ from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, luck, pre
 from greedystep.experiments.deep import training
 from greedystep.experiments.deep.compared_methods import GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.method_runs import MethodRuns, from_records, only_end
-from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import FIGURE_3
 from greedystep.experiments.deep.training import Lane, Length, StoppedError
+from greedystep.experiments.deep.training_store import Store
 from greedystep.experiments.fig3 import published_baselines, training_time
 
 TIMES = ("seconds", "steps_per_second")

@@ -11,7 +11,7 @@ import greedystep as gs
 from greedystep import checkpoint, io
 from greedystep.cli import main
 from greedystep.metrics import MetricsFile
-from greedystep.tabular.table_run import TabularRun
+from greedystep.tabular.tabular_run import TabularRun
 
 # -- metrics and configurations ---------------------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ def test_no_observations_have_no_actions(small_agent):
     ],
 )
 def test_wrong_types_in_the_configuration_of_a_network_are_named(tmp_path, capsys, change, message):
-    from greedystep.deep.run_folder import DQNRunConfig
+    from greedystep.deep.dqn_run import DQNRunConfig
 
     config = DQNRunConfig.from_preset("classic/cartpole").as_json() | change
     io.write_json(tmp_path / "run" / "config.json", {"kind": "dqn", "config": config, "tensorboard": False})

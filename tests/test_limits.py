@@ -13,7 +13,15 @@ import pytest
 from greedystep import models
 from greedystep.cli import main
 from greedystep.mdp import MDP
-from greedystep.planning import METHODS, deadline, elimination, layout, policy_evaluation, solve, undiscounted
+from greedystep.planning import (
+    METHODS,
+    deadline,
+    elimination,
+    policy_evaluation,
+    solve,
+    transition_tables,
+    undiscounted,
+)
 from greedystep.planning.deadline import Deadline, TimeLimitError
 
 HORIZON = ("greedy-step", "modified-policy-iteration", "multi-step")
@@ -108,7 +116,7 @@ def test_whenever_a_solve_is_stopped_it_keeps_a_proof(name, method, stop, monkey
 
 
 def small_pieces(monkeypatch):
-    for module in (deadline, layout, policy_evaluation):
+    for module in (deadline, transition_tables, policy_evaluation):
         monkeypatch.setattr(module, "CHUNK", 20)
     monkeypatch.setattr(elimination, "AT_ONCE", 10)
     monkeypatch.setattr(elimination, "BLOCK", 7)
@@ -131,19 +139,19 @@ def test_work_in_pieces_is_the_same_work(name, method, monkeypatch):
 
 @pytest.mark.parametrize("name", ["garnet", "slippery", "maze", "undiscounted"])
 def test_an_order_in_pieces_is_the_same_order(name, monkeypatch):
-    rows = layout.as_table(MODELS[name])
-    final = layout.absorbing_states(rows)
+    rows = transition_tables.as_table(MODELS[name])
+    final = transition_tables.absorbing_states(rows)
     sources = np.arange(final.size) % 7 == 3
-    whole = layout.backward_order(rows, final, sources, Deadline())
+    whole = transition_tables.backward_order(rows, final, sources, Deadline())
     small_pieces(monkeypatch)
-    for one, other in zip(layout.backward_order(rows, final, sources, Deadline()), whole, strict=True):
+    for one, other in zip(transition_tables.backward_order(rows, final, sources, Deadline()), whole, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 4, 9])
 def test_bicgstab_that_is_stopped_hands_back_its_best(rounds, monkeypatch):
     mdp = MODELS["garnet"]
-    rows = layout.as_table(mdp)
+    rows = transition_tables.as_table(mdp)
     chain = policy_evaluation.PolicyEvaluator(rows).chain(rows.first[:-1].copy(), mdp.discount)
     whole, stopped = np.zeros(mdp.num_states), np.zeros(mdp.num_states)
     assert policy_evaluation.bicgstab(chain, whole, 0.0, rounds, Deadline())[0] == rounds

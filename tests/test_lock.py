@@ -15,11 +15,11 @@ from deep_runs import tiny, words
 import greedystep as gs
 from greedystep import experiments
 from greedystep.cli import main
-from greedystep.deep.run_folder import DQNRun
+from greedystep.deep.dqn_run import DQNRun
 from greedystep.runs import lock
 from greedystep.runs.lock import InUseError, lock_file, lock_folder
-from greedystep.runs.parts import PartStore
-from greedystep.tabular.table_run import TabularRun, TabularRunConfig
+from greedystep.runs.part_store import PartStore
+from greedystep.tabular.tabular_run import TabularRun, TabularRunConfig
 
 TABLE = TabularRunConfig("toy/choice", {"delay": 5}, episodes=200)
 HELD = rf"is being written to by process {os.getpid()} on {socket.gethostname()} \(.*, since \d{{4}}-.*\); wait for it"

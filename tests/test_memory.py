@@ -8,7 +8,7 @@ from greedystep import envs, memory, models
 from greedystep.cli import main
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.device_memory import largest_intermediate, tree_bytes
-from greedystep.deep.greedy_play import Evaluator
+from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.trainer import Trainer
 from greedystep.envs import toy
 from greedystep.mdp import MDP

@@ -11,9 +11,9 @@ import pytest
 from deep_runs import assert_equal_runs, tiny, words
 
 import greedystep as gs
-from greedystep.deep.run_folder import DQNRun
+from greedystep.deep.dqn_run import DQNRun
 from greedystep.metrics import read_metrics
-from greedystep.tabular.table_run import TabularRun, TabularRunConfig
+from greedystep.tabular.tabular_run import TabularRun, TabularRunConfig
 
 STEPS, EPISODES = 2000, 3000
 TABLE = TabularRunConfig("toy/choice", {"delay": 5}, seed=3, episodes=EPISODES)
@@ -22,7 +22,7 @@ WORKER = """
 import io, json, sys, time
 from contextlib import redirect_stderr, redirect_stdout
 from greedystep.cli import main
-import greedystep.deep.run_folder, greedystep.tabular.table_run
+import greedystep.deep.dqn_run, greedystep.tabular.tabular_run
 for line in sys.stdin:
     delay, arguments = json.loads(line)
     time.sleep(delay)

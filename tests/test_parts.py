@@ -8,7 +8,7 @@ import pytest
 
 from greedystep import experiments
 from greedystep.cli import main
-from greedystep.runs.parts import PACKED, PartStore
+from greedystep.runs.part_store import PACKED, PartStore
 
 CONTENTS = {f"part-{i}.json": {"number": i, "curve": [0.1 * i, None, "NaN"]} for i in range(5)}
 

@@ -19,10 +19,10 @@ from greedystep.planning import (
     convergence,
     dynamic_programming,
     kernels,
-    layout,
     policy_evaluation,
     policy_iteration,
     solve,
+    transition_tables,
 )
 from greedystep.planning.backups import Iteration
 
@@ -524,7 +524,7 @@ def test_several_cores_give_the_same_answer(mdp, cores, monkeypatch):
     serial = solve(mdp, tolerance=1e-8)
     monkeypatch.setattr(provenance, "available_cores", lambda: cores)
     monkeypatch.setattr(kernels, "_pool", None)
-    for module in (kernels, layout):
+    for module in (kernels, transition_tables):
         if hasattr(module, "PARALLEL_FROM"):
             monkeypatch.setattr(module, "PARALLEL_FROM", 1)
     one, two = (solve(mdp, tolerance=1e-8) for _ in range(2))

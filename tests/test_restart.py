@@ -9,9 +9,9 @@ from deep_runs import assert_equal_runs, tiny
 import greedystep as gs
 from greedystep import checkpoint
 from greedystep.cli import main
-from greedystep.deep.run_folder import DQNRun
+from greedystep.deep.dqn_run import DQNRun
 from greedystep.experiments.deep.training import PartialTraining
-from greedystep.tabular.table_run import TabularRun, TabularRunConfig
+from greedystep.tabular.tabular_run import TabularRun, TabularRunConfig
 
 STARTED = {
     "network": lambda folder: DQNRun.start(folder, tiny()).train(0.0),

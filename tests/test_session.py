@@ -10,10 +10,10 @@ from deep_runs import SETTINGS
 
 from greedystep import io
 from greedystep.experiments import NOTHING, fig3, fig5
-from greedystep.experiments.deep import protocol, session
-from greedystep.experiments.deep.store import Store
+from greedystep.experiments.deep import protocol, training_session
 from greedystep.experiments.deep.training import Length
-from greedystep.runs.parts import PartStore
+from greedystep.experiments.deep.training_store import Store
+from greedystep.runs.part_store import PartStore
 
 
 def test_progress_is_of_what_is_still_missing(made_up, tmp_path):
@@ -92,7 +92,7 @@ def test_a_full_disk_is_told_of_once(made_up, tmp_path, monkeypatch):
         if len(kept) > 3:
             raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("greedystep.runs.parts.write_json", full)
+    monkeypatch.setattr("greedystep.runs.part_store.write_json", full)
     with pytest.raises(OSError, match="No space left on device") as problem:
         fig3.run("paper", silent, tmp_path, ["breakout"])
     assert problem.value.filename == str(kept[3])  # of the training that could not be kept, not of the note
@@ -121,7 +121,7 @@ def test_half_way_states_are_kept_on_interrupt_and_go_when_finished(tmp_path):
             raise KeyboardInterrupt
 
     def train(progress):
-        runner = session.Session(store, progress, 600)
+        runner = training_session.Session(store, progress, 600)
         runner.all([lambda: protocol.train_setting(runner, leg, "DQN", {}, 1)])
 
     with pytest.raises(KeyboardInterrupt):

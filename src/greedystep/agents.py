@@ -10,8 +10,8 @@ from greedystep import checkpoint, io
 from greedystep.deep.agent import DQN
 from greedystep.deep.networks import MakeNetwork
 from greedystep.tabular import TabularAgent
-from greedystep.tabular.table_run import KIND as TABLE
-from greedystep.tabular.table_run import load_agent as load_table
+from greedystep.tabular.tabular_run import KIND as TABLE
+from greedystep.tabular.tabular_run import load_agent as load_table
 
 
 def load(

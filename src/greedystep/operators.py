@@ -289,7 +289,7 @@ def _chain_backup(mdp: MDP, policy: Policy) -> Callable[[np.ndarray], np.ndarray
     return lambda values: reward + mdp.discount * (chain @ values)
 
 
-def _policy_backup(mdp: MDP, policy: Policy, q: np.ndarray) -> np.ndarray:
+def _policy_backup(mdp: MDP, policy: np.ndarray, q: np.ndarray) -> np.ndarray:
     """B^π q, [S, A]."""
     return mdp.backup(_average(policy, q))
 

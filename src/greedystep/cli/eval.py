@@ -61,8 +61,8 @@ class Eval:
         return 0
 
     def _play(self) -> tuple[dict[str, Any], Table]:
-        from greedystep.deep.greedy_play import Evaluator, check_arguments
-        from greedystep.deep.run_folder import read_config, trained
+        from greedystep.deep.dqn_run import read_config, trained
+        from greedystep.deep.evaluator import Evaluator, check_arguments
 
         how: Any = {"seed": self.seed, "episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
         check_arguments(**how)  # before the agent is read

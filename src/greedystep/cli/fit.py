@@ -134,7 +134,7 @@ class Fit:
 
     def _check_settings(self) -> None:
         """Check the settings of the network before the data is read, which may take a while."""
-        from greedystep.deep.run_folder import DQNRunConfig
+        from greedystep.deep.dqn_run import DQNRunConfig
 
         how = {"options": parse_options(self.options), **deep_settings.given(self.settings)}
         DQNRunConfig.from_preset(self.env, self.network.preset or "paper", **how)
@@ -151,7 +151,7 @@ class Fit:
     # -- both return what was done, and the file -----------------------------------------------------------------------
 
     def _fit_table(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
-        from greedystep.tabular.table_run import TabularRunConfig
+        from greedystep.tabular.tabular_run import TabularRunConfig
 
         given = {name: getattr(self.table, name) for name in ("method", "initial")}
         given = {name: value for name, value in given.items() if value is not None}

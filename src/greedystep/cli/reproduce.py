@@ -24,7 +24,7 @@ from greedystep.cli.report import conclude
 from greedystep.io import write_json
 from greedystep.provenance import config_hash, provenance
 from greedystep.runs.lock import lock_folder
-from greedystep.runs.parts import PartStore
+from greedystep.runs.part_store import PartStore
 
 KEPT = Path("results", "paper")
 

@@ -33,7 +33,7 @@ from greedystep.cli.args import (
 from greedystep.cli.deep_settings import DeepSettings
 
 if TYPE_CHECKING:
-    from greedystep.runs.folder import RunFolder, RunProgress
+    from greedystep.runs.resumable_run import RunFolder, RunProgress
 
 METHODS = (
     *("greedy-step", "q-learning", "backward-q-learning", "n-step-q", "n-step-sarsa", "sarsa-lambda", "watkins"),

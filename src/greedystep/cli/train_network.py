@@ -6,8 +6,8 @@ from greedystep.checks import check_float, check_int, check_seed
 from greedystep.cli import deep_settings
 from greedystep.cli.args import answering_bad_input, parse_options, warnings_as_notes
 from greedystep.cli.train import Train, say_results, train_to_end
-from greedystep.deep.run_folder import DQNRun, DQNRunConfig
-from greedystep.runs.folder import RunProgress
+from greedystep.deep.dqn_run import DQNRun, DQNRunConfig
+from greedystep.runs.resumable_run import RunProgress
 
 MOST_SEEDS = 1_000_000
 """Trainings side by side; long before, they are refused for the memory that they would need."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from greedystep.cli.args import answering_bad_input, parse_options, warnings_as_notes
 from greedystep.cli.train import Train, say_results, train_to_end
-from greedystep.tabular.table_run import TabularRun, TabularRunConfig
+from greedystep.tabular.tabular_run import TabularRun, TabularRunConfig
 
 
 def train_table(command: Train) -> int:

@@ -114,8 +114,8 @@ class Watch:
         if self.env not in envs.names() and Path(self.env).exists():
             if self.options:
                 raise ValueError("options: a run keeps its own")
+            from greedystep.deep.dqn_run import trained
             from greedystep.deep.q_annotations import QAnnotator
-            from greedystep.deep.run_folder import trained
 
             player = QAnnotator(trained(Path(self.env)), self.lane or 0, self.epsilon or 0.0)
             if self.policy == "random":

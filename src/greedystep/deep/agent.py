@@ -19,7 +19,7 @@ from greedystep.checks import INT32_MAX, check_int, check_seed
 from greedystep.deep import offline
 from greedystep.deep.config import Returns
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
-from greedystep.deep.greedy_play import MAX_STEPS, Evaluator
+from greedystep.deep.evaluator import MAX_STEPS, Evaluator
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import Preset, env_options, make_config
 from greedystep.deep.trainer import DivergedError, Row, Trainer

@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any, Protocol
 
-from greedystep.deep.run_folder import DQNRunConfig
+from greedystep.deep.dqn_run import DQNRunConfig
 from greedystep.deep.trainer import Trainer
 
 NO_LOGGING = 64 * 10**7

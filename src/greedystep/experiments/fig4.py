@@ -21,9 +21,9 @@ from greedystep.experiments.deep.compared_methods import Setting
 from greedystep.experiments.deep.judging import AllRuns, Estimate, Outcome, judge_each_task, mean_difference, pessimism
 from greedystep.experiments.deep.method_runs import MethodRuns, final_table
 from greedystep.experiments.deep.protocol import TaskProtocol
-from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import LARGEST_GAINS
 from greedystep.experiments.deep.training import Length
+from greedystep.experiments.deep.training_store import Store
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
 

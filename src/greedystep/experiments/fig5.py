@@ -23,8 +23,8 @@ from greedystep.experiments.deep.compared_methods import GREEDY
 from greedystep.experiments.deep.judging import AllRuns, Outcome, judge_each_task, mean, mean_difference, pessimism
 from greedystep.experiments.deep.method_runs import PHASE, MethodRuns
 from greedystep.experiments.deep.protocol import Entry, TaskProtocol
-from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import LARGEST_GAINS
+from greedystep.experiments.deep.training_store import Store
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
 

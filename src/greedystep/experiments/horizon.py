@@ -19,9 +19,9 @@ from greedystep.experiments.deep.compared_methods import Setting
 from greedystep.experiments.deep.judging import AllRuns, Outcome, judge_each_task, mean, mean_difference
 from greedystep.experiments.deep.method_runs import final_table
 from greedystep.experiments.deep.protocol import TaskProtocol
-from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import LARGEST_GAINS
 from greedystep.experiments.deep.training import Length
+from greedystep.experiments.deep.training_store import Store
 from greedystep.experiments.fig4 import networks
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table

@@ -22,9 +22,9 @@ from greedystep.experiments.deep.compared_methods import GREEDY
 from greedystep.experiments.deep.judging import AllRuns, Outcome, combine, mean_difference, missing_runs
 from greedystep.experiments.deep.method_runs import final_table
 from greedystep.experiments.deep.protocol import TaskProtocol
-from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import steady
 from greedystep.experiments.deep.training import Length
+from greedystep.experiments.deep.training_store import Store
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
 

@@ -21,8 +21,8 @@ from greedystep.experiments.deep.compared_methods import GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.judging import Outcome, mean_difference
 from greedystep.experiments.deep.method_runs import MethodRuns, final_table
 from greedystep.experiments.deep.protocol import Entry, TaskProtocol
-from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.training import Length
+from greedystep.experiments.deep.training_store import Store
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
 

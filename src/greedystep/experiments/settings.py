@@ -25,10 +25,10 @@ from greedystep.experiments.deep.judging import Outcome
 from greedystep.experiments.deep.method_runs import from_records
 from greedystep.experiments.deep.plots import draw_missing
 from greedystep.experiments.deep.protocol import SELECTION_SEEDS
-from greedystep.experiments.deep.session import Session
-from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import FIGURE_3, TASKS
 from greedystep.experiments.deep.training import Lane, Length
+from greedystep.experiments.deep.training_session import Session
+from greedystep.experiments.deep.training_store import Store
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
 

@@ -33,9 +33,9 @@ from numba import njit
 from greedystep.mdp import MDP
 from greedystep.planning.deadline import Deadline
 from greedystep.planning.kernels import ONE, SMALLEST_NORMAL, TABLE_TYPE, UNIT, unsigned
-from greedystep.planning.layout import reward_distance_order
 from greedystep.planning.policy_iteration import auto
 from greedystep.planning.rational import rational_policy_iteration
+from greedystep.planning.transition_tables import reward_distance_order
 from greedystep.planning.undiscounted import UndiscountedModel
 
 MOST_ITERATIONS = 1000

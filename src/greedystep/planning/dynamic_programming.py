@@ -16,8 +16,8 @@ from greedystep.planning import undiscounted
 from greedystep.planning.backups import BellmanBackup, Iteration
 from greedystep.planning.deadline import Deadline
 from greedystep.planning.elimination import solve_dense
-from greedystep.planning.layout import as_table
 from greedystep.planning.policy_evaluation import PolicyEvaluator
+from greedystep.planning.transition_tables import as_table
 
 STALLS = 20
 """Iterations without a smaller residual after which only rounding is left."""

@@ -116,7 +116,7 @@ class PolicyEvaluator:
 def extract_chain(table, choice, discount, solve_loops, chain):
     """Copy one row of each state into `chain`, with the discount multiplied in; returns the length of the longest row.
 
-    With `solve_loops`, a self-loop v = r + p v + ... is solved for v, as in layout.py.
+    With `solve_loops`, a self-loop v = r + p v + ... is solved for v, as in transition_tables.py.
     """
     _, start, to, p, reward = table
     _, new_start, new_to, new_p, new_reward = chain

@@ -20,8 +20,8 @@ from greedystep.planning import kernels
 from greedystep.planning.backups import DenseModel, Iteration, SparseModel
 from greedystep.planning.deadline import Deadline
 from greedystep.planning.kernels import ONE, TABLE_TYPE, unsigned
-from greedystep.planning.layout import absorbing_states, reordered_table, reward_distance_order
 from greedystep.planning.policy_evaluation import PolicyEvaluator
+from greedystep.planning.transition_tables import absorbing_states, reordered_table, reward_distance_order
 from greedystep.planning.undiscounted import UndiscountedModel
 
 MIXING_SWEEPS, MIXING_BACKUPS = 30, 4

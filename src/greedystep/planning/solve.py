@@ -16,10 +16,10 @@ from greedystep.planning.backups import BellmanBackup, DenseModel, Iteration, Sp
 from greedystep.planning.certificate import Certificate, longest_episode
 from greedystep.planning.convergence import COARSE, OVERFLOW, ConvergenceMonitor, Proof
 from greedystep.planning.deadline import Deadline
-from greedystep.planning.layout import as_table, widest_row
 from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.planning.rational import rational_policy_iteration
 from greedystep.planning.solution import Solution, SolveProgress
+from greedystep.planning.transition_tables import as_table, widest_row
 from greedystep.planning.undiscounted import UndiscountedModel, normalised
 
 SolveMethod = Literal[

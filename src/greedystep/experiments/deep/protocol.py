@@ -17,10 +17,10 @@ from greedystep.experiments.claims import Claim
 from greedystep.experiments.deep.compared_methods import GREEDY, METHODS, PAPER, Setting
 from greedystep.experiments.deep.judging import AllRuns, best_method
 from greedystep.experiments.deep.method_runs import MethodRuns, from_records, summary
-from greedystep.experiments.deep.session import Session
-from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.training import Lane, Length
+from greedystep.experiments.deep.training_session import Session
+from greedystep.experiments.deep.training_store import Store
 from greedystep.runs.progress import ReportProgress
 
 SELECTION_SEEDS = (1_000_000, 1_000_001)

@@ -20,7 +20,7 @@ import numpy as np
 from greedystep import checkpoint, envs, provenance, schema
 from greedystep.deep.config import RETURN_OPTIONS, DQNConfig
 from greedystep.deep.env_spec import spec_of
-from greedystep.deep.greedy_play import Evaluator
+from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.presets import make_config
 from greedystep.deep.trainer import Row, Trainer
 from greedystep.experiments.deep.compared_methods import Setting

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from greedystep.experiments.fig2 import delayed, grid_world, toy_claims
-from greedystep.experiments.fig2.pieces import Batch, TrialStore, run_trials
 from greedystep.experiments.fig2.toy_methods import EPSILON, PUBLISHED, STEP, TRACE
 from greedystep.experiments.fig2.toy_output import CHARTS, charts, draw, tables
+from greedystep.experiments.fig2.trial_store import Batch, TrialStore, run_trials
 from greedystep.runs.progress import ReportProgress
 
 __all__ = ["CHARTS", "IN_PARTS", "NAME", "TASKS", "TITLE", "charts", "draw", "run", "tables"]

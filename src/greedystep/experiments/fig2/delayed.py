@@ -15,8 +15,8 @@ import numpy as np
 
 from greedystep import envs
 from greedystep.envs import ToyTask
-from greedystep.experiments.fig2.pieces import Batch
 from greedystep.experiments.fig2.toy_methods import EPSILON, METHODS, NOISE_METHODS, TASK_TITLES
+from greedystep.experiments.fig2.trial_store import Batch
 from greedystep.tabular import METHODS as UPDATES
 from greedystep.tabular import Rudder, greedy_policy, until_solved
 from greedystep.tabular.learning import make_learner

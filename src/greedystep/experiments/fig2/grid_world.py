@@ -20,7 +20,7 @@ from numba import njit
 from greedystep import envs
 from greedystep.envs import ToyTask
 from greedystep.experiments.fig2.delayed import summary
-from greedystep.experiments.fig2.pieces import Batch
+from greedystep.experiments.fig2.trial_store import Batch
 from greedystep.tabular import Episodes, collect, greedy_policy, replay
 
 GOOD = 0.9

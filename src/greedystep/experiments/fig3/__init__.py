@@ -24,9 +24,9 @@ from greedystep.experiments.deep.compared_methods import BEYOND, GREEDY, METHODS
 from greedystep.experiments.deep.judging import AllRuns
 from greedystep.experiments.deep.method_runs import final_table, format_setting, none_if_nan
 from greedystep.experiments.deep.protocol import TaskProtocol
-from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import FIGURE_3, TASKS
 from greedystep.experiments.deep.training import Length
+from greedystep.experiments.deep.training_store import Store
 from greedystep.experiments.fig3 import performance_claims, published_baselines, training_time
 from greedystep.runs.progress import ReportProgress
 from greedystep.stats import probability_of_improvement

@@ -15,7 +15,8 @@ from greedystep import envs, schema
 from greedystep.checks import check_int
 from greedystep.memory import check_memory
 from greedystep.metrics import Row
-from greedystep.runs.folder import (
+from greedystep.runs.lock import WriterLock
+from greedystep.runs.resumable_run import (
     CONFIG,
     METRICS,
     RunFolder,
@@ -25,7 +26,6 @@ from greedystep.runs.folder import (
     locked,
     read_run_config,
 )
-from greedystep.runs.lock import WriterLock
 from greedystep.tabular.methods import parameters_of
 from greedystep.tabular.tabular_agent import TabularAgent
 

@@ -17,7 +17,8 @@ from greedystep.deep.config import DQNConfig
 from greedystep.deep.trainer import DivergedError, Trainer, config_from_json, most_steps
 from greedystep.io import jsonable, open_regular_file
 from greedystep.metrics import EventFiles, Row
-from greedystep.runs.folder import (
+from greedystep.runs.lock import FOLDER_LOCK, WriterLock
+from greedystep.runs.resumable_run import (
     CONFIG,
     RunFolder,
     RunProgress,
@@ -26,7 +27,6 @@ from greedystep.runs.folder import (
     locked,
     read_run_config,
 )
-from greedystep.runs.lock import FOLDER_LOCK, WriterLock
 
 KIND = "dqn"
 CHECKPOINTS = "checkpoints"

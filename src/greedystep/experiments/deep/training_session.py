@@ -14,11 +14,11 @@ from typing import Any
 
 import jax
 
-from greedystep.experiments.deep.store import Store
 from greedystep.experiments.deep.tasks import TASKS
 from greedystep.experiments.deep.training import Lane, Length, StoppedError, train
+from greedystep.experiments.deep.training_store import Store
+from greedystep.runs.job_queue import run_jobs
 from greedystep.runs.progress import ReportProgress, WorkProgress
-from greedystep.runs.queue import run_jobs
 
 COMPILING = 2
 """Programs that are compiled ahead while a GPU computes: compiling one takes tens of seconds."""

@@ -14,9 +14,9 @@ from typing import Any
 
 from greedystep.io import jsonable
 from greedystep.provenance import available_cores, config_hash, provenance
-from greedystep.runs.parts import PartStore
+from greedystep.runs.job_queue import run_jobs
+from greedystep.runs.part_store import PartStore
 from greedystep.runs.progress import ReportProgress, WorkProgress
-from greedystep.runs.queue import run_jobs
 
 FOLDER = "fig2"
 """The subfolder of the parts that holds pieces."""

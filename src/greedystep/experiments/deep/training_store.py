@@ -14,7 +14,7 @@ from typing import Any
 from greedystep import schema
 from greedystep.experiments.deep.training import CURVES, Lane
 from greedystep.provenance import config_hash, provenance
-from greedystep.runs.parts import PartStore
+from greedystep.runs.part_store import PartStore
 
 Record = Mapping[str, Any]
 _NUMBERS = [schema.Nullable(schema.Float())]
