@@ -232,7 +232,7 @@ def test_a_full_disk_while_resuming_leaves_the_file(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="cannot remove the rows after step 1 out of"):
+    with pytest.raises(OSError, match="cannot remove the rows after step 1 from"):
         MetricsFile(path, resume_at=1)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

@@ -91,7 +91,7 @@ class MetricsFile:
         kept = sum(len(line) for row, line in _whole_lines(self.path) if row["step"] <= step)
         if kept != self.path.stat().st_size:
             with (
-                os_error_context(f"cannot take the rows after step {step} out of {self.path}"),
+                os_error_context(f"cannot remove the rows after step {step} from {self.path}"),
                 atomic_write(self.path) as file,
             ):
                 file.writelines(line for row, line in _whole_lines(self.path) if row["step"] <= step)

@@ -61,7 +61,7 @@ def test_the_limit_stops_what_would_go_on_for_ever(trainer):
         ({"episodes": 0}, "^episodes: expected an integer from 1 to 2147483647, got 0$"),
         ({"limit": 0}, "^limit: expected"),
         ({"epsilon": float("nan")}, r"^epsilon: expected a number in \[0, 1\], got nan$"),
-        ({"seed": -1}, "^seed: expected an integer >= 0"),
+        ({"seed": -1}, "^seed: expected an integer from 0 to 4294967295"),
     ],
 )
 def test_what_makes_no_sense_is_refused(trainer, arguments, sentence):
