@@ -32,7 +32,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path):
     run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT)
     (wheel,) = tmp_path.glob("greedystep-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    page = {f"greedystep/report/{name}" for name in ("page.html", "page.css", "page.js", "curves.js")}
+    page = {f"greedystep/report/{name}" for name in ("page.html", "page.css", "page.js", "charts.js")}
     assert {"greedystep/py.typed", *page} <= set(names)
     assert not [name for name in names if "bench" in name or name.startswith(("tests/", "examples/"))]
 
