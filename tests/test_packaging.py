@@ -34,7 +34,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path):
     names = zipfile.ZipFile(wheel).namelist()
     page = {f"greedystep/report/{name}" for name in ("page.html", "page.css", "page.js", "charts.js")}
     assert {"greedystep/py.typed", *page} <= set(names)
-    assert not [name for name in names if "bench" in name or name.startswith(("tests/", "examples/"))]
+    assert not [name for name in names if name.startswith(("benchmarks/", "tests/", "examples/"))]
 
     venv.create(tmp_path / "empty", with_pip=True)
     programs = tmp_path / "empty" / "bin"
