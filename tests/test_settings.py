@@ -81,3 +81,19 @@ def test_figures_and_tables_come_from_the_result_alone(made_up, tmp_path):
     assert [row[0] for row in best.rows] == ["Breakout", "Pong"]
     assert best.rows[0][1] == "greedy-step, 4 networks, lr 0.0001"  # the best by construction
     assert len(cells.rows) == 2 * len(settings.RULES) * 9
+
+
+def test_what_was_chosen_is_trained_on_fresh_seeds_once_all_maps_are_complete(made_up, tmp_path, monkeypatch):
+    two = [grid for grid in settings.SCALES["paper"] if grid.task in ("breakout", "pong")]
+    monkeypatch.setitem(settings.SCALES, "paper", two)
+    settings.run("paper", silent, tmp_path, ["breakout"])
+    assert not any(seed in settings.FRESH_SEEDS for *_, seed, _ in made_up.trained)
+    result = settings.run("paper", silent, tmp_path)
+    fresh = [one for one in made_up.trained if one[2] in settings.FRESH_SEEDS]
+    assert {(task, steps) for task, _, _, steps in fresh} == {("breakout", 5_000_000), ("pong", 5_000_000)}
+    best = "greedy-step, 4 networks, lr 0.0001"  # by construction, for each task and for all
+    assert result["numbers"]["fresh"]["pong"]["best single"]["setting"] == best
+    assert len(result["numbers"]["fresh"]["pong"]["best of the task"]["returns"]) == len(settings.FRESH_SEEDS)
+    (table,) = (table for table in settings.tables(result) if table.id == "settings-fresh")
+    assert [row[:2] for row in table.rows[:2]] == [["Breakout", "best of the task"], ["Breakout", "best single"]]
+    assert all(low <= mean <= high for *_, mean, low, high, _ in table.rows)

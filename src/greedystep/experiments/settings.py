@@ -2,7 +2,8 @@
 
 Every fixed rule for the returns is trained with 1, 2 and 4 networks and three learning rates, on two seeds that no
 other experiment reports. The heat maps show the best setting of each task, and how far the best single setting for all
-tasks falls behind that choice. Rules are compared at their own best learning rate, never at a shared one.
+tasks falls behind that choice. Rules are compared at their own best learning rate, never at a shared one. Once all maps
+are complete, both choices are trained at full length on ten fresh seeds.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from greedystep.experiments.deep.training import Lane, Length
 from greedystep.experiments.deep.training_session import Session
 from greedystep.experiments.deep.training_store import Store
 from greedystep.runs.progress import ReportProgress
+from greedystep.stats import interval
 from greedystep.tables import Table
 
 NAME, IN_PARTS = "settings", True
@@ -45,6 +47,10 @@ RULES: dict[str, Setting] = {
     "Watkins": {"returns": "watkins"},
     "greedy-step": {"returns": "greedy-step"},
 }
+CELL = ("rule", "ensemble", "learning_rate")
+"""What identifies a cell of a map."""
+FRESH_SEEDS = tuple(range(10))
+"""Seeds of the full-length trainings of what was chosen; none of them took part in the choice."""
 NEARLY_BEST = 0.95
 """Share of the way from the worst setting of a task to its best from which a setting counts as good as the best."""
 
@@ -68,9 +74,9 @@ class SettingGrid:
             for ensemble, rule, rate in product(self.ensembles, self.rules, self.learning_rates)
         }
 
-    def lanes(self, setting: Setting) -> list[Lane]:
+    def lanes(self, setting: Setting, seeds: Sequence[int] = SELECTION_SEEDS) -> list[Lane]:
         """The trainings of one setting."""
-        return [Lane(self.task, self.preset, setting, seed) for seed in SELECTION_SEEDS]
+        return [Lane(self.task, self.preset, setting, seed) for seed in seeds]
 
     def programs(self) -> list[list[Lane]]:
         """All trainings, in groups that share a compiled program."""
@@ -103,18 +109,30 @@ def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: S
     store, grids = Store(parts), SCALES[scale]
     asked = [grid for grid in grids if not only or grid.task in only]
     total = sum(len(grid.cells) * len(SELECTION_SEEDS) * grid.length.steps for grid in asked)
+    total += sum(2 * len(FRESH_SEEDS) * TASKS[grid.task].steps for grid in asked if len(grids) > 1)
     with Session(store, progress, total) as session:
         session.all(
             partial(session.ensure, lanes, grid.length, f"{TASKS[grid.task].title}, {lanes[0].config.returns}")
             for grid in asked
             for lanes in grid.programs()
         )
-    maps = {grid.task: _collect(store, grid) for grid in grids}
+        maps = {grid.task: _collect(store, grid) for grid in grids}
+        session.all(
+            partial(session.ensure, lanes, Length(TASKS[grid.task].steps), f"{TASKS[grid.task].title}, {name}")
+            for grid in asked
+            for name, lanes in _chosen(maps, grid).values()
+        )
     missing = [
         f"{one['title']}: {len(one['cells'])} of {_size(one)} settings are trained"
         for one in maps.values()
         if not _is_complete(one)
     ]
+    fresh = {grid.task: _fresh(store, maps, grid) for grid in grids}
+    for grid in grids:
+        for role in _chosen(maps, grid):
+            there = len(fresh[grid.task].get(role, {"returns": []})["returns"])
+            if there < len(FRESH_SEEDS):
+                missing.append(f"{TASKS[grid.task].title}, {role}: {there} of {len(FRESH_SEEDS)} fresh seeds")
     about = {
         grid.task: {
             "env": TASKS[grid.task].env,
@@ -128,9 +146,41 @@ def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: S
     return {
         "title": TITLE,
         "settings": {"scale": scale, "tasks": about},
-        "numbers": {"maps": maps, "missing": missing, "problems": store.problems},
+        "numbers": {
+            "maps": maps,
+            "fresh": fresh,
+            "missing": missing,
+            "problems": store.problems,
+        },
         "claims": [asdict(one_for_all(maps))],
     }
+
+
+def _chosen(maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, tuple[str, list[Lane]]]:
+    """Role -> name of a setting and its trainings on fresh seeds; none before the maps of all tasks are complete."""
+    if not all(map(_is_complete, maps.values())) or (single := best_for_all(maps)) is None:
+        return {}
+    own = _name(max(maps[grid.task]["cells"], key=_score))
+    named = {_name(dict(zip(CELL, cell, strict=True))): setting for cell, setting in grid.cells.items()}
+    roles = {"best of the task": own, "best single": single[0]}
+    return {role: (name, grid.lanes(named[name], FRESH_SEEDS)) for role, name in roles.items()}
+
+
+def _fresh(store: Store, maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, Any]:
+    """Final training returns of the chosen settings on the fresh seeds, and returns of greedy play; by role."""
+    found, steps = {}, TASKS[grid.task].steps
+    for role, (name, lanes) in _chosen(maps, grid).items():
+        records = [record for lane in lanes if (record := store.get(lane, steps)) is not None]
+        if records:
+            runs = from_records(records, steps)
+            greedy = None if runs.greedy_play is None else runs.greedy_play.tolist()
+            found[role] = {
+                "setting": name,
+                "steps": steps,
+                "returns": runs.final_return.tolist(),
+                "greedy_play": greedy,
+            }
+    return found
 
 
 def _collect(store: Store, grid: SettingGrid) -> dict[str, Any]:
@@ -260,7 +310,8 @@ def _draw_map(axis: Axes, one: Mapping[str, Any]) -> None:
 
 def tables(result: dict[str, Any]) -> list[Table]:
     maps = result["numbers"]["maps"]
-    return [table for table in (_best_table(maps), _cell_table(maps)) if table.rows]
+    made = (_best_table(maps), _fresh_table(maps, result["numbers"].get("fresh", {})), _cell_table(maps))
+    return [table for table in made if table.rows]
 
 
 def _best_table(maps: Mapping[str, Any]) -> Table:
@@ -269,6 +320,19 @@ def _best_table(maps: Mapping[str, Any]) -> Table:
     rows = [[maps[task]["title"], _name(best), _score(best), single, share.get(task)] for task, best in bests.items()]
     header = ["task", "best setting", "mean return", "best single setting for all tasks", "its share of the best"]
     return Table("settings-best", "The best fixed setting of each task, and the best single one for all", header, rows)
+
+
+def _fresh_table(maps: Mapping[str, Any], fresh: Mapping[str, Any]) -> Table:
+    rows = []
+    for task, roles in fresh.items():
+        for role, runs in roles.items():
+            mean, low, high = map(float, interval(np.array(runs["returns"]), "mean"))
+            greedy = None if runs["greedy_play"] is None else float(np.mean(runs["greedy_play"]))
+            about = [maps[task]["title"], role, runs["setting"], runs["steps"], len(runs["returns"])]
+            rows.append([*about, mean, low, high, greedy])
+    header = ["task", "choice", "setting", "steps", "seeds", "mean return", "95 % CI from", "to", "greedy play"]
+    title = "The chosen settings at full length, on seeds that took no part in the choice"
+    return Table("settings-fresh", title, header, rows)
 
 
 def _cell_table(maps: Mapping[str, Any]) -> Table:
