@@ -85,7 +85,7 @@ class RunFolder(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return the content of config.json but its provenance: "kind", "config" and more."""
+        """Return what config.json will hold, without its provenance: "kind", "config", and the subclass's own entries."""
 
     @abstractmethod
     def chunks(self) -> Iterator[tuple[Sequence[Row], RunProgress]]:

@@ -254,7 +254,7 @@ class EpisodeBuffer(NamedTuple):
 
 @njit(cache=True)
 def make_buffer(horizon):
-    """Return a buffer for episodes of up to `horizon` steps."""
+    """Return an empty buffer for the states, actions and rewards of one episode of up to `horizon` steps."""
     return EpisodeBuffer(
         np.empty(horizon + 1, np.int32),
         np.empty(horizon, np.int32),

@@ -80,8 +80,11 @@ class Session:
                 shutil.rmtree(half_way, ignore_errors=True)
 
     def all(self, jobs: Iterable[Callable[[], object]]) -> None:
-        """Run jobs in their order: on a CPU as many at a time as there are cores, since the programs of small networks
-        use one; on a GPU, which a program fills, some compile while one computes."""
+        """Start jobs in the given order and wait for all of them.
+
+        On a CPU as many run at a time as there are cores, since a compiled training of small networks uses one core. On
+        a GPU one training computes at a time, since it fills the device, and meanwhile others compile.
+        """
         run_jobs(jobs, self._workers, on_failure=self._stop.set)
 
     def _heard(self, steps: int, speed: float, what: str, lanes: int) -> None:
