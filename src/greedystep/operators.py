@@ -75,9 +75,9 @@ def greedy_step(
         inside:   (G q)(s, a) = r(s, a) + γ Σ_s' p(s' | s, a) max_π max_{1<=n<=N} u_{π,n}(s')
         outside:  (G q)(s, a) = max_π max_{1<=n<=N} ((B^π)^(n-1) B q)(s, a)
 
-    with u_{π,1}(s) = max_a q(s, a) and u_{π,n} = r^π + γ T^π u_{π,n-1}: n - 1 steps of π, then a greedy action. B is the
-    Bellman optimality operator, B^π the expectation operator, T^π the transition matrix under π; a product is one with
-    T^π or with the transitions of one action.
+    with u_{π,1}(s) = max_a q(s, a) and u_{π,n} = r^π + γ T^π u_{π,n-1}: n - 1 steps of π, then a greedy action. B is
+    the Bellman optimality operator, B^π the expectation operator, T^π the transition matrix under π; a product is one
+    with T^π or with the transitions of one action.
 
     `inside` is the definition (Eq. 4): policy and n are chosen in each successor. It takes |Π|(N-1) + A products.
     `outside` is what the proofs and the matrix formula of Section 4 use: one choice for all successors, made with

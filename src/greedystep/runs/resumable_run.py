@@ -85,7 +85,7 @@ class RunFolder(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return what config.json will hold, without its provenance: "kind", "config", and the subclass's own entries."""
+        """Return the content of config.json without its provenance: "kind", "config" and the subclass's entries."""
 
     @abstractmethod
     def chunks(self) -> Iterator[tuple[Sequence[Row], RunProgress]]:
