@@ -187,7 +187,7 @@ class Runner:
         if self._process is None:
             self.scratch.mkdir(parents=True, exist_ok=True)
             source = Path(sys.modules["greedystep"].__file__ or "").parents[1] if "greedystep" in sys.modules else None
-            paths = [str(HERE), *([str(source)] if source else []), os.environ.get("PYTHONPATH", "")]
+            paths = [str(HERE), str(HERE.parent), *([str(source)] if source else []), os.environ.get("PYTHONPATH", "")]
             environment = {
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, paths)),
