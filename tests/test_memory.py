@@ -26,6 +26,11 @@ def four_gigabytes(monkeypatch):
 # -- how much there is ------------------------------------------------------------------------------------------------
 
 
+def test_small_arrays_are_not_worth_a_look(monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: pytest.fail("looked up"))
+    memory.check_memory("episodes=10", memory.NEVER_REFUSED)
+
+
 def test_the_sentence_has_both_numbers(four_gigabytes):
     memory.check_memory("delay=200", 4 * GB)
     with pytest.raises(MemoryError, match=r"^delay=200: needs about 41 GB of memory, this machine has 4 GB free$"):
