@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,6 +115,29 @@ def test_many_who_want_a_folder_hold_it_one_at_a_time(tmp_path):
         thread.join()
     assert not problems
     assert set(most) == {1}
+
+
+def test_a_folder_that_vanishes_while_it_is_made_is_made_again(tmp_path, monkeypatch):
+    problems = [FileExistsError(errno.EEXIST, "the other one made it"), FileNotFoundError(errno.ENOENT, "and left")]
+    mkdir = Path.mkdir
+
+    def race(self, *args, **options):
+        if problems:
+            raise problems.pop()
+        mkdir(self, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", race)
+    with lock_folder(tmp_path / "new" / "folder"):
+        assert not problems
+
+
+@pytest.mark.parametrize("below", [".", "deeper"])
+def test_a_file_or_a_dangling_link_in_the_place_of_the_folder_is_an_error_at_once(tmp_path, below):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "link"):
+        with pytest.raises(OSError, match=r"File exists|Not a directory|No such file"):
+            lock_folder(tmp_path / name / below)
 
 
 def test_a_link_in_a_folder_that_somebody_sent_is_not_followed(tmp_path):

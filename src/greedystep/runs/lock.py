@@ -16,6 +16,7 @@ import datetime
 import errno
 import os
 import socket
+import stat
 import time
 import warnings
 from contextlib import suppress
@@ -109,8 +110,10 @@ def _try_to_lock(path: Path, what: Path) -> int | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A link is not followed: the file is emptied, and a folder that somebody sent may hold anything.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-    except FileNotFoundError:  # the holder released its lock and removed the empty folder
-        return None
+    except (FileNotFoundError, FileExistsError):
+        if any(_is_no_folder(folder) for folder in path.parents):
+            raise
+        return None  # the holder released its lock and removed the empty folder while this process made it
     try:
         _lock(descriptor)
         if _is_at(descriptor, path):
@@ -125,6 +128,14 @@ def _try_to_lock(path: Path, what: Path) -> int | None:
         raise
     os.close(descriptor)
     return None
+
+
+def _is_no_folder(path: Path) -> bool:
+    """Whether something other than a folder is there: a file, or a link that leads nowhere."""
+    try:
+        return not stat.S_ISDIR(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return path.is_symlink()
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
