@@ -8,6 +8,7 @@ import numpy as np
 from greedystep.deep.dqn_run import DQNRun, DQNRunConfig
 
 SETTINGS = {
+    "returns": "greedy-step",
     "hidden": (8,),
     "replay_size": 300,  # wraps soon
     "warmup": 50,

@@ -8,6 +8,7 @@ import pytest
 from deep_runs import tiny
 from PIL import Image
 
+import greedystep as gs
 from greedystep import returns
 from greedystep.cli import main
 from greedystep.deep.dqn_run import DQNRun, trained
@@ -64,15 +65,12 @@ def test_what_makes_no_sense_is_refused(run, arguments, sentence, capsys):
 
 @pytest.mark.parametrize("command", ["eval", "watch"])
 def test_what_is_no_run_is_answered_by_one_sentence(command, tmp_path, capsys):
-    table = tmp_path / "table"
-    assert main(["train", "toy/choice", "--episodes", "5", "--out", str(table)]) == 0
     unstarted = DQNRun.start(tmp_path / "unstarted", tiny())
     pieces = unstarted.train(1e9)
     next(pieces)
     (tmp_path / "empty").mkdir()
     for folder, sentence in {
         tmp_path / "empty": "holds no run (it has no config.json)",
-        table: "is not the configuration of a DQN run (it.kind: expected one of dqn, got 'tabular')",
         unstarted.folder: "unstarted has no checkpoint yet",
     }.items():
         capsys.readouterr()
@@ -81,6 +79,25 @@ def test_what_is_no_run_is_answered_by_one_sentence(command, tmp_path, capsys):
         assert sentence in said
         assert len(said.splitlines()) == 1
     pieces.close()
+
+
+def test_a_table_is_played_from_its_folder_and_from_its_file(tmp_path, capsys):
+    folder, file = tmp_path / "table", tmp_path / "table.npz"
+    assert main(["train", "toy/choice", "--episodes", "300", "--out", str(folder)]) == 0
+    gs.load(folder).save(file)
+    for path in (folder, file):
+        capsys.readouterr()
+        assert main(["eval", str(path), "--episodes", "3"]) == 0
+        assert "| 0 | 1 | 1 | 1 | 20 | 0 |" in capsys.readouterr().out
+        assert main(["watch", str(path), "--steps", "2"]) == 0
+        assert capsys.readouterr().out.splitlines()[0].startswith("episode 1  step 0  start  reward 0  return 0  Q ")
+    for words, sentence in {
+        ("eval", "--env", "toy/bomb"): "env: a table plays in its own environment",
+        ("eval", "--limit", "5"): "limit: a table's task has a limit of its own",
+        ("watch", "--lane", "1"): "lane: a table has one",
+    }.items():
+        assert main([words[0], str(folder), *words[1:]]) == 2
+        assert sentence in capsys.readouterr().err
 
 
 # -- watch ------------------------------------------------------------------------------------------------------------

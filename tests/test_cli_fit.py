@@ -38,7 +38,7 @@ def test_a_network_learns_from_a_file_and_is_played(cars, tmp_path, capsys):
     assert main(command) == 0
     assert "6 trajectories, 120 steps; 300 batches, loss " in capsys.readouterr().out
     agent = gs.load(out)
-    assert (agent.config.returns, agent.config.hidden, agent.steps) == ("greedy-step", (16,), 0)
+    assert (agent.config.returns, agent.config.hidden, agent.steps) == ("lambda", (16,), 0)
     same = gs.DQN("classic/mountaincar", hidden=(16,), batch_size=8, target_period=50)
     logs = gs.trajectory.load(cars)
     np.testing.assert_array_equal(same.fit(logs, 300).values(np.zeros(2)), agent.values(np.zeros(2)))
@@ -89,12 +89,12 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
     ("words", "message"),
     [
         ([], "data: give at least one file of trajectories"),
-        (["CARS"], "env: name the environment that they come from"),
+        (["CARS", "--agent", "table"], "agent: a table needs the environment that the data come from; give --env"),
         (["nothing.npz", "--env", "classic/mountaincar"], "no such trajectory file: nothing.npz"),
         (["minari:no/such-v0", "--env", "classic/mountaincar"], "inari"),
         (
             ["CARS", "--env", "minatar/breakout", "--batches", "5"],
-            "dataset: expected observations of shape (10, 10, 4)",
+            "episode 0: expected observations of shape (10, 10, 4)",
         ),
         (["CARS", "--env", "classic/mountaincar", "--sweeps", "5"], "sweeps: classic/mountaincar is for a network"),
         (

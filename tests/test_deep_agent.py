@@ -134,7 +134,7 @@ def test_what_is_no_agent_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"env": 5}, "^env: expected a name or an environment of greedystep, got int$"),
+        ({"env": 5}, "^env: expected an environment, its name or a function that makes one, got int$"),
         ({"env": "minatar/breakuot"}, "did you mean 'minatar/breakout'"),
         ({"env": "minatar/breakout", "returns": "lambda", "horizon": 3}, "^horizon: "),
         ({"env": "minatar/breakout", "lr": 3}, "^lr: DQN has no such setting"),
@@ -178,9 +178,12 @@ def logged(actions, reward, **more):
 def test_fit_refuses_what_it_cannot_learn_from():
     agent, good = offline_agent("retrace"), logged([0, 1], 1.0, behaviour_prob=np.full(2, 0.5))
     for dataset, message in (
-        ([logged([0, 1], 1.0)], "^returns: retrace needs behaviour_prob, which trajectory 0 does not have$"),
+        ([logged([0, 1], 1.0)], "^returns: retrace needs behaviour_prob, which dataset, episode 0 does not have$"),
         ([], "^dataset: expected at least one trajectory, got none$"),
-        ([good, logged([7], 1.0, behaviour_prob=np.ones(1))], r"^dataset: expected whole numbers in 0\.\.2"),
+        (
+            [good, logged([7], 1.0, behaviour_prob=np.ones(1))],
+            r"^dataset, episode 1: expected actions in 0\.\.2, got 7 in step 0",
+        ),
         ([good, "text"], "^dataset: expected trajectories, got str as number 1$"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from deep_runs import tiny
 
-from greedystep.deep.device_loop import epsilon_greedy
 from greedystep.deep.evaluator import Evaluator, play
+from greedystep.deep.train_loop import epsilon_greedy
 
 
 @pytest.fixture(scope="module")

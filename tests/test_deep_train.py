@@ -9,13 +9,14 @@ import pytest
 
 from greedystep import checkpoint, envs
 from greedystep.deep.config import MAX_ROUNDS, MAX_ROWS, DQNConfig
-from greedystep.deep.device_loop import epsilon_at, epsilon_greedy
 from greedystep.deep.learner import UpdateInfo
+from greedystep.deep.train_loop import epsilon_at, epsilon_greedy
 from greedystep.deep.train_metrics import BINS, ChunkMetrics, EpisodeStats, bin_names, metrics_row
 from greedystep.deep.trainer import RENUMBER_FROM, DivergedError, Trainer
 
 TIME_COLUMNS = {"steps_per_second", "wall_seconds"}
 SMALL = {
+    "returns": "greedy-step",
     "hidden": (8,),
     "replay_size": 64,
     "batch_size": 8,

@@ -154,7 +154,15 @@ def test_other_tables_that_do_not_fit_are_refused(four_gigabytes):
 
 # -- networks ---------------------------------------------------------------------------------------------------------
 
-CARTPOLE = {"hidden": (8,), "replay_size": 300, "warmup": 50, "target_period": 50, "batch_size": 8, "log_every": 200}
+CARTPOLE = {
+    "returns": "greedy-step",
+    "hidden": (8,),
+    "replay_size": 300,
+    "warmup": 50,
+    "target_period": 50,
+    "batch_size": 8,
+    "log_every": 200,
+}
 
 
 def make_trainer(seeds=(0,), **changes):

@@ -228,7 +228,7 @@ def test_logged_trajectories_are_stored_as_they_are(lengths_and_ends, known):
             cut = bool(last[t] and end != 0)
             step = (t % 3, t / 2, bool(trajectory.terminated[t]), cut, 0.5 if known else np.nan)
             column.add(numbers[t], step, numbers[t + 1])
-    buffer, replay = ReplayBuffer.from_trajectories(trajectories, *VECTOR)
+    buffer, replay = ReplayBuffer.from_episodes(trajectories, sum(map(len, trajectories)), len(trajectories), *VECTOR)
     rows = column.rows()
     index = RowIndex(jnp.zeros(len(rows), int), jnp.arange(len(rows)))
     for row, here in zip(rows, rows_at(buffer, replay, index), strict=True):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from greedystep import envs, models, operators, returns, stats, tabular, trajectory
+    from greedystep import datasets, envs, models, operators, returns, stats, tabular, trajectory
     from greedystep.agents import load
+    from greedystep.deep import callbacks
     from greedystep.deep.agent import DQN
     from greedystep.deep.config import DQNConfig
     from greedystep.evaluation import Evaluation
@@ -42,6 +43,8 @@ __all__ = [
     "Solution",
     "TabularAgent",
     "Trajectory",
+    "callbacks",
+    "datasets",
     "envs",
     "load",
     "models",
@@ -60,7 +63,7 @@ def __getattr__(name: str) -> _Any:
     if name in _MODULES:
         value = getattr(_import_module(f"greedystep.{_MODULES[name]}"), name)
     else:
-        value = _import_module(f"greedystep.{name}")
+        value = _import_module(f"greedystep.{'deep.' if name == 'callbacks' else ''}{name}")
     globals()[name] = value
     return value
 

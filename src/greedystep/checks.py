@@ -104,8 +104,14 @@ def parse_value(text: str) -> Any:
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return "; did you mean 'x'?" with the known name most similar to a misspelt one, or "" if none is similar."""
-    near = get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    """Return "; did you mean 'x'?" with the known name that is meant by a misspelt or short one, or "" if none is.
+
+    Short ones are initials, vi for value-iteration, or the beginning of a name.
+    """
+    known = list(known)
+    initials = [one for one in known if name == "".join(word[0] for word in one.strip("-").split("-") if word)]
+    beginnings = [one for one in known if len(name) > 2 and one.startswith(name)]
+    near = initials or beginnings or get_close_matches(name, known, n=1, cutoff=cutoff)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

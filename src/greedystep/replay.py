@@ -16,7 +16,7 @@ shapes: `ReplayBuffer` holds what is fixed, `ReplayState` the arrays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -145,28 +145,40 @@ class ReplayBuffer:
         truncated: jax.Array,
         behaviour_prob: jax.Array,
         next_observation: jax.Array,
+        is_step: jax.Array | None = None,
     ) -> ReplayState:
         """Store one step per column; all arrays are [N, ...].
 
         `next_observation` is the state after the step, never the first one of another episode. It becomes the newest
-        row, without an action; the next step of the same episode fills the action in.
+        row, without an action; the next step of the same episode fills the action in. Columns where `is_step` is False
+        stay as they are.
         """
         row, over = replay.next_row, terminated | truncated
         here, after = row % self.rows_per_column, (row + 1) % self.rows_per_column
         marks = IS_STEP + TERMINATED * terminated.astype(jnp.uint32) + TRUNCATED * truncated.astype(jnp.uint32)
         marks = marks | action.astype(jnp.uint32) << (WORD - ACTION_BITS)
         step = jnp.stack([marks, _bits(reward), _bits(behaviour_prob)], axis=-1)
+
+        def put(columns: jax.Array, row: jax.Array, value: jax.Array) -> jax.Array:
+            if is_step is not None:
+                value = jnp.where(is_step.reshape(-1, *[1] * (value.ndim - 1)), value, _take(columns, row))
+            return _put(columns, row, value)
+
         # Within an episode the observation is stored already; writing it again needs no branch.
-        observations = _put(replay.observations, here, self.pack(observation))
-        observations = _put(observations, after, self.pack(next_observation))
-        steps = _put(_put(replay.steps, after, jnp.zeros_like(step)), here, step)
-        step_rows = _put(replay.step_rows, replay.written % self.rows_per_column, row)
+        observations = put(replay.observations, here, self.pack(observation))
+        observations = put(observations, after, self.pack(next_observation))
+        steps = put(put(replay.steps, after, jnp.zeros_like(step)), here, step)
+        step_rows = put(replay.step_rows, replay.written % self.rows_per_column, row)
+        next_row, newest, written = row + 1 + over, row + 1, replay.written + 1
+        if is_step is not None:
+            next_row, newest = jnp.where(is_step, next_row, row), jnp.where(is_step, newest, replay.newest)
+            written = replay.written + is_step
         # One or two rows were overwritten, and so up to two steps.
-        newest, oldest = row + 1, replay.oldest
+        oldest = replay.oldest
         for _ in range(2):
             oldest_row = _take(step_rows, oldest % self.rows_per_column)
             oldest = oldest + (oldest_row <= newest - self.rows_per_column)
-        return ReplayState(observations, steps, step_rows, row + 1 + over, newest, replay.written + 1, oldest)
+        return ReplayState(observations, steps, step_rows, next_row, newest, written, oldest)
 
     def renumbered(self, replay: ReplayState) -> ReplayState:
         """Return the same replay state with smaller row and step numbers, so that int32 never overflows.
@@ -184,42 +196,51 @@ class ReplayBuffer:
         )
 
     @classmethod
-    def from_trajectories(
-        cls, trajectories: Sequence[Trajectory], shape: tuple[int, ...], dtype: np.dtype
+    def from_episodes(
+        cls, episodes: Iterable[Trajectory], steps: int, count: int, shape: tuple[int, ...], dtype: np.dtype
     ) -> tuple[ReplayBuffer, ReplayState]:
         """Return a buffer of one column, and its state, that hold exactly these trajectories.
 
-        A trajectory that stops without an end counts as truncated: its last state has a value and no successor.
+        A trajectory that stops without an end counts as truncated: its last state has a value and no successor. They
+        are read one at a time, and on a CPU the arrays are filled in place, so that one copy of the data is made.
+
+        Args:
+            steps, count: number of steps of all trajectories, and of trajectories.
         """
-        lengths = np.array([len(t) for t in trajectories])
-        total = int((lengths + 1).sum())
-        buffer = cls(max(total, 3), 1, shape, dtype)
-        final_rows = np.cumsum(lengths + 1) - 1
-        is_step = np.ones(total, bool)
-        is_step[final_rows] = False
-
-        def column(values: list[np.ndarray], dtype: Any) -> np.ndarray:
-            out = np.zeros(total, dtype)
-            out[is_step] = np.concatenate(values)
-            return out
-
-        terminated = column([t.terminated for t in trajectories], np.uint32)
-        truncated = column([t.truncated for t in trajectories], np.uint32)
-        truncated[final_rows - 1] |= 1 - terminated[final_rows - 1]
-        actions = column([t.actions for t in trajectories], np.uint32)
-        probs = [t.behaviour_prob if t.behaviour_prob is not None else np.full(len(t), np.nan) for t in trajectories]
-        marks = is_step * IS_STEP + TERMINATED * terminated + TRUNCATED * truncated + (actions << (WORD - ACTION_BITS))
-        reward = column([t.rewards for t in trajectories], np.float32)
-        words = [marks.astype(np.uint32), reward.view(np.uint32), column(probs, np.float32).view(np.uint32)]
-        seen = buffer.pack(jnp.asarray(np.concatenate([t.observations for t in trajectories]).astype(dtype)))
-        empty, steps = buffer.init(), int(lengths.sum())
-        replay = empty._replace(
-            observations=empty.observations.at[0, :total].set(seen),
-            steps=empty.steps.at[0, :total].set(np.stack(words, axis=-1)),
-            step_rows=empty.step_rows.at[0, :steps].set(np.flatnonzero(is_step)),
+        total = steps + count
+        rows = max(total, 3)
+        buffer = cls(rows, 1, shape, dtype)
+        observations = _aligned_zeros((1, rows, *shape), dtype)
+        words, is_step = _aligned_zeros((1, rows, 3), np.uint32), np.zeros(rows, bool)
+        at = 0
+        for one in episodes:
+            T = len(one)
+            if at + T + 1 > total:
+                raise ValueError(f"dataset: it has more than the {steps} steps and {count} episodes that it says")
+            here = slice(at, at + T)
+            observations[0, at : at + T + 1] = one.observations
+            is_step[here] = True
+            truncated = one.truncated.astype(np.uint32)
+            truncated[-1] |= ~one.terminated[-1]
+            marks = IS_STEP + TERMINATED * one.terminated.astype(np.uint32) + TRUNCATED * truncated
+            words[0, here, 0] = marks | one.actions.astype(np.uint32) << (WORD - ACTION_BITS)
+            words[0, here, 1] = one.rewards.astype(np.float32).view(np.uint32)
+            chances = np.full(T, np.nan) if one.behaviour_prob is None else one.behaviour_prob
+            words[0, here, 2] = chances.astype(np.float32).view(np.uint32)
+            at += T + 1
+        if at != total:
+            raise ValueError(f"dataset: it says that it has {steps} steps in {count} episodes, and has fewer")
+        step_rows = _aligned_zeros((1, rows), np.int32)
+        step_rows[0, :steps] = np.flatnonzero(is_step)
+        stored = observations if buffer.is_packed else observations.reshape(1, rows, -1)
+        replay = ReplayState(
+            observations=buffer.pack(jnp.asarray(stored)) if buffer.is_packed else _on_device(stored),
+            steps=_on_device(words),
+            step_rows=_on_device(step_rows),
             next_row=jnp.full(1, total, jnp.int32),
             newest=jnp.full(1, total - 1, jnp.int32),
             written=jnp.full(1, steps, jnp.int32),
+            oldest=jnp.zeros(1, jnp.int32),
         )
         return buffer, replay
 
@@ -329,6 +350,24 @@ class ReplayBuffer:
             cells = (words[..., None] >> np.arange(WORD, dtype=np.uint32)) & 1 != 0
             words = cells.reshape(*batch, -1)[..., : self.observation_size]
         return words.reshape(*batch, *self.shape)
+
+
+def stored_rewards(replay: ReplayState) -> tuple[jax.Array, jax.Array]:
+    """Return which rows hold a step, and the reward of each row: [..., N, R]."""
+    return replay.steps[..., 0] & IS_STEP != 0, _float(replay.steps[..., 1])
+
+
+def _aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return zeros that begin at a multiple of 64 bytes, as JAX wants of an array that it uses in place."""
+    size = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def _on_device(array: np.ndarray) -> jax.Array:
+    """Return the array on the device; on a CPU the same memory, which nobody may write to any more."""
+    return jax.device_put(array, may_alias=True)
 
 
 def _put(columns: jax.Array, row: jax.Array, value: jax.Array) -> jax.Array:

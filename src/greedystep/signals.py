@@ -74,14 +74,17 @@ def interruptible(items: Iterable[T]) -> Iterator[T]:
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the end of the block, so that what it changes stays consistent."""
-    if not _in_main_thread():
-        yield
-        return
+def deferred() -> Iterator[list[int]]:
+    """Delay Ctrl-C and SIGTERM until the end of the block, so that what it changes stays consistent.
+
+    Yields the list of the signals that wait: a long block can look at it and end early.
+    """
     held: list[int] = []
+    if not _in_main_thread():
+        yield held
+        return
     with _handlers(lambda number, frame: held.append(number), ERRORS):
-        yield
+        yield held
     if held:
         signal.raise_signal(held[0])
 

@@ -70,8 +70,11 @@ class Trajectory:
             object.__setattr__(self, name, array)
         if T == 0:
             raise ValueError("rewards: expected at least one step, got none")
-        if not np.isfinite(self.rewards).all():
-            raise ValueError(f"rewards: expected finite numbers, got {self.rewards[~np.isfinite(self.rewards)][0]}")
+        for name in ("observations", "rewards"):
+            values = getattr(self, name)
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                at = np.argwhere(~np.isfinite(values))[0]
+                raise ValueError(f"{name}: expected finite numbers, got {values[tuple(at)]} in step {at[0]}")
         for name, ends in (("terminated", self.terminated), ("truncated", self.truncated)):
             if ends[:-1].any():
                 raise ValueError(f"{name}: step {np.argmax(ends)} of {T} ends the episode; make a trajectory of each")
@@ -174,13 +177,14 @@ def from_minari(dataset: Any) -> list[Trajectory]:
     """Return the episodes of a Minari dataset: the id of one on this machine, or the dataset itself."""
     if isinstance(dataset, str):
         try:
-            dataset = _load_minari(dataset)
+            dataset = load_minari(dataset)
         except MINARI_ERRORS as problem:
             raise ValueError(f"dataset: Minari cannot load {dataset!r}: {problem}") from None
-    return [_from_episode(episode) for episode in dataset.iterate_episodes()]
+    space = getattr(dataset, "observation_space", None)
+    return [from_minari_episode(episode, space) for episode in dataset.iterate_episodes()]
 
 
-def _load_minari(dataset_id: str) -> Any:
+def load_minari(dataset_id: str) -> Any:
     """Load a dataset on this machine; ValueError if Minari would make the environment that its files name.
 
     Minari does so where a dataset does not name its spaces, and making it imports whatever module the files say.
@@ -200,14 +204,23 @@ def _load_minari(dataset_id: str) -> Any:
     return minari.load_dataset(dataset_id)
 
 
-def _from_episode(episode: Any) -> Trajectory:
-    for name in ("observations", "actions"):
-        if not isinstance(getattr(episode, name), np.ndarray):
-            kind = type(getattr(episode, name)).__name__
+def from_minari_episode(episode: Any, observation_space: Any = None) -> Trajectory:
+    """Return an episode of a Minari dataset; observations of several parts are flattened as Gymnasium does."""
+    observations: Any = episode.observations
+    if not isinstance(observations, np.ndarray) and observation_space is not None:
+        from gymnasium.spaces.utils import flatten
+        from gymnasium.vector.utils import batch_space, iterate
+
+        batched = batch_space(observation_space, len(episode) + 1)
+        parts: list[Any] = [flatten(observation_space, one) for one in iterate(batched, observations)]
+        observations = np.stack(parts)
+    for name, values in (("observations", observations), ("actions", episode.actions)):
+        if not isinstance(values, np.ndarray):
+            kind = type(values).__name__
             raise ValueError(f"dataset: {name} of episode {episode.id} are a {kind}; expected one array")
     chances = (episode.infos or {}).get(MINARI_KEY)
     return Trajectory(
-        episode.observations,
+        observations,
         episode.actions,
         episode.rewards,
         episode.terminations,

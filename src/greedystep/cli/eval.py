@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.args import Count, MaybePath, PathArg, Real, answering_bad_input, check_writable
+from greedystep.cli.args import NO_HINT, Count, MaybePath, PathArg, Real, answering_bad_input, check_writable
 
 if TYPE_CHECKING:
     from greedystep.evaluation import Evaluation
     from greedystep.tables import Table
 
 
+LIMIT = 10_000
+"""The default of --limit."""
+
+
 @dataclass(frozen=True)
 class Eval:
     """Evaluate the agents of a run: play whole episodes without learning and tabulate their returns."""
 
-    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`.
+    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`; networks or a table.
     agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
 
     # Episodes per seed.
@@ -31,7 +36,10 @@ class Eval:
     seed: Count = 0
 
     # Stop an episode after this many steps: a greedy agent may loop forever.
-    limit: Count = 10_000
+    limit: Count = LIMIT
+
+    # Play in this environment instead of the agent's own: a name or a Gymnasium id (default: its own).
+    env: Annotated[str | None, NO_HINT] = None
 
     # JSON file for every return, the table and the provenance.
     out: MaybePath = None
@@ -61,21 +69,60 @@ class Eval:
         return 0
 
     def _play(self) -> tuple[dict[str, Any], Table]:
-        from greedystep.deep.dqn_run import read_config, trained
-        from greedystep.deep.evaluator import Evaluator, check_arguments
+        from greedystep.deep.evaluator import check_arguments
 
         how: Any = {"seed": self.seed, "episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
         check_arguments(**how)  # before the agent is read
-        trainer = trained(self.agent)
-        evaluate = Evaluator(trainer.learner, trainer.env)
-        played = evaluate(trainer.params, **how)
-        settings = trainer.about() if self.agent.is_file() else read_config(self.agent)[0].as_json()
-        about = {"config": settings, "steps": int(trainer.state.step)}
-        result = {**about, "seeds": trainer.seeds, **played._asdict()}
+        if is_table(self.agent):
+            name, about, seeds, played = self._play_table()
+        else:
+            name, about, seeds, played = self._play_networks(how)
+        result = {**about, "seeds": seeds, **played._asdict()}
         greedy = "" if self.epsilon == 0 else f", {self.epsilon:g} of the actions at random"
         which = f", {self.agent.name}" if self.agent.is_file() else f" after {about['steps']} steps"
-        title = f"{trainer.env.name}{which}: {self.episodes} episodes{greedy}"
-        return result, tabulate(title, trainer.seeds, played)
+        title = f"{name}{which}: {self.episodes} episodes{greedy}"
+        return result, tabulate(title, seeds, played)
+
+    def _play_networks(self, how: dict[str, Any]) -> tuple[str, dict[str, Any], list[int], Evaluation]:
+        from greedystep.deep.dqn_run import read_config, trained
+        from greedystep.deep.env_spec import same_spaces
+        from greedystep.deep.evaluator import Evaluator
+
+        trainer = trained(self.agent)
+        env = trainer.env if self.env is None else same_spaces(trainer.env, self.env)
+        played = Evaluator(trainer.learner, env)(trainer.params, **how)
+        settings = trainer.about() if self.agent.is_file() else read_config(self.agent)[0].as_json()
+        return env.name, {"config": settings, "steps": int(trainer.state.step)}, trainer.seeds, played
+
+    def _play_table(self) -> tuple[str, dict[str, Any], list[int], Evaluation]:
+        import numpy as np
+
+        from greedystep.agents import load
+        from greedystep.evaluation import Evaluation
+        from greedystep.tabular import TabularAgent
+
+        if self.env is not None:
+            raise ValueError("env: a table plays in its own environment, the only one whose states it knows")
+        if self.limit != LIMIT:
+            raise ValueError("limit: a table's task has a limit of its own")
+        agent = load(self.agent)
+        assert isinstance(agent, TabularAgent)
+        played = agent.evaluate(self.episodes, self.epsilon, seed=self.seed)
+        about = {"config": {"env": agent.task.name, "method": agent.method}, "steps": agent.steps}
+        return agent.task.name, about, [self.seed], Evaluation(*(np.asarray(x)[None] for x in played))
+
+
+def is_table(path: Path) -> bool:
+    """Whether a run folder or a saved agent is a table's; what cannot be read is left to its reader."""
+    from greedystep.io import open_regular_file, read_json
+    from greedystep.tabular.tabular_run import KIND
+
+    if path.is_dir():
+        config = path / "config.json"
+        content = read_json(config) if config.is_file() else None
+        return isinstance(content, dict) and content.get("kind") == KIND
+    with open_regular_file(path) as file:
+        return file.read(2) == b"PK"  # an archive of arrays
 
 
 def tabulate(title: str, seeds: list[int], played: Evaluation) -> Table:

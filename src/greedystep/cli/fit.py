@@ -30,14 +30,13 @@ from greedystep.cli.args import (
 )
 from greedystep.cli.deep_settings import DeepSettings
 from greedystep.cli.train import TableMethod, wants_table
+from greedystep.datasets import Dataset
 from greedystep.runs.lock import lock_file
 
 if TYPE_CHECKING:
     from greedystep import DQN
-    from greedystep.trajectory import Trajectory
 
-FROM_MINARI = "minari:"
-BATCHES, SWEEPS = 10_000, 10
+BATCHES, SWEEPS, EVALUATION_EPISODES = 10_000, 10, 100
 ACTING_SETTINGS = (
     *("num_envs", "replay_size", "updates", "warmup"),
     *("epsilon_start", "epsilon_end", "epsilon_steps", "log_every"),
@@ -68,13 +67,16 @@ class FitNetwork:
 class Fit:
     """Learn from logged trajectories alone, without acting, and keep the agent in a file."""
 
-    # Files of trajectories, as `greedystep.trajectory.save` writes them, or minari:ID for a dataset of Minari that is
-    # on this machine (the extra `minari`).
+    # Files of logged steps: .npz as `greedystep.trajectory.save` writes it, .npz or .hdf5 of D4RL's flat arrays, or
+    # minari:ID for a dataset of Minari that is on this machine (the extra `minari`).
     data: Annotated[Positional[tuple[str, ...]], arg(metavar="DATA [DATA ...]", help_behavior_hint="(required)")] = ()
 
     # The environment that they come from: a game or a toy task (`greedystep envs` lists them), or the id of a Gymnasium
-    # environment with Discrete observations and actions.
-    env: Annotated[str, arg(help_behavior_hint="(required)")] = ""
+    # environment (default: none; a network learns what the data tell).
+    env: Annotated[str | None, NO_HINT] = None
+
+    # After learning, play 100 episodes in this environment and print their mean return (default: do not).
+    eval_env: Annotated[str | None, NO_HINT] = None
 
     # What learns: table or network (default: a table where states are numbered, else a network).
     agent: Annotated[str | None, one_of("table", "network"), NO_HINT] = None
@@ -99,24 +101,24 @@ class Fit:
         with answering_bad_input():
             if not self.data:
                 raise ValueError("data: give at least one file of trajectories")
-            if not self.env:
-                raise ValueError("env: name the environment that they come from")
-            is_table = wants_table(self.env, self.agent)
+            if self.env is None and (self.agent == "table" or self.options):
+                what = "agent: a table" if self.agent == "table" else "options: they"
+                raise ValueError(f"{what} needs the environment that the data come from; give --env")
+            is_table = self.env is not None and wants_table(self.env, self.agent)
             self._refuse(is_table)
             check_seed(self.seed)
             check_int("batches", BATCHES if self.network.batches is None else self.network.batches, 1, INT32_MAX)
             check_int("sweeps", SWEEPS if self.table.sweeps is None else self.table.sweeps)
             if not is_table:
                 self._check_settings()
-            data = [one for name in self.data for one in _read(name)]
+            data = Dataset.joined([Dataset.of(name) for name in self.data])
         with warnings_as_notes(), ExitStack() as locks:
             said, out = self._fit_table(data, locks) if is_table else self._fit_network(data, locks)
         from rich.console import Console
 
         from greedystep.runs.progress import say
 
-        steps = sum(map(len, data))
-        say(Console(), f"{len(data)} trajectories, {steps} steps; {said}")
+        say(Console(), f"{len(data)} trajectories, {data.steps} steps; {said}")
         say(Console(), f"Written: {out}")
         return 0
 
@@ -127,21 +129,30 @@ class Fit:
         of_network |= set(deep_settings.given(self.settings))
         for name in sorted(of_network if is_table else of_table):
             kind = "table" if is_table else "network"
-            raise ValueError(f"{name.strip('_')}: {self.env} is for a {kind}, which has no such option")
+            where = self.env or "this"
+            raise ValueError(f"{name.strip('_')}: {where} is for a {kind}, which has no such option")
         for name in ACTING_SETTINGS:
             if name in of_network:
                 raise ValueError(f"{name}: means nothing where all is learned from a log and nobody acts")
 
     def _check_settings(self) -> None:
         """Check the settings of the network before the data is read, which may take a while."""
-        from greedystep.deep.dqn_run import DQNRunConfig
+        from greedystep.deep.env_spec import as_environment, config_for
+        from greedystep.deep.presets import make_config
 
-        how = {"options": parse_options(self.options), **deep_settings.given(self.settings)}
-        DQNRunConfig.from_preset(self.env, self.network.preset or "paper", **how)
+        preset, settings = self.network.preset or "paper", deep_settings.given(self.settings)
+        if self.env is None:
+            make_config("", preset, **settings)
+        else:
+            config_for(as_environment(self.env, **parse_options(self.options)), preset, **settings)
+        if self.eval_env is not None:
+            as_environment(self.eval_env)
 
     def _out_file(self, default: str, locks: ExitStack) -> Path:
         """Return the file to write, locked until `locks` is closed."""
-        out = self.out or Path("runs", f"fit-{self.env.replace('/', '-')}-{default}")
+        out = self.out or Path(
+            "runs", f"fit-{(self.env or Path(self.data[0]).stem).replace('/', '-').replace(':', '-')}-{default}"
+        )
         check_writable(out.parent)
         locks.enter_context(lock_file(out))
         if out.exists():
@@ -150,7 +161,7 @@ class Fit:
 
     # -- both return what was done, and the file -----------------------------------------------------------------------
 
-    def _fit_table(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
+    def _fit_table(self, data: Dataset, locks: ExitStack) -> tuple[str, Path]:
         from greedystep.tabular.tabular_run import TabularRunConfig
 
         given = {name: getattr(self.table, name) for name in ("method", "initial")}
@@ -158,18 +169,19 @@ class Fit:
         sweeps = SWEEPS if self.table.sweeps is None else self.table.sweeps
         with answering_bad_input():
             how = parse_options(self.table.method_options)
+            assert self.env is not None
             config = TabularRunConfig(
                 self.env, options=parse_options(self.options), seed=self.seed, method_options=how, **given
             )
             agent, out = config.agent(), self._out_file(f"{config.method}-seed{self.seed}.npz", locks)
             try:
-                agent.fit(data, sweeps=sweeps)
+                agent.fit(list(data), sweeps=sweeps)
             except FloatingPointError as problem:
                 raise FailedError(str(problem)) from problem
         agent.save(out)
         return f"{sweeps} sweeps. The greedy policy's expected return: {agent.expected_return():.6g}", out
 
-    def _fit_network(self, data: list[Trajectory], locks: ExitStack) -> tuple[str, Path]:
+    def _fit_network(self, data: Dataset, locks: ExitStack) -> tuple[str, Path]:
         from rich.console import Console
 
         from greedystep.deep.trainer import DivergedError
@@ -187,7 +199,7 @@ class Fit:
                 yield done / batches, f"{done:,} of {batches:,} batches, loss {loss:.4g}"
 
         try:
-            with progress_line(Console(stderr=True), self.env) as report:
+            with progress_line(Console(stderr=True), self.env or data.name, "compiling") as report:
                 for said in signals.interruptible(pieces()):
                     report(*said)
         except DivergedError as problem:
@@ -201,25 +213,24 @@ class Fit:
                 print_note(f"Saved after {done} of {batches} batches: {out}")
             raise
         agent.save(out)
-        return f"{batches} batches, loss {loss:.4g} at the end. How good it is: greedystep eval {out}", out
+        said = f"{batches} batches, loss {loss:.4g} at the end."
+        if self.eval_env is None:
+            return f"{said} How good it is: greedystep eval {out}{' --env ID' if self.env is None else ''}", out
+        with answering_bad_input():
+            played = agent.evaluate(EVALUATION_EPISODES, env=self.eval_env)
+        return f"{said} Mean return of {EVALUATION_EPISODES} episodes in {self.eval_env}: {played.mean:.6g}", out
 
-    def _network(self, data: list[Trajectory]) -> DQN:
+    def _network(self, data: Dataset) -> DQN:
         """Create an agent and check that it can learn from the data."""
         import greedystep
-        from greedystep import envs
         from greedystep.deep import offline
-        from greedystep.deep.presets import env_options
+        from greedystep.deep.env_spec import as_environment
 
-        env = envs.make(self.env, **(env_options(self.env) | parse_options(self.options)))
-        settings = deep_settings.given(self.settings)
-        agent = greedystep.DQN(env, preset=self.network.preset or "paper", seed=self.seed, **settings)
-        offline.check_dataset(agent.trainer.learner, data)
+        how = {"preset": self.network.preset or "paper", "seed": self.seed, **deep_settings.given(self.settings)}
+        if self.env is None:
+            agent = greedystep.DQN.from_dataset(data, **how)
+        else:
+            agent = greedystep.DQN(as_environment(self.env, **parse_options(self.options)), **how)
+        for _ in offline.checked(agent.trainer.learner, data):
+            pass
         return agent
-
-
-def _read(name: str) -> list[Trajectory]:
-    from greedystep import trajectory
-
-    if name.startswith(FROM_MINARI):
-        return trajectory.from_minari(name.removeprefix(FROM_MINARI))
-    return trajectory.load(name)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any
+from functools import partial
+from typing import Any, get_args, get_type_hints
 
 import tyro
 
+from greedystep.checks import did_you_mean
 from greedystep.cli.args import BadInputError
 
 try:
@@ -24,11 +28,11 @@ def parse(command: Any, argv: list[str], *, prog: str, description: str | None =
     Args:
         command: a dataclass, or a union of dataclasses with `tyro.conf.subcommand`.
     """
-    with _errors.on_parse_error(_refuse) if _errors else nullcontext():
+    with _errors.on_parse_error(partial(_refuse, command, argv)) if _errors else nullcontext():
         return tyro.cli(command, prog=prog, description=description, args=argv, config=CONFIG)
 
 
-def _refuse(event: Any) -> None:
+def _refuse(command: Any, argv: list[str], event: Any) -> None:
     """Raise BadInputError with one sentence about a parse error of tyro; kinds that are not known are left to tyro."""
     assert _errors is not None
     match event:
@@ -37,14 +41,38 @@ def _refuse(event: Any) -> None:
             command = f"{event.prog} {missing[0].source_parser.prog_suffix}".strip()
             raise BadInputError(f"Missing from {command}: {names}")
         case _errors.InvalidChoice(argument=argument, value=value, choices=choices):
-            names = ", ".join(choices)
-            raise BadInputError(f"invalid choice {value!r} for argument '{_name(argument)}': expected one of {names}")
+            what = f"invalid choice {value!r} for argument '{_name(argument)}': expected one of {', '.join(choices)}"
+            raise BadInputError(what + did_you_mean(value, choices))
         case _errors.BadValue(argument=argument, reason="too_few_values"):
             raise BadInputError(f"{_name(argument)}: expected {argument.lowered.metavar}, got nothing")
         case _errors.UnrecognizedArgs(tokens=words):
-            raise BadInputError(f"Unrecognized options: {', '.join(words)}")
+            guess = did_you_mean(words[0].partition("=")[0], _known_words(command, argv))
+            raise BadInputError(f"Unrecognized options: {', '.join(words)}{guess}")
         case _errors.InstantiationFailure(argument=argument, message=message):
             raise BadInputError(message if argument is None else f"{_name(argument)}: {message}")
+
+
+def _known_words(command: Any, argv: list[str]) -> list[str]:
+    """Return the options of the command that was named; the names of all commands if none was."""
+    commands = {
+        config.name: cls
+        for cls, *configs in map(get_args, get_args(command))
+        for config in configs
+        if isinstance(getattr(config, "name", None), str)
+    }
+    if commands and argv[0] not in commands:
+        return list(commands)
+    return list(_options(commands.get(argv[0], command)))
+
+
+def _options(cls: Any) -> Iterator[str]:
+    """Yield the options of a dataclass as they are typed, those of nested ones included."""
+    hints = get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if dataclasses.is_dataclass(hints[field.name]):
+            yield from _options(hints[field.name])
+        else:
+            yield f"--{field.name.strip('_').replace('_', '-')}"
 
 
 def _name(argument: Any) -> str:

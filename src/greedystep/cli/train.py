@@ -95,6 +95,10 @@ class NetworkOptions:
     # fast (many environments, for GPUs).
     preset: Annotated[str | None, one_of("paper", "fast"), NO_HINT] = None
 
+    # How several environments of Gymnasium are stepped: sync (the default; one after another) or async (each in its own
+    # process, for slow simulators).
+    vectorization: Annotated[str | None, one_of("sync", "async"), NO_HINT] = None
+
     # Write TensorBoard's event files too (needs the extra `tensorboard`).
     tensorboard: Annotated[bool, NO_HINT] = False
 
@@ -106,8 +110,8 @@ class NetworkOptions:
 class Train:
     """Train an agent and keep it in a folder; Ctrl-C keeps what was learned, --resume goes on."""
 
-    # A game or a toy task (`greedystep envs` lists them), or the id of a Gymnasium environment with Discrete
-    # observations and actions, such as FrozenLake-v1.
+    # A game or a toy task (`greedystep envs` lists them), or the id of a Gymnasium environment with Discrete actions,
+    # such as CartPole-v1 or FrozenLake-v1.
     env: Annotated[Positional[str], arg(help_behavior_hint="(required without --resume)")] = ""
 
     # What learns: table or network (default: a table where states are numbered, else a network).
@@ -116,8 +120,8 @@ class Train:
     # Seed of everything random (default: 0).
     seed: MaybeCount = None
 
-    # Options of the environment, such as delay=20 or sticky=0; of a Gymnasium environment also discount=0.99 and
-    # limit=1000.
+    # Options of the environment, such as delay=20 or sticky=0; of a Gymnasium environment those of gymnasium.make and
+    # limit=1000, and for tables discount=0.99.
     options: EnvOptions = ()
 
     # Folder to write to (default: one in runs/, named after what is trained).
@@ -209,7 +213,10 @@ def train_to_end(
             print_note(f"{run.folder}: all {run.done} {run.UNIT} are done; a higher --{run.UNIT} lets it go on.")
             return None
         try:
-            with progress_line(Console(stderr=True), title) as report, closing(run.train(save_every)) as chunks:
+            with (
+                progress_line(Console(stderr=True), title, "compiling") as report,
+                closing(run.train(save_every)) as chunks,
+            ):
                 for last in signals.interruptible(chunks):
                     report(last.done / run.total, describe(last))
         except run.FAILURES as problem:
@@ -242,8 +249,16 @@ def wants_table(env: str, agent: str | None) -> bool:
     """Whether a table learns in this environment: by default where states are numbered. `agent`: the user's choice."""
     from greedystep import envs
 
-    families = {name.partition("/")[0] for name in envs.names()} - {"toy"}
-    is_game = env.partition("/")[0] in families
-    if agent == "table" and is_game:
+    if agent == "table" and envs.is_own_name(env) and not envs.is_toy(env):
         raise ValueError(f"agent: {env} does not number its states, as a table needs")
-    return not is_game if agent is None else agent == "table"
+    if agent is not None:
+        return agent == "table"
+    if envs.is_own_name(env):
+        return envs.is_toy(env)
+    from gymnasium.spaces import Discrete
+
+    from greedystep.envs.gymnasium_ids import make_gymnasium
+
+    made = make_gymnasium(env)
+    made.close()
+    return isinstance(made.observation_space, Discrete)

@@ -25,7 +25,7 @@ def train_network(command: Train) -> int:
         far = f"{_short(now.done)}/{_short(run.total)} steps"
         return f"{far}, return {now.episode_return:.4g}, {_short(now.steps_per_second)}/s"
 
-    last = train_to_end(run, run.config.env.partition("/")[2], describe, save_every)
+    last = train_to_end(run, run.config.env.rpartition("/")[2], describe, save_every)
     if last is not None:
         per_seed = " per seed" if len(run.config.seeds) > 1 else ""
         say_results(
@@ -43,6 +43,8 @@ def _start(command: Train) -> DQNRun:
     check_seed(check_seed(seed) + count - 1, "the last of the seeds")
     seeds, length = tuple(range(seed, seed + count)), {} if how.steps is None else {"steps": how.steps}
     settings = deep_settings.given(command.settings)
+    if how.vectorization is not None:
+        settings["vectorization"] = how.vectorization
     config = DQNRunConfig.from_preset(
         command.env, how.preset or "paper", options=options, seeds=seeds, **length, **settings
     )
@@ -59,7 +61,7 @@ def _usual_folder(config: DQNRunConfig) -> str:
     first, last = config.seeds[0], config.seeds[-1]
     seeds = f"seed{first}" if first == last else f"seeds{first}-{last}"
     ensemble = f"-ensemble{config.agent.ensemble}" if config.agent.ensemble > 1 else ""
-    return f"{config.env.replace('/', '-')}-{config.agent.returns}{ensemble}-{seeds}"
+    return f"{config.env.replace('/', '-').replace(':', '-')}-{config.agent.returns}{ensemble}-{seeds}"
 
 
 def _short(number: float) -> str:

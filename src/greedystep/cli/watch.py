@@ -22,9 +22,9 @@ from greedystep.cli.args import (
     check_writable,
     parse_options,
 )
+from greedystep.cli.eval import is_table
 
 if TYPE_CHECKING:
-    from greedystep.envs.core import Environment
     from greedystep.envs.rollout import RolloutStep
 
 DEFAULT_STEPS = 200
@@ -104,7 +104,7 @@ class Watch:
                 say(console, "  ".join(self._words(env, moment)))
         return 0
 
-    def _game(self) -> tuple[Environment, Iterator[RolloutStep]]:
+    def _game(self) -> tuple[Any, Iterator[RolloutStep]]:
         """The environment, and what happens in it."""
         from greedystep import envs
         from greedystep.envs.rollout import play, random_policy
@@ -114,42 +114,84 @@ class Watch:
         if self.env not in envs.names() and Path(self.env).exists():
             if self.options:
                 raise ValueError("options: a run keeps its own")
+            if is_table(Path(self.env)):
+                return self._table(Path(self.env), length)
             from greedystep.deep.dqn_run import trained
             from greedystep.deep.q_annotations import QAnnotator
 
             player = QAnnotator(trained(Path(self.env)), self.lane or 0, self.epsilon or 0.0)
+            env, play_in = self._playground(player.env)
             if self.policy == "random":
-                return player.env, play(player.env, random_policy(player.env), self.seed, **length)
-            return player.env, player.annotate(play(player.env, player.policy, self.seed, **length))
+                return env, play_in(env, random_policy(env), self.seed, **length)
+            return env, player.annotate(play_in(env, player.policy, self.seed, **length))
         for name, value in (("epsilon", self.epsilon), ("lane", self.lane)):
             if value is not None:
                 raise ValueError(f"{name}: only a run has that; {self.env} is played at random")
         if self.policy == "agent":
             raise ValueError(f"policy: only a run has an agent; {self.env} is played at random")
+        if not envs.is_own_name(self.env):
+            from greedystep.envs.host import HostEnvironment
+
+            env, play_in = self._playground(HostEnvironment(self.env, **parse_options(self.options)))
+            return env, play_in(env, random_policy(env), self.seed, **length)
         env = envs.make(self.env, **parse_options(self.options))
         return env, play(env, random_policy(env), self.seed, **length)
 
-    def _frames(self, env: Environment, moments: Iterator[RolloutStep]) -> Iterator[Any]:
-        from greedystep.envs.rendering import HEIGHT, add_q_panel, render
+    def _playground(self, env: Any) -> tuple[Any, Any]:
+        """Return the environment to be shown, and the function that plays in it."""
+        from greedystep.envs.host import HostEnvironment
+        from greedystep.envs.host_rollout import play_on_host, with_images
+        from greedystep.envs.rollout import play
+
+        return (with_images(env), play_on_host) if isinstance(env, HostEnvironment) else (env, play)
+
+    def _table(self, path: Path, length: dict[str, Any]) -> tuple[Any, Iterator[RolloutStep]]:
+        """The task of a table, and what its agent does there."""
+        from greedystep.agents import load
+        from greedystep.cli.table_player import annotate, table_policy
+        from greedystep.envs.host import HostEnvironment
+        from greedystep.envs.rollout import random_policy
+
+        if self.lane:
+            raise ValueError("lane: a table has one")
+        agent: Any = load(path)
+        task = agent.task
+        env, play_in = self._playground(task.as_env() if hasattr(task, "as_env") else HostEnvironment(task.name))
+        if self.policy == "random":
+            return env, play_in(env, random_policy(env), self.seed, **length)
+        return env, annotate(agent, play_in(env, table_policy(agent, self.epsilon or 0.0), self.seed, **length))
+
+    def _frames(self, env: Any, moments: Iterator[RolloutStep]) -> Iterator[Any]:
+        from greedystep.envs.rendering import HEIGHT, add_q_panel
 
         for moment in moments:
-            frame = render(env, moment.state, round(HEIGHT * self.scale))
+            frame = self._image(env, moment, round(HEIGHT * self.scale))
             yield frame if moment.annotation is None else add_q_panel(frame, env, moment.annotation)
 
-    def _words(self, env: Environment, moment: RolloutStep) -> list[str]:
+    def _words(self, env: Any, moment: RolloutStep) -> list[str]:
         from greedystep.envs.rollout import describe_annotation, describe_step
 
         text = moment.decision.text if moment.decision else ()
         values = [] if moment.annotation is None else describe_annotation(env, moment.annotation)
         return [describe_step(env, moment), *text, *values]
 
-    def _show(self, console: Any, env: Environment, moments: Iterator[RolloutStep], fps: float) -> None:
-        from greedystep.envs.rendering import fitting_height, render
+    def _show(self, console: Any, env: Any, moments: Iterator[RolloutStep], fps: float) -> None:
         from greedystep.report.video import live
 
         with live(console, fps) as show:
             for moment in moments:
                 words = self._words(env, moment)
                 rows = min(round(LIVE_ROWS * self.scale), 2 * (console.height - len(words)))
-                frame = render(env, moment.state, fitting_height(env, rows, console.width))
-                show(frame, words)
+                show(self._image(env, moment, rows, console.width), words)
+
+    def _image(self, env: Any, moment: RolloutStep, rows: int, columns: int | None = None) -> Any:
+        """The state as an image, at most so many pixels high and wide."""
+        from greedystep.envs.host import HostEnvironment
+        from greedystep.envs.host_rollout import scaled
+        from greedystep.envs.rendering import fitting_height, render
+
+        if isinstance(env, HostEnvironment):
+            height, width, _ = moment.state.image.shape
+            most = rows if columns is None else min(rows, columns * height // width)
+            return scaled(moment.state.image, max(2, most // 2 * 2))
+        return render(env, moment.state, rows if columns is None else fitting_height(env, rows, columns))

@@ -1,11 +1,13 @@
-"""The DQN agent: make it by the name of its environment, learn, predict, evaluate, save and load."""
+"""The DQN agent: make it for an environment or for a dataset, learn, predict, evaluate, save and load."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,21 +15,29 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium.vector import VectorEnv
 
-from greedystep import envs
 from greedystep.checks import INT32_MAX, check_int, check_seed
+from greedystep.datasets import Dataset
 from greedystep.deep import offline
+from greedystep.deep.callbacks import Callback, call_all
 from greedystep.deep.config import Returns
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
+from greedystep.deep.env_spec import as_environment, config_for, logged_environment, same_spaces
 from greedystep.deep.evaluator import MAX_STEPS, Evaluator
 from greedystep.deep.networks import MakeNetwork
-from greedystep.deep.presets import Preset, env_options, make_config
-from greedystep.deep.trainer import DivergedError, Row, Trainer
-from greedystep.envs.core import Environment
-from greedystep.envs.toy_task import ToyTask
+from greedystep.deep.presets import Preset
+from greedystep.deep.trainer import (
+    DivergedError,
+    Row,
+    Trainer,
+    UnreachableValueWarning,
+    reward_range,
+    unreachable_value,
+)
+from greedystep.envs.host import HostEnvironment, Vectorization
 from greedystep.evaluation import Evaluation
-from greedystep.replay import ReplayBuffer
-from greedystep.trajectory import Trajectory
+from greedystep.runs.progress import ReportProgress, progress_line
 
 PIECES = 50
 """Approximate number of pieces of `fit_in_pieces`."""
@@ -36,9 +46,19 @@ PIECES = 50
 class DQN:
     """A deep Q-network agent in one environment.
 
+        agent = gs.DQN("CartPole-v1", num_envs=8)          # any Gymnasium id, or a name of `gs.envs.names()`
+        agent = gs.DQN(my_env)                              # or a function that makes one, or a vector environment
+        agent.learn(100_000)
+
     Args:
-        env: the name of an environment (with the time limit of the experiments), or an environment.
-        returns: the return estimator of the targets; "greedy-step" lets the data choose the bootstrapping step.
+        env: the name of one of our environments (with the time limit of the experiments), the id of a Gymnasium
+            environment, a function that makes one, an environment or a vector environment of Gymnasium or gymnax, or
+            an `envs.Environment`. Ours and gymnax's are compiled, Gymnasium's step on the host.
+        returns: the return estimator of the targets; by default Peng's Q(λ) with two networks (`presets.DEFAULT_RULE`).
+            "greedy-step" is the paper's, which lets the data choose the bootstrapping step.
+        make_vec: instead of `env`: a function that makes a Gymnasium vector environment of that many environments.
+        vectorization: for Gymnasium ids and functions: step `num_envs` environments one after another ("sync"), or
+            each in a process of its own ("async"), which pays for slow simulators.
         preset: source of the settings that are not given: "paper", or "fast" for GPUs.
         seed: seed of all random numbers. A saved and loaded agent continues exactly as if it had not been stopped.
         network: makes the networks instead of the default ones: (key, observation spec, number of actions) -> a
@@ -48,23 +68,49 @@ class DQN:
 
     def __init__(
         self,
-        env: str | Environment | ToyTask,
-        returns: Returns = "greedy-step",
+        env: Any = None,
+        returns: Returns | None = None,
         *,
         preset: Preset = "paper",
         seed: int = 0,
         network: MakeNetwork | None = None,
+        make_vec: Callable[[int], VectorEnv] | None = None,
+        vectorization: Vectorization = "sync",
         **settings: Any,
     ):
-        env = _environment(env)
-        pictures = len(env.observation.shape) == 3
-        config = make_config(env.name, preset, pictures=pictures, returns=returns, **settings)
-        self._set_trainer(Trainer(config, env, [seed], network=network))
+        if (env is None) == (make_vec is None):
+            raise ValueError("env: expected either an environment or make_vec, a function that makes a vector of them")
+        if make_vec is not None:
+            env = make_vec(check_int("num_envs", settings.get("num_envs", 1), 1, INT32_MAX))
+        found = as_environment(env, vectorization=vectorization)
+        if isinstance(found, HostEnvironment) and found.fixed_num_envs is not None:
+            settings = {"num_envs": found.fixed_num_envs} | settings
+        if returns is not None:
+            settings["returns"] = returns
+        config = config_for(found, preset, **settings)
+        self._set_trainer(Trainer(config, found, [seed], network=network))
+
+    @classmethod
+    def from_dataset(cls, dataset: Any, returns: Returns | None = None, **settings: Any) -> DQN:
+        """Make an agent for the observations and actions of a dataset, without any environment; then `fit` it.
+
+        Args:
+            dataset: see `datasets.Dataset`.
+            settings: as for `DQN`.
+        """
+        data = Dataset.of(dataset)
+        settings.setdefault("replay_size", 3 * settings.get("num_envs", 1))  # it will never act
+        agent = cls(logged_environment(data), returns, **settings)
+        agent._data = data
+        return agent
 
     def _set_trainer(self, trainer: Trainer) -> None:
         self.trainer, self.env, self.config = trainer, trainer.env, trainer.config
         self._min_q = jax.jit(trainer.learner.min_q)
         self._evaluator = Evaluator(trainer.learner, trainer.env)
+        self._random = np.random.default_rng(trainer.seeds[0])
+        self._data: Dataset | None = None
+        """The dataset that the agent was made from."""
 
     @property
     def steps(self) -> int:
@@ -76,18 +122,49 @@ class DQN:
         """The arrays of the online networks, each with a leading axis [M]."""
         return jax.tree.map(lambda x: x[0], self.trainer.params)
 
-    def learn(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
-        """Train for `steps` MORE steps and return the metrics rows; `on_chunk` gets those of each chunk."""
-        return self.trainer.run(steps, on_chunk)
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: Callback | Sequence[Callback] | None = None,
+        *,
+        progress_bar: bool = False,
+        log_interval: int | None = None,
+    ) -> list[Row]:
+        """Train for so many MORE steps and return the metrics rows.
 
-    def fit(self, dataset: Iterable[Trajectory], updates: int = 10_000, *, seed: int = 0) -> DQN:
-        """Learn from logged trajectories alone, with that many updates; the agent's own replay buffer is not used."""
+        Args:
+            callback: one or several functions of the agent and the newest rows, called after each chunk of `log_every`
+                steps; training ends if one returns False. See `gs.callbacks`.
+            progress_bar: show a line of progress.
+            log_interval: print the mean return and length of the episodes, the loss and the speed every so many chunks.
+        """
+        if log_interval is not None:
+            check_int("log_interval", log_interval)
+        rows: list[Row] = []
+        begin, chunks = self.steps, 0
+        with _progress(progress_bar, self.env.name) as report:
+            for new in self.trainer.chunks(total_timesteps):
+                rows, chunks = rows + new, chunks + 1
+                report((self.steps - begin) / total_timesteps, _describe(new[0]))
+                if log_interval is not None and chunks % log_interval == 0:
+                    print(f"{self.env.name}: {_describe(new[0])}", flush=True)
+                if not call_all(callback, self, new):
+                    break
+        return rows
+
+    def fit(self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0) -> DQN:
+        """Learn from logged steps alone, with that many updates; the agent's own replay buffer is not used.
+
+        Args:
+            dataset: trajectories, arrays, a file or a Minari dataset (see `datasets`); by default the one that the
+                agent was made from.
+        """
         for _ in self.fit_in_pieces(dataset, updates, seed=seed):
             pass
         return self
 
     def fit_in_pieces(
-        self, dataset: Iterable[Trajectory], updates: int = 10_000, *, seed: int = 0
+        self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0
     ) -> Iterator[tuple[int, float]]:
         """Fit piece by piece; yield the updates so far and the mean loss of the latest piece.
 
@@ -95,23 +172,29 @@ class DQN:
         the first one, and DivergedError raised.
         """
         updates, seed = check_int("updates", updates, 0, INT32_MAX), check_seed(seed)
-        learner, observation = self.trainer.learner, self.env.observation
-        trajectories = offline.check_dataset(learner, dataset)
-        buffer, replay = ReplayBuffer.from_trajectories(trajectories, observation.shape, observation.dtype)
+        if dataset is None and self._data is None:
+            raise ValueError("dataset: give one; only an agent made by from_dataset has its own")
+        learner = self.trainer.learner
+        buffer, replay = offline.fill_replay(learner, self._data if dataset is None else dataset)
         fit = jax.jit(partial(offline.fit, learner, buffer))
         before, period = self.trainer.state, offline.updates_per_period(self.config)
         state, hyperparams = jax.tree.map(lambda x: x[0], (before.lanes.learner, self.trainer.hyperparams))
         piece, key = period * max(1, updates // (PIECES * period)), jax.random.key(seed)
         traced = fit.trace(replay, state, hyperparams, key, jnp.int32(0), jnp.int32(updates))
         check_device_memory(f"batch_size={self.config.batch_size}", largest_intermediate(traced))
+        rewards, has_warned = reward_range(replay), False
         for begin in range(0, updates, piece):
             end = min(begin + piece, updates)
-            state, key, loss = fit(replay, state, hyperparams, key, jnp.int32(begin), jnp.int32(end))
+            state, key, loss, mean_q = fit(replay, state, hyperparams, key, jnp.int32(begin), jnp.int32(end))
             if not jnp.isfinite(loss):
                 self.trainer.state = before
                 raise DivergedError(
                     "the loss was not finite: try a smaller learning_rate; the agent is as it was before"
                 )
+            problem = None if has_warned else unreachable_value(self.config, float(mean_q), rewards)
+            if problem is not None:
+                warnings.warn(f"update {end}: {problem}", UnreachableValueWarning, stacklevel=3)
+                has_warned = True
             lane = before.lanes._replace(learner=jax.tree.map(lambda x: x[None], state))
             self.trainer.state = before._replace(lanes=lane)
             yield end, float(loss)
@@ -128,21 +211,38 @@ class DQN:
         q = self._min_q(self.networks, jnp.asarray(observations.reshape(-1, *shape), dtype))
         return np.asarray(q).reshape(*batch, q.shape[-1])
 
-    def predict(self, observations: Any) -> Any:
-        """Return the greedy action of an observation, or of an array of them; ties go to the lowest action."""
+    def predict(self, observations: Any, deterministic: bool = True) -> Any:
+        """Return the greedy action of an observation, or of an array of them; ties go to the lowest action.
+
+        Args:
+            deterministic: if False, actions are as in training after the schedule: random with probability epsilon_end.
+        """
         actions = self.values(observations).argmax(axis=-1)
+        if not deterministic:
+            explores = self._random.random(np.shape(actions)) < self.config.epsilon_end
+            actions = np.where(explores, self._random.integers(self.env.num_actions, size=np.shape(actions)), actions)
         return int(actions) if np.ndim(actions) == 0 else actions
 
     def evaluate(
-        self, episodes: int = 100, epsilon: float = 0.0, *, seed: int = 0, limit: int = MAX_STEPS
+        self, episodes: int = 100, epsilon: float = 0.0, *, seed: int = 0, limit: int = MAX_STEPS, env: Any = None
     ) -> Evaluation:
         """Play episodes side by side without learning from them, with a fraction `epsilon` of random actions.
 
         Args:
             limit: steps after which an episode is stopped: a greedy policy can go round in circles for ever.
+            env: another environment to play in, of the same observations and actions. Without it, an agent that was
+                given one Gymnasium environment plays in that, which truncates the episode it was learning from.
         """
-        played = self._evaluator(self.trainer.params, seed, episodes=episodes, epsilon=epsilon, limit=limit)
+        evaluate = self._evaluator if env is None else Evaluator(self.trainer.learner, same_spaces(self.env, env))
+        played = evaluate(self.trainer.params, seed, episodes=episodes, epsilon=epsilon, limit=limit)
+        if env is None and isinstance(self.env, HostEnvironment) and self.env.fixed_num_envs is not None:
+            self.trainer.cut_episodes()
         return Evaluation(*(lanes[0] for lanes in played))
+
+    def __repr__(self) -> str:
+        config = self.config
+        networks = f", {config.ensemble} networks" if config.ensemble > 1 else ""
+        return f"DQN({self.env.name!r}, returns={config.returns!r}{networks}, {self.steps} steps)"
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the agent and its replay buffer to one file; an older file is replaced once the new one is complete."""
@@ -158,23 +258,32 @@ class DQN:
     def load(
         cls,
         path: str | os.PathLike,
-        env: str | Environment | ToyTask | None = None,
+        env: Any = None,
         *,
         lane: int = 0,
         network: MakeNetwork | None = None,
     ) -> DQN:
         """Load a file of `save`, or one lane of a checkpoint; pass `env` and `network` only if they are your own."""
         agent = cls.__new__(cls)
-        agent._set_trainer(Trainer.load(path, None if env is None else _environment(env), lane=lane, network=network))
+        agent._set_trainer(Trainer.load(path, None if env is None else as_environment(env), lane=lane, network=network))
         return agent
 
 
-def _environment(env: Any) -> Environment:
-    """Return the environment of that name, with the time limit of the experiments, or the given environment."""
-    if isinstance(env, str):
-        env = envs.make(env, **env_options(env))
-    if isinstance(env, ToyTask):
-        env = env.as_env()
-    if not isinstance(env, Environment):
-        raise ValueError(f"env: expected a name or an environment of greedystep, got {type(env).__name__}")
-    return env
+@contextmanager
+def _progress(is_shown: bool, name: str) -> Iterator[ReportProgress]:
+    """Yield a function that shows progress, or one that does nothing."""
+    if not is_shown:
+        yield lambda share, what: None
+        return
+    from rich.console import Console
+
+    with progress_line(Console(stderr=True), name, "compiling") as report:
+        yield report
+
+
+def _describe(row: Row) -> str:
+    """Return how training stands, from a metrics row."""
+    ended = row["episode_return"]
+    score = "no episode ended" if ended is None else f"return {ended:.4g}, length {row['episode_length']:.4g}"
+    loss = "" if row["loss"] is None else f", loss {row['loss']:.3g}"
+    return f"step {row['step']}, {score}{loss}, {row['steps_per_second']:.0f} steps/s"

@@ -47,7 +47,7 @@ RETURN_OPTIONS: dict[str, dict[str, Any]] = {
 class DQNConfig:
     """Settings of a DQN agent and its training. Defaults are those of MinAtar (see `presets.py` for their sources)."""
 
-    returns: Returns = "greedy-step"
+    returns: Returns = "lambda"
     """Return estimator of the learning targets."""
     n: int | None = None
     """Steps before bootstrapping (n-step, sarsa)."""
@@ -154,7 +154,7 @@ class DQNConfig:
             if not (name in _OPTIONAL and getattr(self, name) is None):
                 self._set(name, check_float(name, getattr(self, name), low, high, above=above))
         if not isinstance(self.hidden, tuple):
-            raise ValueError(f"hidden: expected a tuple of whole numbers, got {short_repr(self.hidden)}")
+            raise ValueError(f"hidden: expected a tuple of integers, got {short_repr(self.hidden)}")
         self._set("hidden", tuple(check_int("hidden", size, 1, INT32_MAX) for size in self.hidden))
 
     def _set(self, name: str, value: Any) -> None:

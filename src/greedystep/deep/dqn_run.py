@@ -14,7 +14,10 @@ from greedystep import checkpoint, envs, schema
 from greedystep.checks import LARGEST_SEED, check_int
 from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.env_spec import AnyEnvironment, as_environment, config_for
 from greedystep.deep.trainer import DivergedError, Trainer, config_from_json, most_steps
+from greedystep.envs.gymnasium_ids import check_registered
+from greedystep.envs.host import Vectorization
 from greedystep.io import jsonable, open_regular_file
 from greedystep.metrics import EventFiles, Row
 from greedystep.runs.lock import FOLDER_LOCK, WriterLock
@@ -46,6 +49,8 @@ class DQNRunConfig:
     """Seeds, one per lane."""
     steps: int = 1_000_000
     """Environment steps of each lane in the whole run."""
+    vectorization: Vectorization = "sync"
+    """How copies of a Gymnasium environment are stepped."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", check_int("steps", self.steps, 1, most_steps(self.agent)))
@@ -59,16 +64,17 @@ class DQNRunConfig:
         options: dict[str, Any] | None = None,
         seeds: tuple[int, ...] = (0,),
         steps: int = 1_000_000,
+        vectorization: Vectorization = "sync",
         **changes: Any,
     ) -> DQNRunConfig:
         """Make the settings from a preset for this environment, with changes."""
         options = presets.env_options(env) | (options or {})
-        pictures = len(envs.make(env, **options).observation.shape) == 3
-        agent = presets.make_config(env, preset, pictures=pictures, **changes)
-        return cls(env, agent, options, preset, seeds, steps)
+        agent = config_for(as_environment(env, **options), preset, **changes)
+        return cls(env, agent, options, preset, seeds, steps, vectorization)
 
-    def make_env(self) -> Any:
-        return envs.make(self.env, **self.options)
+    def make_env(self) -> AnyEnvironment:
+        """Make the environment that the run is in."""
+        return as_environment(self.env, vectorization=self.vectorization, **self.options)
 
     def trainer(self) -> Trainer:
         """Make a new trainer, before its first step."""
@@ -114,9 +120,7 @@ class DQNRun(RunFolder):
             restart: begin again at step 0; earlier rows and checkpoints are kept under other names.
             env: the name that the run's environment has to have; another one is an error.
         """
-        config, tensorboard = read_config(folder)
-        if env is not None and env != config.env:
-            raise ValueError(f"env: {folder} is a run in {config.env!r}, got {env!r}")
+        config, tensorboard = read_config(folder, env)
         if steps is not None:
             config = dataclasses.replace(config, steps=steps)
         with locked(folder) as lock:
@@ -197,13 +201,25 @@ CONTENT = {
 """What config.json holds, besides its provenance."""
 
 
-def read_config(folder: Path) -> tuple[DQNRunConfig, bool]:
-    """Return the run's settings and whether it writes TensorBoard's events; ValueError says why a folder is no run."""
+def read_config(folder: Path, env: str | None = None) -> tuple[DQNRunConfig, bool]:
+    """Return the run's settings and whether it writes TensorBoard's events; ValueError says why a folder is no run.
+
+    Args:
+        env: the name that the run's environment has to have. If it is not given, one that needs a module to be imported
+            is refused: a folder that somebody sent does not decide that.
+    """
     content = read_run_config(folder)
     try:
         config = schema.check(content, CONTENT, "it")["config"]
         agent, seeds = config_from_json(config["agent"]), tuple(config["seeds"])
         made = schema.build(DQNRunConfig, config | {"agent": agent, "seeds": seeds}, "config")
+    except (ValueError, MemoryError) as problem:
+        raise ValueError(f"{folder / CONFIG} is not the configuration of a DQN run ({problem})") from None
+    if env is not None and env != made.env:
+        raise ValueError(f"env: {folder} is a run in {made.env!r}, got {env!r}")
+    if env is None and not envs.is_own_name(made.env):
+        check_registered(made.env, folder)
+    try:
         made.make_env()  # so that a name or an option that is wrong is the file's fault, too
     except (ValueError, MemoryError) as problem:
         raise ValueError(f"{folder / CONFIG} is not the configuration of a DQN run ({problem})") from None

@@ -1,20 +1,81 @@
-"""The spec of an environment as JSON: a file stores it and makes the environment again from it."""
+"""Environments of deep agents: from whatever a user gives, and from the spec that a file stores as JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from greedystep import envs, io
-from greedystep.envs.core import Environment, TimeLimit
+import numpy as np
+
+from greedystep import envs, io, schema
+from greedystep.checks import INT32_MAX
+from greedystep.datasets import Dataset
+from greedystep.deep.config import DQNConfig
+from greedystep.deep.presets import env_options, make_config
+from greedystep.envs.core import Environment, ObservationSpec, TimeLimit
+from greedystep.envs.gymnasium_ids import check_registered
+from greedystep.envs.gymnax import NEEDED, from_gymnax
+from greedystep.envs.host import DTYPES, HostEnvironment, LoggedEnvironment, Vectorization, observation_spec
 from greedystep.envs.toy_env import ToyEnvironment
+from greedystep.envs.toy_task import ToyTask
+
+AnyEnvironment = Environment | HostEnvironment
+"""A compiled environment, or one of Gymnasium that is stepped on the host."""
 
 EnvSpec = dict[str, Any]
 """{"name": ..., "options": the options of `envs.make`, or None if it cannot make this environment}."""
 
 
-def spec_of(env: Environment) -> EnvSpec:
+def as_environment(env: Any, *, vectorization: Vectorization = "sync", **options: Any) -> AnyEnvironment:
+    """Return the environment that a user means.
+
+    Args:
+        env: a name of `envs.names()` (with the time limit of the experiments), the id of a Gymnasium environment, a
+            function that makes one, an environment or a vector environment of Gymnasium, of gymnax, or one of ours.
+        vectorization: for Gymnasium only; see `HostEnvironment`.
+        options: for a name or an id.
+    """
+    if isinstance(env, HostEnvironment) and not options:
+        return env
+    is_ours = isinstance(env, ToyTask | Environment) or (isinstance(env, str) and envs.is_own_name(env))
+    if not is_ours and not all(hasattr(env, name) for name in NEEDED):
+        return HostEnvironment(env, vectorization=vectorization, **options)
+    if vectorization != "sync":
+        raise ValueError("vectorization: only environments of Gymnasium have one; this one is compiled")
+    if isinstance(env, str):
+        return envs.make(env, **(env_options(env) | options))
+    if options:
+        raise ValueError(f"{next(iter(options))}: options go with a name, this environment is made already")
+    if isinstance(env, ToyTask):
+        return env.as_env()
+    return env if isinstance(env, Environment) else from_gymnax(env)
+
+
+def config_for(env: AnyEnvironment, preset: str = "paper", **changes: Any) -> DQNConfig:
+    """Return the config of a preset for an environment, with changes."""
+    return make_config(env.name, preset, pictures=len(env.observation.shape) == 3, **changes)
+
+
+def same_spaces(env: AnyEnvironment, other: Any) -> AnyEnvironment:
+    """Return another environment to play in; ValueError if its observations or actions differ."""
+    found = as_environment(other)
+    for what, own, theirs in (
+        ("observations of shape", env.observation.shape, found.observation.shape),
+        ("a number of actions of", env.num_actions, found.num_actions),
+    ):
+        if own != theirs:
+            raise ValueError(f"env: expected {what} {own}, got {theirs} in {found.name}")
+    return found
+
+
+def spec_of(env: AnyEnvironment) -> EnvSpec:
     """Return the spec of an environment, after a check that it makes an equal one."""
+    if isinstance(env, LoggedEnvironment):
+        shape, dtype, low, high = env.observation
+        spaces = {"shape": list(shape), "dtype": str(dtype), "low": np.min(low), "high": np.max(high)}
+        return {"name": env.name, "options": None, "spaces": io.jsonable(spaces | {"num_actions": env.num_actions})}
+    if isinstance(env, HostEnvironment):
+        return {"name": env.name, "options": _as_json(env.options)}
     inner, limit = (env.env, env.limit) if isinstance(env, TimeLimit) else (env, None)
     name = getattr(inner, "name", type(inner).__name__)
     if isinstance(inner, ToyEnvironment):
@@ -31,11 +92,53 @@ def spec_of(env: Environment) -> EnvSpec:
     return {"name": name, "options": options if is_complete else None}
 
 
-def make_from_spec(spec: EnvSpec, source: Any) -> Environment:
+SPACES = {
+    "shape": [schema.Int(1, INT32_MAX)],
+    "dtype": schema.OneOf("float32", "int32", "int16", "int8", "uint16", "uint8", "bool"),
+    "low": object,
+    "high": object,
+    "num_actions": schema.Int(1, INT32_MAX),
+}
+"""Schema of the spaces of an agent that was made from a dataset."""
+
+
+def logged_environment(data: Dataset) -> LoggedEnvironment:
+    """Return what a dataset tells about its environment: its spaces, or else the range of what it holds."""
+    if data.spaces is not None:
+        space, actions = data.spaces
+        if not hasattr(actions, "n"):
+            raise ValueError(f"{data.name}: expected Discrete actions, got {actions}")
+        return LoggedEnvironment(data.name, observation_spec(data.name, space), int(actions.n))
+    first = next(iter(data)).observations
+    dtype, low, high, most = np.dtype(DTYPES.get(str(first.dtype), first.dtype)), np.inf, -np.inf, 0
+    for one in data:
+        low, high = min(low, one.observations.min()), max(high, one.observations.max())
+        if one.actions.dtype.kind not in "iu" or one.actions.ndim != 1:
+            raise ValueError(f"{data.name}: expected integers as actions, got {one.actions.dtype} {one.actions.shape}")
+        most = max(most, int(one.actions.max()))
+    return LoggedEnvironment(data.name, ObservationSpec(first.shape[1:], dtype, low, high), most + 1)
+
+
+def _as_json(options: Any) -> Any:
+    """Return options as JSON, None if a file cannot hold them."""
+    try:
+        return io.jsonable(options)
+    except (TypeError, ValueError):
+        return None
+
+
+def make_from_spec(spec: EnvSpec, source: Any) -> AnyEnvironment:
     """Make the environment of a spec that was read from `source`; ValueError if the caller has to pass it instead."""
+    if "spaces" in spec:
+        spaces = schema.check(spec["spaces"], SPACES, "its spaces")
+        shape, dtype = tuple(spaces["shape"]), np.dtype(spaces["dtype"])
+        observation = ObservationSpec(shape, dtype, spaces["low"], spaces["high"])
+        return LoggedEnvironment(spec["name"], observation, spaces["num_actions"])
     if spec["options"] is None:
         raise ValueError(f"env: {source} was trained on {spec['name']!r}, which has to be given to load it")
+    if not envs.is_own_name(spec["name"]):
+        check_registered(spec["name"], source)
     try:
-        return envs.make(spec["name"], **spec["options"])
+        return as_environment(spec["name"], **spec["options"])
     except (ValueError, MemoryError) as problem:
         raise ValueError(f"{source} names an environment that cannot be made: {problem}") from None

@@ -1,4 +1,4 @@
-"""Play whole episodes with the networks of a training, all episodes side by side on the device."""
+"""Play whole episodes with the networks of a training: side by side on the device, or in environments on the host."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from greedystep.checks import INT32_MAX, check_float, check_int, check_seed
-from greedystep.deep.device_loop import epsilon_greedy
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
+from greedystep.deep.env_spec import AnyEnvironment
 from greedystep.deep.learner import Learner
+from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.envs.core import Environment
+from greedystep.envs.host import HostEnvironment, HostEnvs
 from greedystep.evaluation import Evaluation
 
+SIDE_BY_SIDE = 16
+"""Environments on the host that play side by side, at the most."""
 MAX_STEPS = 10_000
 """Steps after which an evaluation stops an episode: a greedy policy can go round in circles for ever."""
 
@@ -66,7 +71,7 @@ class Evaluator:
     """Evaluates the networks of all lanes; compiled once per number of episodes and limit."""
 
     learner: Learner
-    env: Environment
+    env: AnyEnvironment
 
     def __call__(
         self, params: Any, seed: int = 0, *, episodes: int = 100, epsilon: float = 0.0, limit: int = MAX_STEPS
@@ -78,6 +83,8 @@ class Evaluator:
             seed: seed of the episodes, which start alike in all lanes.
         """
         check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
+        if isinstance(self.env, HostEnvironment):
+            return self._play_on_host(self.env, params, seed, episodes, epsilon, limit)
         arguments = (params, jax.random.key(int(seed)), jnp.float32(epsilon), int(episodes), int(limit))
         traced = self._lanes.trace(*arguments)
         check_device_memory(f"episodes={episodes}", tree_bytes(traced.out_info) + largest_intermediate(traced))
@@ -85,5 +92,59 @@ class Evaluator:
 
     @cached_property
     def _lanes(self) -> Any:
+        assert isinstance(self.env, Environment)
         one = partial(play, self.learner, self.env)
         return jax.jit(jax.vmap(one, in_axes=(0, None, None, None, None)), static_argnums=(3, 4))
+
+    # -- on the host ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _actions(self) -> Any:
+        """(params of one lane, key, step, observations [N, ...], ε) -> actions [N]."""
+
+        def actions(params: Any, key: jax.Array, t: Any, observations: jax.Array, epsilon: Any) -> jax.Array:
+            return epsilon_greedy(jax.random.fold_in(key, t), self.learner.min_q(params, observations), epsilon)[0]
+
+        return jax.jit(actions)
+
+    def _play_on_host(
+        self, env: HostEnvironment, params: Any, seed: int, episodes: int, epsilon: float, limit: int
+    ) -> Evaluation:
+        """Play lane after lane in environments of their own, or in the given one if there is no other."""
+        lanes = jax.tree.leaves(params)[0].shape[0]
+        count = env.fixed_num_envs or min(episodes, SIDE_BY_SIDE)
+        envs = env.open(count)
+        if not envs.can_restore:
+            raise ValueError(f"env: {env.name} resets itself, so that its episodes cannot be counted; give another one")
+        try:
+            played = [
+                self._play_lane(envs, jax.tree.map(lambda x, i=i: x[i], params), seed, episodes, epsilon, limit)
+                for i in range(lanes)
+            ]
+        finally:
+            if env.fixed_num_envs is None:
+                envs.close()
+        return jax.tree.map(lambda *x: np.stack(x), *played)
+
+    def _play_lane(
+        self, envs: HostEnvs, params: Any, seed: int, episodes: int, epsilon: float, limit: int
+    ) -> Evaluation:
+        """Play the episodes of one lane. Each environment plays its share, so that short ones do not count more."""
+        n, key = envs.num_envs, jax.random.key(int(seed))
+        left = np.array([episodes // n + (i < episodes % n) for i in range(n)])
+        seen, done = envs.reset([(int(seed), i) for i in range(n)]), []
+        total, length, t = np.zeros(n), np.zeros(n, int), 0
+        while left.any():
+            actions = np.asarray(self._actions(params, key, np.int32(t), seen, np.float32(epsilon)))
+            step = envs.step(actions)
+            seen, total, length, t = step.observation, total + step.reward, length + 1, t + 1
+            over = step.terminated | step.truncated
+            stopped = ~over & (length >= limit)
+            if stopped.any():
+                seen = np.where(stopped.reshape(-1, *[1] * (seen.ndim - 1)), envs.begin_episodes(stopped), seen)
+            for i in np.flatnonzero((over | stopped) & (left > 0)):
+                done.append((total[i], length[i], stopped[i]))
+                left[i] -= 1
+            total[over | stopped], length[over | stopped] = 0, 0
+        returns, lengths, unfinished = zip(*done, strict=True)
+        return Evaluation(np.array(returns, np.float32), np.array(lengths, np.int32), np.array(unfinished))

@@ -22,6 +22,8 @@ Network = Any
 MakeNetwork = Callable[[jax.Array, ObservationSpec, int], Network]
 """(key, observation spec, number of actions) -> network."""
 
+LARGE = 36
+"""Height and width from which on an image is large; NatureNet needs as much."""
 FILTERS, SIDE = 16, 3
 """Number of filters of MinAtar's convolution, and their width and height."""
 
@@ -52,7 +54,7 @@ class MLP(eqx.Module):
         self.layers = tuple(Dense(k, a, b) for k, a, b in zip(keys, sizes[:-1], sizes[1:], strict=True))
 
     def __call__(self, observation: jax.Array) -> jax.Array:
-        x = observation.astype(jnp.float32).reshape(-1)
+        x = as_float(observation).reshape(-1)
         for layer in self.layers[:-1]:
             x = jax.nn.relu(layer(x))
         return self.layers[-1](x)
@@ -89,7 +91,46 @@ class ConvNet(eqx.Module):
 
     def __call__(self, observation: jax.Array) -> jax.Array:
         convolve = conv_by_patches if jax.default_backend() == "cpu" else conv_by_rows
-        return self.head(jax.nn.relu(convolve(self.filters, observation.astype(jnp.float32))))
+        return self.head(jax.nn.relu(convolve(self.filters, as_float(observation))))
+
+
+class NatureNet(eqx.Module):
+    """The network of DQN on Atari (Mnih et al. 2015): three strided convolutions, then an MLP, for large images."""
+
+    LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, side, stride
+
+    filters: tuple[jax.Array, ...]
+    """[side, side, inputs, outputs] of each convolution."""
+    head: MLP
+    channels_first: bool = eqx.field(static=True)
+
+    def __init__(self, key: jax.Array, shape: tuple[int, ...], hidden: Sequence[int], outputs: int):
+        self.channels_first = shape[0] < shape[2]  # [C, H, W], as stacked frames are
+        height, width, channels = (*shape[1:], shape[0]) if self.channels_first else shape
+        *keys, head_key = jax.random.split(key, len(self.LAYERS) + 1)
+        filters = []
+        for k, (count, side, stride) in zip(keys, self.LAYERS, strict=True):
+            inputs = side * side * channels
+            filters.append(jax.random.normal(k, (side, side, channels, count)) * math.sqrt(2 / inputs))
+            height, width, channels = (height - side) // stride + 1, (width - side) // stride + 1, count
+        self.filters = tuple(filters)
+        self.head = MLP(head_key, height * width * channels, hidden, outputs)
+
+    def __call__(self, observation: jax.Array) -> jax.Array:
+        x = as_float(observation)
+        x = (x.transpose(1, 2, 0) if self.channels_first else x)[None]
+        for kernel, (_, _, stride) in zip(self.filters, self.LAYERS, strict=True):
+            x = jax.lax.conv_general_dilated(
+                x, kernel, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )
+            x = jax.nn.relu(x)
+        return self.head(x)
+
+
+def as_float(observation: jax.Array) -> jax.Array:
+    """Return the observation as float32; bytes, which images are made of, are scaled to [0, 1]."""
+    scale = 255 if observation.dtype == jnp.uint8 else 1
+    return observation.astype(jnp.float32) / scale
 
 
 def conv_by_patches(filters: Dense, image: jax.Array) -> jax.Array:
@@ -113,9 +154,15 @@ def conv_by_rows(filters: Dense, image: jax.Array) -> jax.Array:
 
 
 def default_network(hidden: Sequence[int]) -> MakeNetwork:
-    """Return the default: `ConvNet` for images [H, W, C], `OneHotMLP` for state numbers, `MLP` for everything else."""
+    """Return the default: by the shape of observations.
+
+    `ConvNet` for small images [H, W, C], `NatureNet` for those of at least 36 x 36 pixels, [H, W, C] or [C, H, W],
+    `OneHotMLP` for state numbers, `MLP` for everything else.
+    """
 
     def make(key: jax.Array, observation: ObservationSpec, num_actions: int) -> Network:
+        if len(observation.shape) == 3 and sorted(observation.shape)[1] >= LARGE:
+            return NatureNet(key, observation.shape, hidden, num_actions)
         if len(observation.shape) == 3 and min(observation.shape[:2]) >= SIDE:
             return ConvNet(key, observation.shape, hidden, num_actions)
         if observation.shape == () and observation.dtype.kind in "iu":

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from greedystep.checks import INT32_MAX
+from greedystep.datasets import Dataset
 from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.learner import Learner, LearnerState
@@ -27,6 +27,8 @@ class FitResult(NamedTuple):
     """Random key to continue with."""
     loss: jax.Array
     """Mean loss over all updates; not finite if one was not."""
+    mean_q: jax.Array
+    """Mean of Q(s, a) over the last update's batch."""
 
 
 def fit(
@@ -56,15 +58,16 @@ def fit(
             sample_key, network_key = jax.random.split(jax.random.fold_in(update_key, i))
             batch = learner.sample_batch(buffer, sample_key, replay, pool, state)
             state, info = learner.update(state, batch, network_key, hyperparams.learning_rate)
-            return state, total + info.loss
+            loss, _ = total
+            return state, (loss + info.loss, info.mean_q)
 
         until = done + jnp.minimum(period, end - done)
         state, total = lax.fori_loop(done, until, update, (state._replace(target_params=target_params), total))
         return until, key, state, pool, total
 
-    first = begin, key, state, pool, jnp.float32(0)
-    _, key, state, _, total = lax.while_loop(lambda carry: carry[0] < end, one_period, first)
-    return FitResult(state, key, total / jnp.maximum(end - begin, 1))
+    first = begin, key, state, pool, (jnp.float32(0), jnp.float32(0))
+    _, key, state, _, (loss, mean_q) = lax.while_loop(lambda carry: carry[0] < end, one_period, first)
+    return FitResult(state, key, loss / jnp.maximum(end - begin, 1), mean_q)
 
 
 def updates_per_period(config: DQNConfig) -> int:
@@ -72,21 +75,26 @@ def updates_per_period(config: DQNConfig) -> int:
     return min(config.samples_per_period // config.batch_size, INT32_MAX)
 
 
-def check_dataset(learner: Learner, dataset: Trajectory | Iterable[Trajectory]) -> list[Trajectory]:
-    """Return the trajectories as a list; ValueError if this learner cannot learn from them."""
-    trajectories: list[Trajectory] = [dataset] if isinstance(dataset, Trajectory) else list(dataset)
-    if not trajectories:
-        raise ValueError("dataset: expected at least one trajectory, got none")
+def checked(learner: Learner, dataset: Dataset) -> Iterator[Trajectory]:
+    """Yield the trajectories; ValueError names the first one that this learner cannot learn from."""
     shape, actions = learner.observation.shape, learner.num_actions
-    for number, one in enumerate(trajectories):
-        if not isinstance(one, Trajectory):
-            raise ValueError(f"dataset: expected trajectories, got {type(one).__name__} as number {number}")
+    for number, one in enumerate(dataset):
+        where = f"{dataset.name}, episode {number}"
         if one.observations.shape[1:] != shape:
             got = one.observations.shape[1:]
-            raise ValueError(f"dataset: expected observations of shape {shape}, got {got} in trajectory {number}")
-        whole = np.issubdtype(one.actions.dtype, np.integer) and one.actions.ndim == 1
-        if not whole or one.actions.min() < 0 or one.actions.max() >= actions:
-            raise ValueError(f"dataset: expected whole numbers in 0..{actions - 1} as actions of trajectory {number}")
+            raise ValueError(f"{where}: expected observations of shape {shape}, got {got}")
+        if one.actions.dtype.kind not in "iu" or one.actions.ndim != 1:
+            raise ValueError(f"{where}: expected integers as actions, got {one.actions.dtype} {one.actions.shape}")
+        wrong = (one.actions < 0) | (one.actions >= actions)
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise ValueError(f"{where}: expected actions in 0..{actions - 1}, got {one.actions[at]} in step {at}")
         if learner.config.returns == "retrace" and one.behaviour_prob is None:
-            raise ValueError(f"returns: retrace needs behaviour_prob, which trajectory {number} does not have")
-    return trajectories
+            raise ValueError(f"returns: retrace needs behaviour_prob, which {where} does not have")
+        yield one
+
+
+def fill_replay(learner: Learner, dataset: Any) -> tuple[ReplayBuffer, ReplayState]:
+    """Return a replay buffer with all steps of a dataset (see `datasets`)."""
+    data, spec = Dataset.of(dataset), learner.observation
+    return ReplayBuffer.from_episodes(checked(learner, data), data.steps, data.count, spec.shape, spec.dtype)

@@ -105,6 +105,14 @@ LIMITS = {
 }
 """Time limits of the experiments, in steps, where they differ from the environment's own."""
 
+DEFAULT_RULE: dict[str, Any] = {
+    # The best single setting on nine tasks among one-step, n-step, Peng's Q(λ), Watkins and greedy-step returns with 1,
+    # 2 and 4 networks (`greedystep reproduce settings`, results/paper/settings.md).
+    "returns": "lambda",
+    "ensemble": 2,
+}
+"""How an agent learns whose returns are not chosen. The paper's rule is returns="greedy-step"."""
+
 Preset = Literal["paper", "fast"]
 PRESETS = get_args(Preset)
 
@@ -130,4 +138,5 @@ def make_config(env_name: str, preset_name: str = "paper", *, pictures: bool = F
     for setting in changes:
         if setting not in known:
             raise ValueError(f"{setting}: DQN has no such setting{did_you_mean(setting, known)}")
-    return DQNConfig(**(preset(preset_name, env_name, pictures=pictures) | changes))
+    rule = {} if "returns" in changes else DEFAULT_RULE
+    return DQNConfig(**(rule | preset(preset_name, env_name, pictures=pictures) | changes))

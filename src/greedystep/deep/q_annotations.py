@@ -17,9 +17,11 @@ import numpy as np
 from greedystep import returns
 from greedystep.checks import check_float, check_int
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.device_loop import epsilon_greedy
 from greedystep.deep.targets import LaneHyperparams, TargetValues, discounts_and_cuts, sequence_targets, target_values
+from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.deep.trainer import Trainer
+from greedystep.envs.core import Environment
+from greedystep.envs.host import HostEnvironment
 from greedystep.envs.rollout import PolicyOutput, QAnnotation, RolloutStep
 from greedystep.replay import StepRows
 
@@ -66,8 +68,10 @@ class QAnnotator:
         length, size = len(episode) - 1, SHORTEST
         while size < length + 1:
             size *= 2
-        padding = [episode[-1].state] * (size - length - 1)
-        states = jax.tree.map(lambda *x: jnp.stack(x), *[moment.state for moment in episode], *padding)
+        states = [moment.state for moment in episode]
+        if isinstance(self.env, HostEnvironment):
+            states = [view.observation for view in states]
+        states = jax.tree.map(lambda *x: jnp.stack(x), *states, *states[-1:] * (size - length - 1))
         after = [moment for moment in episode[1:] if moment.decision is not None]
         action = [moment.decision.action for moment in after if moment.decision is not None]
         ends = [[moment.end == kind for moment in after] for kind in ("terminated", "truncated")]
@@ -87,7 +91,8 @@ class QAnnotator:
             params: Any, hyperparams: LaneHyperparams, states: Any, action, reward, is_step, terminated, truncated
         ):
             config = self._learner.config
-            q = self._learner.q(params, jax.vmap(self.env.observe)(states))
+            is_compiled = isinstance(self.env, Environment)
+            q = self._learner.q(params, jax.vmap(self.env.observe)(states) if is_compiled else states)
             values = target_values(config, q, None, action)
             greedy = q.min(axis=0).argmax(axis=-1) == action
             probability = self.epsilon / q.shape[-1] + (1 - self.epsilon) * greedy

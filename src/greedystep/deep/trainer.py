@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -27,14 +28,17 @@ from jax import lax
 from greedystep import checkpoint, io, schema
 from greedystep.checks import INT32_MAX, LARGEST_SEED, check_int, check_seed
 from greedystep.deep.config import RETURN_OPTIONS, DQNConfig
-from greedystep.deep.device_loop import LaneState, TrainLoop
+from greedystep.deep.device_loop import DeviceLoop
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
-from greedystep.deep.env_spec import make_from_spec, spec_of
+from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
+from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.targets import LaneHyperparams
+from greedystep.deep.train_loop import LaneState, map_lanes
 from greedystep.deep.train_metrics import NEVER, ChunkMetrics, metrics_row
 from greedystep.envs.core import Environment
+from greedystep.replay import ReplayState, stored_rewards
 from greedystep.signals import deferred
 
 Row = dict[str, Any]
@@ -67,17 +71,44 @@ class DivergedError(ValueError):
     """A loss was not finite."""
 
 
+class UnreachableValueWarning(RuntimeWarning):
+    """The mean Q-value lies where no return can be, given the rewards seen."""
+
+
+def unreachable_value(config: DQNConfig, mean_q: float, rewards: tuple[float, float]) -> str | None:
+    """Return a sentence if no return of rewards in this range can be as large, or as small, as a mean Q-value.
+
+    With rewards in [low, high] and discount γ, returns lie in [min(low, low / (1 - γ)), max(high, high / (1 - γ))]. A
+    network errs a little, so that 5 % of the range are tolerated.
+    """
+    if config.discount == 1 or not np.isfinite(mean_q):
+        return None
+    longest = 1 / (1 - config.discount)
+    low, high = min(rewards[0], rewards[0] * longest), max(rewards[1], rewards[1] * longest)
+    tolerance = 0.05 * max(high - low, abs(high), abs(low))
+    if low - tolerance <= mean_q <= high + tolerance:
+        return None
+    bound, which = (high, "largest") if mean_q > high else (low, "smallest")
+    return (
+        f"the mean Q-value is {mean_q:.3g}, but the {which} return possible is {bound:.3g} (rewards from "
+        f"{rewards[0]:g} to {rewards[1]:g}, discount {config.discount:g}): the values diverge, and nothing useful is "
+        'learned from them; try returns="lambda", a larger ensemble or a smaller learning_rate'
+    )
+
+
 class Trainer:
     """Trains one agent in several lanes side by side.
 
     Args:
+        env: a compiled environment, or one of Gymnasium that is stepped on the host.
         seeds: one seed per lane.
         lane_hyperparams: settings that differ between lanes, one value per lane: learning_rate, epsilon_end, lambda_,
             gate. All others are the config's.
         network: makes the networks instead of the default ones; see `networks.MakeNetwork`.
         on_diverged: called with (lane, step) where the loss of a lane was first not finite, once per lane and trainer;
             training goes on with the other lanes. After `restore` a lane that had diverged before is reported again,
-            so that callers keep the first step. None: raise DivergedError instead.
+            so that callers keep the first step. None: raise DivergedError instead, and warn of Q-values that no return
+            can have (UnreachableValueWarning).
         device_lock: held while a chunk computes, so that trainers in several threads take turns on one device. The
             program is compiled, and the lock waited for, outside the measured time.
     """
@@ -89,7 +120,7 @@ class Trainer:
     def __init__(
         self,
         config: DQNConfig,
-        env: Environment,
+        env: AnyEnvironment,
         seeds: Sequence[int] = (0,),
         *,
         lane_hyperparams: Mapping[str, Sequence[float]] | None = None,
@@ -102,13 +133,24 @@ class Trainer:
         if not self.seeds:
             raise ValueError("seeds: expected at least one, got none")
         self.learner = Learner(config, env.observation, env.num_actions, network)
-        self.loop = TrainLoop(self.learner, env)
+        self.loop: DeviceLoop | HostLoop = (
+            DeviceLoop(self.learner, env)
+            if isinstance(env, Environment)
+            else HostLoop(self.learner, env, tuple(self.seeds))
+        )
         self.hyperparams = _hyperparams(config, lane_hyperparams or {}, len(self.seeds))
         self.state, self.seconds = TrainState(np.array(0), self._init()), 0.0
+        self._env_state: dict[str, Any] | None = None
+        """The running episodes of a restored training on the host, until its environments are there again."""
+        self._has_begun = isinstance(self.loop, DeviceLoop)
+        """Whether the environments are where `state` says; those of Gymnasium are reset in the first chunk."""
         self._chunk: Any = jax.jit(self._run_lanes, donate_argnums=1)
         self._is_checked = False
         self._on_diverged, self._device_lock = on_diverged, device_lock
         self._diverged_lanes: set[int] = set()
+        self._reward_range = (np.inf, -np.inf)
+        """Smallest and largest reward seen in the replay buffers after any chunk."""
+        self._has_warned = False
 
     def _init(self) -> LaneState:
         """Return the state before the first step; MemoryError if it does not fit."""
@@ -132,7 +174,7 @@ class Trainer:
 
     def check_memory(self) -> None:
         """Raise MemoryError if the intermediate arrays of training do not fit beside the state; compiles nothing."""
-        if self._is_checked:
+        if self._is_checked or isinstance(self.loop, HostLoop):
             return
         traced = self._chunk.trace(jnp.int32(0), self.state.lanes, self.hyperparams, jnp.int32(1))
         settings = self._shown("batch_size", "num_envs", "ensemble", *(["n"] if self.config.n else []))
@@ -142,13 +184,10 @@ class Trainer:
     def _run_lanes(
         self, done: jax.Array, lanes: LaneState, hyperparams: LaneHyperparams, rounds: jax.Array
     ) -> tuple[LaneState, ChunkMetrics]:
-        """Run all lanes: side by side on a GPU, one after another on a CPU, where that is faster."""
-        if len(self.seeds) == 1:
-            lane, own = jax.tree.map(lambda x: x[0], (lanes, hyperparams))
-            return jax.tree.map(lambda x: x[None], self.loop.run(done, lane, own, rounds))
-        if jax.default_backend() == "cpu":
-            return lax.map(lambda one: self.loop.run(done, one[0], one[1], rounds), (lanes, hyperparams))
-        return jax.vmap(self.loop.run, in_axes=(None, 0, 0, None))(done, lanes, hyperparams, rounds)
+        """Run a chunk of all lanes on the device."""
+        assert isinstance(self.loop, DeviceLoop)
+        run = self.loop.run
+        return map_lanes(lambda lane, own: run(done, lane, own, rounds), len(self.seeds), lanes, hyperparams)
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -174,7 +213,7 @@ class Trainer:
 
     def compile(self) -> None:
         """Compile the program of a chunk now instead of in the first chunk."""
-        if not isinstance(self._chunk, jax.stages.Compiled):
+        if isinstance(self.loop, DeviceLoop) and not isinstance(self._chunk, jax.stages.Compiled):
             self.check_memory()
             self._chunk = self._chunk.lower(jnp.int32(0), self.state.lanes, self.hyperparams, jnp.int32(1)).compile()
 
@@ -192,14 +231,23 @@ class Trainer:
         begin = time.perf_counter()
         step, lanes = self.state
         envs = self.config.num_envs
-        with deferred():  # the old state is donated, the new one must be kept
-            lanes, metrics = self._chunk(jnp.int32(step // envs), lanes, self.hyperparams, jnp.int32(steps // envs))
+        with deferred() as waiting:  # the old state is donated, the new one must be kept
+            if isinstance(self.loop, HostLoop):
+                lanes = self._begin_episodes(self.loop, lanes)
+                lanes, metrics, rounds = self.loop.run(
+                    int(step) // envs, lanes, self.hyperparams, steps // envs, stop=waiting
+                )
+                steps = rounds * envs
+            else:
+                rounds = (jnp.int32(step // envs), jnp.int32(steps // envs))
+                lanes, metrics = self._chunk(rounds[0], lanes, self.hyperparams, rounds[1])
             self.state = TrainState(np.array(step + steps), lanes)
             metrics = jax.device_get(metrics)
             self._renumber()
         spent = time.perf_counter() - begin
         self.seconds += spent
         self._check(metrics)
+        self._check_values(metrics)
         return [
             {
                 "step": int(self.state.step),
@@ -212,6 +260,28 @@ class Trainer:
             }
             for lane, seed in enumerate(self.seeds)
         ]
+
+    def _begin_episodes(self, loop: HostLoop, lanes: LaneState) -> LaneState:
+        """Bring the environments on the host to where the state is."""
+        if self._has_begun:
+            return lanes
+        self._has_begun = True
+        if self._env_state is None:
+            return loop.begin(lanes)
+        lanes, is_exact = loop.restore(lanes, self._env_state)
+        if not is_exact:
+            warnings.warn(
+                f"{self.env.name} cannot be brought back to where it was (it resets itself, or is not determined by "
+                "its seed and actions): training goes on with new episodes, and differs from an unbroken one",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return lanes
+
+    def cut_episodes(self) -> None:
+        """Truncate the running episodes on the host, because somebody else has played in their environments."""
+        if isinstance(self.loop, HostLoop) and self._has_begun:
+            self.state = self.state._replace(lanes=self.loop.cut_episodes(self.state.lanes))
 
     def _renumber(self) -> None:
         """Keep the row numbers of the replay buffer within int32.
@@ -249,6 +319,21 @@ class Trainer:
             self._diverged_lanes.add(lane)
             self._on_diverged(lane, step)
 
+    def _check_values(self, metrics: ChunkMetrics) -> None:
+        """Warn, once, if the Q-values of a lane cannot be returns."""
+        if self._has_warned or self._on_diverged is not None or not metrics.updates.any():
+            return
+        low, high = reward_range(self.state.lanes.replay)
+        self._reward_range = (min(self._reward_range[0], low), max(self._reward_range[1], high))
+        for lane, mean_q in enumerate(metrics.q / np.maximum(metrics.updates, 1)):
+            problem = unreachable_value(self.config, float(mean_q), self._reward_range)
+            if problem is not None:
+                self._has_warned = True
+                who = f" (seed {self.seeds[lane]})" if len(self.seeds) > 1 else ""
+                sentence = f"step {int(self.state.step)}{who}: {problem}"
+                warnings.warn(sentence, UnreachableValueWarning, stacklevel=5)
+                return
+
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
@@ -263,9 +348,10 @@ class Trainer:
 
     def save(self, folder: str | os.PathLike, **more: Any) -> Path:
         """Write a checkpoint to `folder`; call it between chunks. `more` is added to its description."""
-        return checkpoint.save(
-            folder, int(self.state.step), self.state, self.about() | {"seconds": self.seconds} | more
-        )
+        about = self.about() | {"seconds": self.seconds} | more
+        if isinstance(self.loop, HostLoop):
+            about["envs"] = self.loop.envs.state if self._has_begun else self._env_state
+        return checkpoint.save(folder, int(self.state.step), self.state, about)
 
     def restore(self, path: str | os.PathLike) -> None:
         """Continue from a checkpoint of the same config, environment, seeds and hyperparameters."""
@@ -275,12 +361,15 @@ class Trainer:
                 raise ValueError(f"{path} was saved by another training: its {name} is {found[name]!r}, not {value!r}")
         self.state, _ = checkpoint.restore(path, self.state, partial(_current_name, self.config))
         self.seconds = float(found["seconds"])
+        if isinstance(self.loop, HostLoop):
+            self._env_state = schema.check(found.get("envs"), ENV_STATE, f"{path}: envs")
+            self._has_begun = False
 
     @classmethod
     def load(
         cls,
         path: str | os.PathLike,
-        env: Environment | None = None,
+        env: AnyEnvironment | None = None,
         *,
         lane: int | None = None,
         network: MakeNetwork | None = None,
@@ -309,7 +398,23 @@ class Trainer:
         one = Trainer(self.config, self.env, [self.seeds[lane]], lane_hyperparams=own, network=self.learner.network)
         one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[lane : lane + 1], self.state.lanes))
         one.seconds = self.seconds
+        state = self.loop.envs.state if isinstance(self.loop, HostLoop) and self._has_begun else self._env_state
+        if state is not None:
+            own_envs = slice(lane * self.config.num_envs, (lane + 1) * self.config.num_envs)
+            one._env_state = {name: values[own_envs] for name, values in state.items()}
         return one
+
+
+def reward_range(replay: ReplayState) -> tuple[float, float]:
+    """Return the smallest and the largest reward stored."""
+    low, high = jax.device_get(_reward_range(replay))
+    return float(low), float(high)
+
+
+@jax.jit
+def _reward_range(replay: ReplayState) -> tuple[jax.Array, jax.Array]:
+    is_step, reward = stored_rewards(replay)
+    return jnp.where(is_step, reward, jnp.inf).min(), jnp.where(is_step, reward, -jnp.inf).max()
 
 
 def keep_compiled_programs() -> None:
@@ -331,6 +436,10 @@ ABOUT = {
     "seconds": schema.Float(0),
 }
 """Schema of a checkpoint's description; the other entries of "config" are checked by `DQNConfig`."""
+
+
+ENV_STATE = schema.Nullable({"episodes": [schema.Int()], "actions": [[schema.Int(-INT32_MAX, INT32_MAX)]]})
+"""Schema of `HostEnvs.state` in a checkpoint."""
 
 
 def _read_about(path: str | os.PathLike) -> dict[str, Any]:

@@ -134,6 +134,11 @@ def is_toy(name: Any) -> bool:
     return isinstance(name, str) and name.startswith("toy/")
 
 
+def is_own_name(name: str) -> bool:
+    """Whether a name belongs to one of our families, such as minatar/, existing or not; others are Gymnasium's ids."""
+    return name.partition("/")[0] in {own.partition("/")[0] for own in _FACTORIES}
+
+
 def factory(name: str) -> Any:
     """Return the class or function that makes the environment of that name."""
     if name not in _FACTORIES:

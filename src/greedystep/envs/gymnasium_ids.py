@@ -6,7 +6,13 @@ does. So `gymnasium.make("greedystep.envs.gymnasium:greedystep/minatar-breakout-
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING, Any
+
 from greedystep import envs
+
+if TYPE_CHECKING:
+    import gymnasium
 
 ADAPTERS = "greedystep.envs.gymnasium"
 """The module of the Gymnasium classes; it imports JAX, registering the ids does not."""
@@ -29,3 +35,30 @@ def register_ids() -> None:
 def gymnasium_id(name: str) -> str:
     """Return the Gymnasium id of an environment's name."""
     return f"greedystep/{name.replace('/', '-')}-v1"
+
+
+def make_gymnasium(env_id: str, **options: Any) -> gymnasium.Env:
+    """Make a Gymnasium environment, one of ours included; ValueError if that fails."""
+    import gymnasium
+
+    register_ids()
+    try:
+        return gymnasium.make(env_id, **options)
+    except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
+        raise ValueError(f"env: gymnasium cannot make {env_id!r}: {problem}") from None
+
+
+def check_registered(env_id: str, source: Any) -> None:
+    """Raise ValueError if making the environment that a file names would import a module.
+
+    For an id "module:name" Gymnasium imports the module, which runs its code. The user may decide that, a file that
+    somebody sent may not.
+    """
+    import gymnasium
+
+    module, _, name = env_id.rpartition(":")
+    if module and not (module in sys.modules and name in gymnasium.registry):
+        raise ValueError(
+            f"env: {source} names the environment {env_id!r}, for which the module {module!r} would be imported; "
+            "if you trust it, name the environment yourself (env=..., or greedystep train ENV --resume FOLDER)"
+        )

@@ -22,10 +22,13 @@ KNOWN_SHARE, KNOWN_SECONDS = 0.02, 20.0
 
 
 @contextmanager
-def progress_line(console: Console, name: str) -> Iterator[ReportProgress]:
+def progress_line(console: Console, name: str, first: str = "") -> Iterator[ReportProgress]:
     """Show the share done and the time left: a live line on a terminal, elsewhere a plain line every half minute.
 
     Yields `report(share, what)`, to be called with the share done, 0 to 1, and what is being done.
+
+    Args:
+        first: what is done before the first report, such as compiling.
     """
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.table import Column
@@ -36,10 +39,10 @@ def progress_line(console: Console, name: str) -> Iterator[ReportProgress]:
         words = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
         columns = (words, BarColumn(bar_width=8), TaskProgressColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True, expand=True) as bar:
-            task = bar.add_task(name, total=1.0)
+            task = bar.add_task(f"{name}: {first}" if first else name, total=1.0)
             yield lambda share, what: bar.update(task, completed=share, description=f"{name}: {what}")
     else:
-        say(console, f"{name} ...")
+        say(console, f"{name}: {first} ..." if first else f"{name} ...")
         yield _plain_lines(console, name, started)
     say(console, f"{name}: done in {time.perf_counter() - started:.1f} s")
 

@@ -5,7 +5,6 @@ Acting is a Python loop over `env.step`; the updates are compiled as elsewhere.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from greedystep.checks import check_float, check_int
-from greedystep.envs.gymnasium_ids import register_ids
+from greedystep.envs.gymnasium_ids import make_gymnasium
 from greedystep.tabular.acting import epsilon_greedy
 from greedystep.tabular.episodes import Episodes
 
@@ -98,29 +97,6 @@ class GymnasiumTask:
     def state(self, state: dict[str, Any]) -> None:
         self._seed = state["seed"]
         self.env.unwrapped.np_random.bit_generator.state = state["random"]
-
-
-def make_gymnasium(env_id: str, **options: Any) -> gymnasium.Env:
-    """Make a Gymnasium environment, one of ours included; ValueError if that fails."""
-    register_ids()
-    try:
-        return gymnasium.make(env_id, **options)
-    except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
-        raise ValueError(f"env: gymnasium cannot make {env_id!r}: {problem}") from None
-
-
-def check_registered(env_id: str, source: Any) -> None:
-    """Raise ValueError if making the environment that a file names would import a module.
-
-    For an id "module:name" Gymnasium imports the module, which runs its code. The user may decide that, a file that
-    somebody sent may not.
-    """
-    module, _, name = env_id.rpartition(":")
-    if module and not (module in sys.modules and name in gymnasium.registry):
-        raise ValueError(
-            f"env: {source} names the environment {env_id!r}, for which the module {module!r} would be imported; "
-            "if you trust it, name the environment yourself (env=..., or greedystep train ENV --resume FOLDER)"
-        )
 
 
 def _discrete(name: str, what: str, space: Any) -> gymnasium.spaces.Discrete:

@@ -263,7 +263,7 @@ class TabularAgent:
             if env is None and world is None:
                 env = envs.make_task(name, **made_with)
             elif env is None:
-                from greedystep.tabular.gymnasium_task import check_registered
+                from greedystep.envs.gymnasium_ids import check_registered
 
                 check_registered(name, path)
                 env = name

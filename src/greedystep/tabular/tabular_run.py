@@ -62,7 +62,7 @@ class TabularRunConfig:
         made_with = {name: value for name, value in self.options.items() if name not in AGENT_OPTIONS}
         if not made_with:
             return self.env, rules
-        from greedystep.tabular.gymnasium_task import make_gymnasium
+        from greedystep.envs.gymnasium_ids import make_gymnasium
 
         return make_gymnasium(self.env, **made_with), rules
 
@@ -233,7 +233,7 @@ def read_config(folder: Path, env: Any = None) -> TabularRunConfig:
     if isinstance(env, str) and env != config.env:
         raise ValueError(f"env: {folder} is a run in {config.env!r}, got {env!r}")
     if env is None and not config.env.startswith("toy/"):
-        from greedystep.tabular.gymnasium_task import check_registered
+        from greedystep.envs.gymnasium_ids import check_registered
 
         check_registered(config.env, folder / CONFIG)
     return config

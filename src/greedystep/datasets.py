@@ -1,0 +1,251 @@
+"""Datasets of logged steps, in whatever form a user has them, as trajectories.
+
+`Dataset.of` takes
+
+    trajectories        one `Trajectory` or many
+    a dict of arrays    D4RL's flat form: observations, actions, rewards, terminals, and if known timeouts,
+                        next_observations and behaviour_prob, all episodes one after another
+    a tuple of arrays   (observations, actions, rewards, terminals[, timeouts]), the arguments of d3rlpy's MDPDataset
+    a list of those     one per episode
+    a file              .npz of `trajectory.save` or of flat arrays; .hdf5 of D4RL (needs h5py)
+    a Minari dataset    itself, or "minari:ID" of one on this machine
+    an object with `episodes`, such as d3rlpy's datasets
+
+Episodes are read one at a time, so that a large dataset need not fit into memory twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from greedystep import io, trajectory
+from greedystep.trajectory import Trajectory
+
+MINARI = "minari:"
+ALIASES = {
+    "observations": ("observations", "obs", "states"),
+    "actions": ("actions", "action"),
+    "rewards": ("rewards", "reward"),
+    "terminated": ("terminated", "terminals", "terminations", "dones"),
+    "truncated": ("truncated", "timeouts", "truncations"),
+    "next_observations": ("next_observations", "next_obs"),
+    "behaviour_prob": ("behaviour_prob", "behavior_prob"),
+}
+"""Our name of an array -> the names that datasets give it."""
+REQUIRED = ("observations", "actions", "rewards", "terminated")
+
+
+class Dataset:
+    """Episodes of logged steps.
+
+    Args:
+        name: what errors call it.
+        episodes: begins to read the episodes anew each time it is called.
+        steps, count: number of steps and of episodes.
+        spaces: observation and action space of Gymnasium, where the dataset says them.
+    """
+
+    def __init__(
+        self, name: str, episodes: Callable[[], Iterator[Trajectory]], steps: int, count: int, spaces: Any = None
+    ):
+        self.name, self._episodes, self.steps, self.count, self.spaces = name, episodes, steps, count, spaces
+        if not count:
+            raise ValueError(f"{name}: expected at least one trajectory, got none")
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        return self._episodes()
+
+    def __len__(self) -> int:
+        """Return the number of episodes."""
+        return self.count
+
+    @classmethod
+    def of(cls, dataset: Any, name: str = "dataset") -> Dataset:
+        """Return the dataset that is meant; ValueError names the file, the episode and the step of a fault."""
+        if isinstance(dataset, Dataset):
+            return dataset
+        if isinstance(dataset, str | os.PathLike):
+            return cls._read(str(dataset))
+        if hasattr(dataset, "iterate_episodes"):
+            return cls._of_minari(dataset, name)
+        if isinstance(dataset, Trajectory):
+            return cls._of_list([dataset], name)
+        if isinstance(dataset, Mapping) or _is_arrays(dataset):
+            return cls._of_list(split_episodes(_named(dataset, name), name), name)
+        if hasattr(dataset, "episodes"):
+            dataset = dataset.episodes
+        if not isinstance(dataset, Iterable):
+            raise ValueError(
+                f"{name}: expected trajectories, arrays, a file or a Minari dataset, got {type(dataset).__name__}"
+            )
+        return cls._of_list([_as_trajectory(one, name, number) for number, one in enumerate(dataset)], name)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Dataset]) -> Dataset:
+        """Return several datasets as one."""
+        if len(parts) == 1:
+            return parts[0]
+        name, steps, count = (
+            ", ".join(one.name for one in parts),
+            sum(one.steps for one in parts),
+            sum(map(len, parts)),
+        )
+        return cls(name, lambda: chain.from_iterable(parts), steps, count, parts[0].spaces)
+
+    @classmethod
+    def _of_list(cls, found: list[Trajectory], name: str) -> Dataset:
+        return cls(name, lambda: iter(found), sum(map(len, found)), len(found))
+
+    @classmethod
+    def _of_minari(cls, dataset: Any, name: str) -> Dataset:
+        def episodes() -> Iterator[Trajectory]:
+            for number, episode in enumerate(dataset.iterate_episodes()):
+                with _Naming(name, number):
+                    yield trajectory.from_minari_episode(episode, dataset.observation_space)
+
+        spaces = dataset.observation_space, dataset.action_space
+        return cls(name, episodes, int(dataset.total_steps), int(dataset.total_episodes), spaces)
+
+    @classmethod
+    def _read(cls, path: str) -> Dataset:
+        if path.startswith(MINARI):
+            return cls._of_minari(trajectory.load_minari(path.removeprefix(MINARI)), path)
+        if Path(path).suffix in (".h5", ".hdf5"):
+            return cls._of_list(split_episodes(_named(_read_hdf5(path), path), path), path)
+        try:
+            arrays = io.read_npz(path)
+        except (ValueError, OSError):  # `load` says what is wrong with the file
+            arrays = {}
+        if arrays and "format" not in arrays:
+            return cls._of_list(split_episodes(_named(arrays, path), path), path)
+        return cls._of_list(trajectory.load(path), path)
+
+
+def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajectory]:
+    """Split flat arrays, whose episodes lie one after another, at each terminated or truncated step.
+
+    Without next_observations the state after the last step of an episode is not known. After a terminated step it does
+    not matter; a last step that was truncated is dropped, as its value cannot be bootstrapped.
+    """
+    T = len(arrays["rewards"])
+    for key, array in arrays.items():
+        if np.ndim(array) == 0 or len(array) != T:
+            raise ValueError(f"{name}: expected {T} {key}, as many as rewards, got shape {list(np.shape(array))}")
+    if not T:
+        raise ValueError(f"{name}: expected at least one step, got none")
+    terminated = np.asarray(arrays["terminated"]).astype(bool)
+    truncated = np.asarray(arrays.get("truncated", np.zeros(T))).astype(bool) & ~terminated
+    ends = np.flatnonzero(terminated | truncated) + 1
+    following = arrays.get("next_observations")
+    found: list[Trajectory] = []
+    low = 0
+    stops: list[int] = ends.tolist()
+    if not stops or stops[-1] < T:
+        stops.append(T)  # the data stop within an episode
+    for number, end in enumerate(stops):
+        high = end
+        if following is None and not terminated[end - 1]:
+            high -= 1
+        if high > low:
+            last = arrays["observations"][high : high + 1] if high < end else arrays["observations"][high - 1 : high]
+            last = last if following is None else following[high - 1 : high]
+            chances = arrays.get("behaviour_prob")
+            with _Naming(name, number, low):
+                found.append(
+                    Trajectory(
+                        np.concatenate([arrays["observations"][low:high], last]),
+                        arrays["actions"][low:high],
+                        arrays["rewards"][low:high],
+                        terminated[low:high],
+                        truncated[low:high],
+                        None if chances is None else chances[low:high],
+                    )
+                )
+        low = end
+    return found
+
+
+def _named(arrays: Any, name: str) -> dict[str, np.ndarray]:
+    """Return arrays by our names."""
+    if not isinstance(arrays, Mapping):
+        keys = ("observations", "actions", "rewards", "terminated", "truncated")
+        arrays = dict(zip(keys, arrays, strict=False))
+    found = {}
+    for ours, names in ALIASES.items():
+        given = [alias for alias in names if alias in arrays]
+        if given:
+            found[ours] = np.asarray(arrays[given[0]])
+        elif ours in REQUIRED:
+            raise ValueError(f"{name}: expected an array {' or '.join(names)}, got {', '.join(map(str, arrays))}")
+    for ours in ("rewards", "terminated", "truncated", "actions"):
+        if ours in found and found[ours].ndim == 2 and found[ours].shape[1] == 1:
+            found[ours] = found[ours][:, 0]  # d3rlpy keeps columns
+    return found
+
+
+def _is_arrays(dataset: Any) -> bool:
+    return isinstance(dataset, tuple) and len(dataset) in (4, 5) and all(map(_is_array, dataset))
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or (hasattr(value, "__array__") and not isinstance(value, Trajectory))
+
+
+def _as_trajectory(one: Any, name: str, number: int) -> Trajectory:
+    """Return one episode of a list as a trajectory."""
+    if isinstance(one, Trajectory):
+        return one
+    if isinstance(one, Mapping) or _is_arrays(one):
+        arrays = _named(one, f"{name}, episode {number}")
+    elif hasattr(one, "observations") and hasattr(one, "rewards"):  # an episode of d3rlpy
+        arrays = {key: np.asarray(getattr(one, key)) for key in ("observations", "actions", "rewards")}
+        T = len(arrays["rewards"])
+        arrays["terminated"] = np.arange(T) == (T - 1 if bool(one.terminated) else -1)
+        arrays = _named(arrays, name)
+    else:
+        raise ValueError(f"{name}: expected trajectories, got {type(one).__name__} as number {number}")
+    if len(arrays["observations"]) == len(arrays["rewards"]) + 1:  # T + 1 observations, as we keep them
+        arrays["terminated"] = np.broadcast_to(arrays["terminated"], arrays["rewards"].shape)
+        with _Naming(name, number):
+            truncated = arrays.get("truncated", np.zeros(len(arrays["rewards"]), bool))
+            return Trajectory(
+                *(arrays[key] for key in REQUIRED), truncated=truncated, behaviour_prob=arrays.get("behaviour_prob")
+            )
+    parts = split_episodes(arrays, f"{name}, episode {number}")
+    if len(parts) != 1:
+        raise ValueError(f"{name}: expected one episode as number {number}, got {len(parts)}")
+    return parts[0]
+
+
+def _read_hdf5(path: str) -> dict[str, np.ndarray]:
+    try:
+        import h5py
+    except ImportError:
+        raise ImportError("reading .hdf5 needs h5py; `pip install 'greedystep[minari]'` adds it") from None
+    try:
+        with h5py.File(path, "r") as file:
+            return {key: value[()] for key, value in file.items() if isinstance(value, h5py.Dataset)}
+    except FileNotFoundError:
+        raise
+    except (OSError, RuntimeError, KeyError) as problem:
+        raise ValueError(f"{path} is not a readable HDF5 file: {problem}") from None
+
+
+class _Naming:
+    """Adds the dataset's name and the episode to a ValueError."""
+
+    def __init__(self, name: str, number: int, step: int | None = None):
+        self._where = f"{name}, episode {number}" + (f" (from step {step})" if step else "")
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, problem: Any, at: Any) -> None:
+        if isinstance(problem, ValueError):
+            raise ValueError(f"{self._where}: {problem}") from None

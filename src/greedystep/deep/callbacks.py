@@ -1,0 +1,121 @@
+"""Callbacks of `DQN.learn`: functions of the agent and its newest metrics rows, called after every chunk.
+
+    def print_return(agent, rows):
+        print(agent.steps, rows[0]["episode_return"])
+
+    agent.learn(100_000, callback=[print_return, gs.callbacks.StopAtReturn(475)])
+
+A callback that returns False ends training; anything else goes on. If one raises, the agent keeps what it has learned.
+Chunks are `log_every` steps long.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from greedystep.checks import check_float, check_int
+
+if TYPE_CHECKING:
+    from greedystep.deep.agent import DQN
+
+Rows = Sequence[dict[str, Any]]
+Callback = Callable[["DQN", Rows], Any]
+
+
+@dataclass
+class KeepBest:
+    """Evaluates the greedy policy every so many steps, and keeps the agent with the best mean return.
+
+    Args:
+        path: the file of the best agent.
+        every: steps between two evaluations, rounded up to whole chunks.
+        env: another environment to play in; by default the agent's own.
+    """
+
+    path: str | os.PathLike
+    every: int = 10_000
+    episodes: int = 10
+    env: Any = None
+    seed: int = 0
+    best: float = -np.inf
+    history: list[tuple[int, float]] = field(default_factory=list)
+    """(steps, mean return) of every evaluation."""
+    _next: int = 0
+
+    def __post_init__(self) -> None:
+        check_int("every", self.every)
+        check_int("episodes", self.episodes)
+
+    def __call__(self, agent: DQN, rows: Rows) -> None:
+        if agent.steps < self._next:
+            return
+        self._next = agent.steps + self.every
+        mean = agent.evaluate(self.episodes, seed=self.seed, env=self.env).mean
+        self.history.append((agent.steps, mean))
+        if mean > self.best:
+            self.best = mean
+            agent.save(self.path)
+
+
+@dataclass
+class Checkpoint:
+    """Saves the agent every so many steps, as FOLDER/agent-STEPS; it loads with `gs.load`."""
+
+    folder: str | os.PathLike
+    every: int = 50_000
+    _next: int = 0
+
+    def __post_init__(self) -> None:
+        check_int("every", self.every)
+
+    def __call__(self, agent: DQN, rows: Rows) -> None:
+        if agent.steps >= self._next:
+            self._next = agent.steps + self.every
+            agent.save(Path(self.folder) / f"agent-{agent.steps}")
+
+
+@dataclass
+class StopAtReturn:
+    """Ends training once the mean return of a chunk's episodes, exploration included, reaches a threshold."""
+
+    threshold: float
+
+    def __post_init__(self) -> None:
+        check_float("threshold", self.threshold, -np.inf)
+
+    def __call__(self, agent: DQN, rows: Rows) -> bool:
+        return not any(row["episode_return"] is not None and row["episode_return"] >= self.threshold for row in rows)
+
+
+@dataclass
+class StopWithoutProgress:
+    """Ends training after `patience` chunks whose mean return is not better than the best before."""
+
+    patience: int = 10
+    best: float = -np.inf
+    _waited: int = 0
+
+    def __post_init__(self) -> None:
+        check_int("patience", self.patience)
+
+    def __call__(self, agent: DQN, rows: Rows) -> bool:
+        found = [row["episode_return"] for row in rows if row["episode_return"] is not None]
+        if found and max(found) > self.best:
+            self.best, self._waited = max(found), 0
+        else:
+            self._waited += 1
+        return self._waited < self.patience
+
+
+def call_all(callbacks: Callback | Sequence[Callback] | None, agent: DQN, rows: Rows) -> bool:
+    """Call one callback or several; return whether training goes on."""
+    if callbacks is None:
+        return True
+    answers = [one(agent, rows) for one in ([callbacks] if callable(callbacks) else callbacks)]
+    return not any(answer is False for answer in answers)

@@ -1,0 +1,211 @@
+"""The training loop where environments step on the host: only acting, storing and learning are compiled.
+
+    round t:   act on s[t]  ->  learn from step t - 1 (device)  |  step the environments (host)
+
+Learning from the step before runs on the device while the environments step, and the actions of round t come from
+networks that have learned from steps up to t - 2. Both are the same in every run: what the order is does not depend on
+how long anything takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from greedystep.deep.targets import LaneHyperparams
+from greedystep.deep.train_loop import LaneState, TrainLoop, Transition, map_lanes
+from greedystep.deep.train_metrics import ChunkMetrics
+from greedystep.envs.host import HostEnvironment, HostEnvs
+
+ACT, UPDATE, REFRESH = 0, 1, 2
+"""What a key of a round is used for."""
+
+
+class PendingStep(NamedTuple):
+    """The newest step, which is learned from in the next round. Before the first one it means nothing."""
+
+    chosen: tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+    """Observation, action, its probability and Q(s, a)."""
+    ends: jax.Array
+    """float32 [L, N, 4]: reward, terminated, truncated, and whether it is a step at all (`HostStep.is_step`)."""
+    last: jax.Array
+    """The observation that the step led to."""
+
+
+class HostState(NamedTuple):
+    """What the environments of all lanes returned last; arrays [L, N, ...]."""
+
+    pending: PendingStep
+    observation: jax.Array
+    """The observations to act on."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostLoop(TrainLoop):
+    """A learner that acts and learns in N running environments of each lane."""
+
+    env: HostEnvironment
+    seeds: tuple[int, ...]
+
+    @cached_property
+    def envs(self) -> HostEnvs:
+        """The running environments of all lanes, made on first use."""
+        return self.env.open(len(self.seeds) * self.learner.config.num_envs)
+
+    @property
+    def _env_seeds(self) -> list[tuple[int, int]]:
+        return [(seed, i) for seed in self.seeds for i in range(self.learner.config.num_envs)]
+
+    def init(self, seed: jax.Array) -> LaneState:
+        """Return the state of a lane before its first step; `begin` adds the first observations."""
+        config, spec = self.learner.config, self.learner.observation
+        key, network_key = jax.random.split(jax.random.key(seed))
+        n, floats = config.num_envs, jnp.zeros(config.num_envs)
+        seen = jnp.zeros((n, *spec.shape), spec.dtype)
+        pending = PendingStep((seen, jnp.zeros(n, jnp.int32), floats, floats), jnp.zeros((n, 4)), seen)
+        return self._init_lane(key, network_key, HostState(pending, seen))
+
+    def begin(self, lanes: LaneState) -> LaneState:
+        """Reset all environments: the first episodes of a training."""
+        return self._observed(lanes, self.envs.reset(self._env_seeds))
+
+    def restore(self, lanes: LaneState, state: dict[str, Any]) -> tuple[LaneState, bool]:
+        """Bring the environments to where a checkpoint left them; return the lanes, and whether that was exact.
+
+        If the environments cannot be played again to the same observations, new episodes begin, and the running ones
+        count as truncated.
+        """
+        seen = self.envs.restore(state, self._env_seeds)
+        if seen is not None and np.array_equal(self._split(seen), np.asarray(lanes.envs.observation)):
+            return lanes, True
+        return self.cut_episodes(lanes), False
+
+    def cut_episodes(self, lanes: LaneState) -> LaneState:
+        """Truncate the running episodes and begin new ones."""
+        pending = lanes.envs.pending
+        ends = pending.ends.at[..., 2].set(1 - pending.ends[..., 1])
+        lanes = lanes._replace(envs=lanes.envs._replace(pending=pending._replace(ends=ends)))
+        return self._observed(lanes, self.envs.begin_episodes(np.ones(self.envs.num_envs, bool)))
+
+    def _observed(self, lanes: LaneState, seen: np.ndarray) -> LaneState:
+        return lanes._replace(envs=lanes.envs._replace(observation=jnp.asarray(self._split(seen))))
+
+    def _split(self, x: np.ndarray) -> np.ndarray:
+        """Reshape what all environments returned to [L, N, ...]."""
+        return x.reshape(len(self.seeds), -1, *x.shape[1:])
+
+    # -- compiled programs of all lanes --------------------------------------------------------------------------------
+    # A round is called thousands of times per second, so its calls are kept cheap: the state of the lanes is passed as
+    # a list of arrays, which JAX flattens much faster than Equinox modules; arrays of the host are passed once; and
+    # what a program has on the device already is not passed again.
+
+    @cached_property
+    def _structure(self) -> Any:
+        """The structure of the lanes without their `envs`, and of their metrics."""
+        lane = jax.eval_shape(lambda: self.init(jnp.uint32(0)))._replace(envs=None)
+        return jax.tree.structure((lane, jax.eval_shape(ChunkMetrics.init)))
+
+    @cached_property
+    def _random_action(self) -> Callable[..., Any]:
+        def one(round_: Any, key: jax.Array, seen: jax.Array) -> tuple:
+            action, probability = self.random_action(_key(key, round_, ACT))
+            return seen, action, probability, jnp.zeros_like(probability)
+
+        return self._program(one)
+
+    @cached_property
+    def _greedy_action(self) -> Callable[..., Any]:
+        params = jax.tree.structure(jax.eval_shape(lambda: self.init(jnp.uint32(0))).learner.params)
+
+        def one(round_: Any, key: jax.Array, hyperparams: LaneHyperparams, seen: jax.Array, leaves: list) -> tuple:
+            own = jax.tree.unflatten(params, leaves)
+            return seen, *self.action(round_, own, hyperparams, _key(key, round_, ACT), seen)
+
+        return self._program(one)
+
+    @cached_property
+    def _learn(self) -> dict[bool, Callable[..., Any]]:
+        """Store the pending step, and make the updates of its round unless it belongs to the warm-up (False)."""
+
+        def one(
+            updates: bool, round_: Any, leaves: list, hyperparams: LaneHyperparams, chosen: tuple, ends: Any, last: Any
+        ) -> list:
+            lane, metrics = jax.tree.unflatten(self._structure, leaves)
+            seen, action, probability, q = chosen
+            is_step = None if self.envs.always_steps else ends[:, 3] != 0
+            reward, terminated, truncated = ends[:, 0], ends[:, 1] != 0, ends[:, 2] != 0
+            step = Transition(
+                seen, action, probability, q if updates else None, reward, terminated, truncated, last, is_step
+            )
+            lane, metrics = self.store(lane, metrics, step)
+            if updates:
+                lane, metrics = self.update(round_, lane, metrics, hyperparams, _key(lane.key, round_, UPDATE))
+            return jax.tree.leaves((lane, metrics))
+
+        return {updates: self._program(partial(one, updates), donate_argnums=1) for updates in (False, True)}
+
+    @cached_property
+    def _refresh(self) -> Callable[..., Any]:
+        def one(round_: Any, leaves: list, hyperparams: LaneHyperparams) -> list:
+            lane, metrics = jax.tree.unflatten(self._structure, leaves)
+            key = _key(lane.key, round_, REFRESH)
+            target_params, pool = self.refresh_targets(key, lane.learner, lane.replay, hyperparams)
+            lane = lane._replace(learner=lane.learner._replace(target_params=target_params), pool=pool)
+            return jax.tree.leaves((lane, metrics))
+
+        return self._program(one, donate_argnums=1)
+
+    def _program(self, one: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+        """Compile a function of a round and of one lane's arrays for all lanes."""
+        return jax.jit(lambda round_, *lanes: map_lanes(partial(one, round_), len(self.seeds), *lanes), **how)
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(
+        self, done: int, lanes: LaneState, hyperparams: LaneHyperparams, rounds: int, stop: Sequence[Any] = ()
+    ) -> tuple[LaneState, ChunkMetrics, int]:
+        """Train all lanes for `rounds` more rounds, or until something is in `stop`; also return the rounds made.
+
+        Args:
+            done: rounds so far.
+        """
+        config, count = self.learner.config, len(self.seeds)
+        warmup, period = config.warmup // config.num_envs, config.target_period // config.num_envs
+        pending, seen = lanes.envs
+        chosen, ends, last = pending.chosen, pending.ends, pending.last
+        params = slice(1, 1 + len(jax.tree.leaves(lanes.learner.params)))
+        """The place of the online networks among the arrays of a lane, of which its key is the first."""
+        metrics = jax.tree.map(lambda x: jnp.repeat(x[None], count, axis=0), ChunkMetrics.init())
+        leaves = jax.tree.leaves((lanes._replace(envs=None), metrics))
+        round_ = done
+        while round_ < done + rounds and not stop:
+            if round_ < warmup:
+                following = self._random_action(np.int32(round_), leaves[0], seen)
+            else:
+                following = self._greedy_action(np.int32(round_), leaves[0], hyperparams, seen, leaves[params])
+            if round_ > 0:
+                before = np.int32(round_ - 1)
+                if before >= warmup and (before - warmup) % period == 0:
+                    leaves = self._refresh(before, leaves, hyperparams)
+                after = following[0] if last is seen else last  # the same observations: then they are there already
+                leaves = self._learn[bool(before >= warmup)](before, leaves, hyperparams, chosen, ends, after)
+            chosen = following
+            result = self.envs.step(np.asarray(chosen[1]).reshape(-1))
+            ends = self._split(np.stack(result[:3] + result[5:], axis=1, dtype=np.float32, casting="unsafe"))
+            seen = self._split(result.observation)
+            last = seen if result.last is result.observation else self._split(result.last)
+            round_ += 1
+        lanes, metrics = jax.tree.unflatten(self._structure, leaves)
+        ends, last, seen = map(jnp.asarray, (ends, last, seen))
+        return lanes._replace(envs=HostState(PendingStep(chosen, ends, last), seen)), metrics, round_ - done
+
+
+def _key(key: jax.Array, round_: Any, use: int) -> jax.Array:
+    """Return the random key of one use in one round."""
+    return jax.random.fold_in(jax.random.fold_in(key, round_), use)

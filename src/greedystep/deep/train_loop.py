@@ -1,0 +1,175 @@
+"""One round of training as pure functions: choose actions, store steps, make updates, refresh targets.
+
+A lane is one training with its own seed and hyperparameters. `device_loop` compiles whole chunks of rounds where the
+environment is compiled too; `host_loop` compiles one round at a time where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from greedystep.deep import target_pool
+from greedystep.deep.config import DQNConfig
+from greedystep.deep.learner import Learner, LearnerState
+from greedystep.deep.target_pool import TargetPool
+from greedystep.deep.targets import LaneHyperparams
+from greedystep.deep.train_metrics import ChunkMetrics, EpisodeStats
+from greedystep.replay import ReplayBuffer, ReplayState
+
+T = TypeVar("T")
+
+
+class LaneState(NamedTuple):
+    """Everything that changes in one training. Its random numbers come from its seed and nothing else."""
+
+    key: jax.Array
+    learner: LearnerState
+    replay: ReplayState
+    pool: TargetPool | None
+    """None for returns that need no pool."""
+    envs: Any
+    """States of compiled environments, [N, ...]; of those on the host, what they returned last (`host_loop`)."""
+    episode: EpisodeStats
+
+
+class Transition(NamedTuple):
+    """One step of N environments; each array is [N, ...]."""
+
+    observation: jax.Array
+    action: jax.Array
+    behaviour_prob: jax.Array
+    """Probability of the action."""
+    q: jax.Array | None
+    """Q(s, a), None within the warm-up."""
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    next_observation: jax.Array
+    """The observation that the step led to, never the first one of another episode."""
+    is_step: jax.Array | None = None
+    """bool: where False, nothing is stored; None: all are steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainLoop:
+    """What both loops share: a learner, its replay buffer, and the parts of a round."""
+
+    learner: Learner
+
+    @cached_property
+    def buffer(self) -> ReplayBuffer:
+        """The replay buffer's sizes and functions."""
+        config, observation = self.learner.config, self.learner.observation
+        return ReplayBuffer(config.replay_size, config.num_envs, observation.shape, observation.dtype)
+
+    def _init_lane(self, key: jax.Array, network_key: jax.Array, envs: Any) -> LaneState:
+        config = self.learner.config
+        return LaneState(
+            key=key,
+            learner=self.learner.init(network_key),
+            replay=self.buffer.init(),
+            pool=target_pool.init(config, self.buffer) if config.is_pooled else None,
+            envs=envs,
+            episode=EpisodeStats.init(config.num_envs),
+        )
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def random_action(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Sample uniformly random actions (warm-up), with their probabilities, [N]."""
+        envs, actions = self.learner.config.num_envs, self.learner.num_actions
+        return jax.random.randint(key, (envs,), 0, actions), jnp.full(envs, 1 / actions)
+
+    def action(
+        self, round_: jax.Array, params: Any, hyperparams: LaneHyperparams, key: jax.Array, observation: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Sample ε-greedy actions; return them with their probabilities and Q(s, a), [N]."""
+        config = self.learner.config
+        # The step is clipped where ε has reached its end, so that it stays within int32.
+        step = jnp.minimum(round_, -(-config.epsilon_steps // config.num_envs)) * config.num_envs
+        q = self.learner.min_q(params, observation)
+        action, probability = epsilon_greedy(key, q, epsilon_at(config, hyperparams.epsilon_end, step))
+        return action, probability, jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
+
+    def store(self, lane: LaneState, metrics: ChunkMetrics, step: Transition) -> tuple[LaneState, ChunkMetrics]:
+        """Write one step of all environments to the replay buffer and the metrics."""
+        config, over = self.learner.config, step.terminated | step.truncated
+        replay = self.buffer.add(
+            lane.replay,
+            step.observation,
+            step.action,
+            step.reward,
+            step.terminated,
+            step.truncated,
+            step.behaviour_prob,
+            step.next_observation,
+            step.is_step,
+        )
+        cut = step.truncated if config.time_limits == "bootstrap" else jnp.zeros_like(step.truncated)
+        metrics, episode = metrics.after_step(lane.episode, step.reward, cut, over, step.q, config.discount)
+        is_step = step.is_step
+        if is_step is not None:
+            episode = jax.tree.map(lambda new, old: jnp.where(is_step, new, old), episode, lane.episode)
+        return lane._replace(replay=replay, episode=episode), metrics
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        round_: jax.Array,
+        lane: LaneState,
+        metrics: ChunkMetrics,
+        hyperparams: LaneHyperparams,
+        key: jax.Array,
+    ) -> tuple[LaneState, ChunkMetrics]:
+        """Make the updates of one round."""
+        learner, count = self.learner, self.learner.config.updates
+
+        def update(i: jax.Array, carry: tuple) -> tuple:
+            state, metrics = carry
+            sample_key, network_key = jax.random.split(jax.random.fold_in(key, i))
+            batch = learner.sample_batch(self.buffer, sample_key, lane.replay, lane.pool, state)
+            state, info = learner.update(state, batch, network_key, hyperparams.learning_rate)
+            return state, metrics.after_update(round_, info, batch.steps)
+
+        first = lane.learner, metrics
+        state, metrics = update(jnp.int32(0), first) if count == 1 else lax.fori_loop(0, count, update, first)
+        return lane._replace(learner=state), metrics
+
+    def refresh_targets(
+        self, key: jax.Array, state: LearnerState, replay: ReplayState, hyperparams: LaneHyperparams
+    ) -> tuple[Any, TargetPool | None]:
+        """Return the new target networks and the new pool; due once per period."""
+        return self.learner.refresh_targets(self.buffer, hyperparams, key, replay, state)
+
+
+def map_lanes(function: Callable[..., T], count: int, *arrays: Any) -> T:
+    """Apply a function of one lane to all of them, [L, ...]: at once on a GPU, one by one on a CPU, which is faster."""
+    if count == 1:
+        return jax.tree.map(lambda x: x[None], function(*jax.tree.map(lambda x: x[0], arrays)))
+    if jax.default_backend() == "cpu":
+        return lax.map(lambda one: function(*one), arrays)
+    return jax.vmap(function)(*arrays)
+
+
+def epsilon_at(config: DQNConfig, end: jax.Array, step: jax.Array) -> jax.Array:
+    """Return ε at a step: linear from epsilon_start at step 0 to `end` at epsilon_steps, then constant."""
+    share = jnp.clip(step / max(config.epsilon_steps, 1), 0, 1)
+    return jnp.where(step >= config.epsilon_steps, end, config.epsilon_start + share * (end - config.epsilon_start))
+
+
+def epsilon_greedy(key: jax.Array, q: jax.Array, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Sample ε-greedy actions [N] for Q-values [N, A], and return them with their probabilities [N]."""
+    envs, actions = q.shape
+    explore_key, action_key = jax.random.split(key)
+    greedy = q.argmax(axis=-1)
+    explores = jax.random.uniform(explore_key, (envs,)) < epsilon
+    action = jnp.where(explores, jax.random.randint(action_key, (envs,), 0, actions), greedy).astype(jnp.int32)
+    return action, epsilon / actions + (1 - epsilon) * (action == greedy)

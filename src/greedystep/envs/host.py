@@ -1,0 +1,450 @@
+"""Gymnasium environments, stepped on the host: for agents whose networks learn on the device.
+
+`HostEnvironment` describes one kind of environment and makes it: from an id, from a function that makes one, or from an
+environment or vector environment that exists already. `HostEnvs` are N running environments. Observations of any space
+that Gymnasium can flatten become arrays of one shape and dtype.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces.utils import flatten, flatten_space
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector.utils import iterate
+
+from greedystep.envs.core import ObservationSpec
+from greedystep.envs.gymnasium_ids import make_gymnasium
+
+Vectorization = Literal["sync", "async"]
+"""Step environments one after another in this process, or each in a process of its own."""
+
+DTYPES = {"float64": "float32", "float16": "float32", "int64": "int32", "uint64": "int32", "uint32": "int32"}
+"""Dtypes of observation spaces -> what they are stored as: JAX has 32 bits by default. Others are kept."""
+
+
+class HostStep(NamedTuple):
+    """The result of one step of N environments."""
+
+    reward: np.ndarray
+    """float32 [N]."""
+    terminated: np.ndarray
+    truncated: np.ndarray
+    last: np.ndarray
+    """[N, ...]: the observations that the step led to, at the end of an episode its last one."""
+    observation: np.ndarray
+    """[N, ...]: the observations to act on next, after an end the first one of a new episode."""
+    is_step: np.ndarray
+    """bool [N]: False where a vector environment with AutoresetMode.NEXT_STEP only reset, whatever the action."""
+
+
+class HostView(NamedTuple):
+    """What an onlooker sees of a state on the host."""
+
+    observation: np.ndarray
+    image: np.ndarray
+    """uint8 [H, W, 3], as the environment renders it; one black pixel where it does not."""
+
+
+class HostEnvironment:
+    """A kind of Gymnasium environment with Discrete actions.
+
+    Args:
+        env: an id; a function without arguments that makes a `gymnasium.Env`; an environment; or a vector environment,
+            whose reset mode is respected.
+        vectorization: how copies are stepped; "async" needs an id or a function.
+        options: arguments of `gymnasium.make`, for an id; `limit` is its `max_episode_steps`.
+    """
+
+    def __init__(self, env: Any, *, vectorization: Vectorization = "sync", **options: Any):
+        if vectorization not in get_args(Vectorization):
+            raise ValueError(f"vectorization: expected sync or async, got {vectorization!r}")
+        if options and not isinstance(env, str):
+            raise ValueError(f"{next(iter(options))}: options go with an id, this environment is made already")
+        self.vectorization, self.options = vectorization, options if isinstance(env, str) else None
+        self._make: Callable[[], Any] | None = None
+        self._made: Any = None
+        """An environment that waits to be used."""
+        if isinstance(env, str):
+            limit = {"max_episode_steps": options["limit"]} if "limit" in options else {}
+            others = {name: value for name, value in options.items() if name != "limit"}
+            self._make = partial(make_gymnasium, env, **others | limit)
+        elif isinstance(env, gymnasium.Env | VectorEnv):
+            self._made = env
+        elif callable(env):
+            self._make = env
+        else:
+            raise ValueError(
+                f"env: expected an environment, its name or a function that makes one, got {type(env).__name__}"
+            )
+        if self._make is not None:
+            self._made = self._make()
+            if not isinstance(self._made, gymnasium.Env):
+                raise ValueError(
+                    f"env: expected a function that makes a gymnasium.Env, got a {type(self._made).__name__}"
+                )
+        if vectorization == "async" and self._make is None:
+            raise ValueError("vectorization: processes make their own environments; give an id or a function")
+        one: Any = self._made
+        self.is_vector = isinstance(one, VectorEnv)
+        self.name = env if isinstance(env, str) else _name(one)
+        space, actions = (
+            (one.single_observation_space, one.single_action_space)
+            if self.is_vector
+            else (one.observation_space, one.action_space)
+        )
+        if not isinstance(actions, spaces.Discrete):
+            raise ValueError(f"env: {self.name} has the action space {actions}; only Discrete actions are supported")
+        self.num_actions, self._first_action = int(actions.n), int(actions.start)
+        self.action_names = tuple(map(str, range(self.num_actions)))
+        self._space, self._codec = space, _Codec(self.name, space)
+
+    @property
+    def observation(self) -> ObservationSpec:
+        """Shape, dtype and range of the observations that agents see."""
+        return self._codec.spec
+
+    @property
+    def fixed_num_envs(self) -> int | None:
+        """The number of environments, where it cannot be chosen."""
+        return None if self._make is not None else getattr(self._made, "num_envs", 1)
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in (self.options or {}).items())
+        return f"HostEnvironment({self.name!r}{options})"
+
+    def open(self, count: int) -> HostEnvs:
+        """Return `count` running environments. Call `close` on them at the end."""
+        if self.fixed_num_envs not in (None, count):
+            raise ValueError(
+                f"num_envs: {self.name} is {self.fixed_num_envs} environment(s), {count} are needed; "
+                "give a function that makes one"
+            )
+        one = self._made
+        if self._make is not None:
+            self._made = None  # used now; the next call makes another one
+            if self.vectorization == "async":
+                if one is not None:
+                    one.close()
+                # Not forked: JAX has threads by now, which a fork would leave in any state.
+                with _main_module_hidden():
+                    vector = AsyncVectorEnv(
+                        [self._make] * count, context="spawn", autoreset_mode=AutoresetMode.DISABLED
+                    )
+                return VectorHostEnvs(vector, self._codec, self._first_action)
+            made = ([] if one is None else [one]) + [self._make() for _ in range(count - (one is not None))]
+            return EnvList(made, self._codec, self._first_action)
+        if isinstance(one, VectorEnv):
+            return VectorHostEnvs(one, self._codec, self._first_action)
+        assert one is not None
+        return EnvList([one], self._codec, self._first_action)
+
+
+class LoggedEnvironment(HostEnvironment):
+    """An environment of which only logged steps are known: an agent can be fitted to them, and cannot act."""
+
+    def __init__(self, name: str, observation: ObservationSpec, num_actions: int):
+        self.name, self.options, self.vectorization = name, None, "sync"
+        self.num_actions, self.action_names = num_actions, tuple(map(str, range(num_actions)))
+        self._observation = observation
+
+    @property
+    def observation(self) -> ObservationSpec:
+        return self._observation
+
+    @property
+    def fixed_num_envs(self) -> int | None:
+        return None
+
+    def open(self, count: int) -> HostEnvs:
+        raise ValueError(
+            f"env: this agent was made from {self.name} alone and has no environment to play in; give one, as in "
+            "evaluate(env=...) or greedystep eval --env ID"
+        )
+
+
+def observation_spec(name: str, space: spaces.Space) -> ObservationSpec:
+    """Return how agents see observations of a Gymnasium space; ValueError if they cannot."""
+    return _Codec(name, space).spec
+
+
+class HostEnvs:
+    """N running environments, each episode of which has a seed of its own.
+
+    Seed of episode k of environment i: drawn from (the seed of its lane, i, k). So the running episodes can be played
+    again from their seeds and actions alone, which is how a training resumes: no state of a simulator is ever pickled.
+    """
+
+    can_restore = True
+    """Whether each episode begins with a seed that we choose."""
+
+    always_steps = True
+    """Whether `HostStep.is_step` is always true."""
+
+    def __init__(self, count: int, codec: _Codec, first_action: int):
+        self.num_envs, self._codec, self._first_action = count, codec, first_action
+        self._seeds: list[tuple[int, int]] = []
+        self._episodes = [0] * count
+        self._actions: list[list[int]] = [[] for _ in range(count)]
+
+    # -- what a subclass does ------------------------------------------------------------------------------------------
+
+    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
+        """Reset the environments `which` with these seeds [N] and return the observations of all, [N, ...]."""
+        raise NotImplementedError
+
+    def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
+        """Step all environments; return their observations, rewards, terminated and truncated."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close all environments."""
+        raise NotImplementedError
+
+    # -- what a trainer calls ------------------------------------------------------------------------------------------
+
+    def reset(self, seeds: Sequence[tuple[int, int]]) -> np.ndarray:
+        """Begin the first episode of every environment; `seeds` are (seed of the lane, number within it)."""
+        self._seeds, self._episodes = list(seeds), [0] * self.num_envs
+        return self.begin_episodes(np.ones(self.num_envs, bool))
+
+    def begin_episodes(self, which: np.ndarray) -> np.ndarray:
+        """Begin a new episode in these environments; return the observations of all."""
+        for i in np.flatnonzero(which):
+            self._episodes[i] += 1
+            self._actions[i] = []
+        return self._codec.check(self._reset([self._episode_seed(i) for i in range(self.num_envs)], which))
+
+    def _episode_seed(self, i: int) -> int:
+        return int(np.random.SeedSequence([*self._seeds[i], self._episodes[i]]).generate_state(1)[0])
+
+    def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:
+        """Step all environments; those whose episode ends begin a new one, unless that is left to the caller."""
+        numbers = (actions + self._first_action).tolist()
+        last, reward, terminated, truncated = self._step(numbers)
+        for taken, action in zip(self._actions, numbers, strict=True):
+            taken.append(action)
+        last, reward = self._codec.check(last), self._codec.check_reward(reward)
+        over = terminated | truncated
+        observation = self.begin_episodes(over) if reset and over.any() else last
+        return HostStep(reward, terminated, truncated & ~terminated, last, observation, np.ones(self.num_envs, bool))
+
+    # -- exact continuation --------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The running episodes as JSON: their numbers, and the actions taken in them."""
+        return {"episodes": list(self._episodes), "actions": [list(taken) for taken in self._actions]}
+
+    def restore(self, state: dict[str, Any], seeds: Sequence[tuple[int, int]]) -> np.ndarray | None:
+        """Play the running episodes again and return their observations; None if that is not possible.
+
+        All environments step together, so an episode of t actions begins t steps before the end. Until then its
+        environment takes action 0, and is reset whenever that ends an episode.
+        """
+        self._seeds, self._episodes = list(seeds), list(state["episodes"])
+        self._actions = [list(taken) for taken in state["actions"]]
+        if not self.can_restore:
+            return None
+        longest = max(map(len, self._actions))
+        starts = np.array([longest - len(taken) for taken in self._actions])
+        seen, over = np.empty(0), np.ones(self.num_envs, bool)
+        for t in range(longest + 1):
+            if (begins := over | (starts == t)).any():
+                seen = self._reset([self._episode_seed(i) for i in range(self.num_envs)], begins)
+            if t < longest:
+                now = [
+                    taken[t - start] if t >= start else self._first_action
+                    for start, taken in zip(starts, self._actions, strict=True)
+                ]
+                seen, _, terminated, truncated = self._step(now)
+                over = terminated | truncated
+                if (over & (starts <= t)).any():  # this episode went on before: the environment is not deterministic
+                    return None
+        return seen
+
+
+class EnvList(HostEnvs):
+    """Environments stepped one after another in this process."""
+
+    def __init__(self, envs: list[gymnasium.Env], codec: _Codec, first_action: int):
+        super().__init__(len(envs), codec, first_action)
+        self._envs, self._cannot_render = envs, False
+        self._seen: list[np.ndarray] = [np.zeros(codec.spec.shape, codec.spec.dtype)] * len(envs)
+
+    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
+        for i in np.flatnonzero(which):
+            self._seen[i] = self._codec(self._envs[i].reset(seed=seeds[i])[0])
+        return np.stack(self._seen)
+
+    def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
+        results = [env.step(action) for env, action in zip(self._envs, actions, strict=True)]
+        self._seen = [self._codec(result[0]) for result in results]
+        _, reward, terminated, truncated, _ = zip(*results, strict=True)
+        return np.stack(self._seen), reward, np.array(terminated, bool), np.array(truncated, bool)
+
+    def view(self) -> HostView:
+        """Return what is to be seen of the first environment, if it was made with render_mode="rgb_array"."""
+        image: Any = None
+        if self._envs[0].render_mode == "rgb_array" and not self._cannot_render:
+            try:
+                image = self._envs[0].render()
+            except gymnasium.error.Error as problem:
+                self._cannot_render = True
+                warnings.warn(f"this environment cannot be rendered: {problem}", RuntimeWarning, stacklevel=2)
+        return HostView(self._seen[0], np.zeros((1, 1, 3), np.uint8) if image is None else np.asarray(image))
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+
+class VectorHostEnvs(HostEnvs):
+    """A Gymnasium vector environment in any of its three reset modes.
+
+    With AutoresetMode.DISABLED we reset, with a seed per episode. With the other two it resets itself: its episodes
+    cannot be played again, so a resumed training begins new ones.
+    """
+
+    def __init__(self, vector: VectorEnv, codec: _Codec, first_action: int):
+        super().__init__(vector.num_envs, codec, first_action)
+        self._vector: Any = vector
+        self._over = np.zeros(vector.num_envs, bool)
+        mode = vector.metadata.get("autoreset_mode")
+        if mode is None:
+            raise ValueError(
+                'env: this vector environment does not say how it resets; set its metadata["autoreset_mode"] to one of '
+                "gymnasium.vector.AutoresetMode"
+            )
+        self._mode = AutoresetMode(mode)
+        self.can_restore = self._mode == AutoresetMode.DISABLED
+        self.always_steps = self._mode != AutoresetMode.NEXT_STEP
+
+    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
+        self._over = self._over & ~which
+        options = None if which.all() else {"reset_mask": which}
+        return self._codec.batch(self._vector.observation_space, self._vector.reset(seed=seeds, options=options)[0])
+
+    def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
+        seen, reward, terminated, truncated, _ = self._vector.step(np.asarray(actions))
+        return self._codec.batch(self._vector.observation_space, seen), reward, terminated.copy(), truncated.copy()
+
+    def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:
+        if self.can_restore:
+            return super().step(actions, reset=reset)
+        seen, reward, terminated, truncated, infos = self._vector.step(actions + self._first_action)
+        observation = self._codec.check(self._codec.batch(self._vector.observation_space, seen))
+        reward, was_over, over = self._codec.check_reward(reward), self._over, terminated | truncated
+        last = observation
+        if self._mode == AutoresetMode.NEXT_STEP:
+            self._over = over
+        else:
+            was_over = np.zeros_like(over)
+            if over.any():
+                last = observation.copy()
+                for i in np.flatnonzero(over):
+                    last[i] = self._codec(_final_observation(infos["final_obs"], int(i)))
+        return HostStep(reward, terminated.copy(), truncated & ~terminated, last, observation, ~was_over)
+
+    def close(self) -> None:
+        self._vector.close()
+
+
+class _Codec:
+    """Turns observations of a space into arrays of one shape and dtype."""
+
+    def __init__(self, name: str, space: spaces.Space):
+        self._name, self._space = name, space
+        self._is_box, self._is_discrete = isinstance(space, spaces.Box), isinstance(space, spaces.Discrete)
+        if isinstance(space, spaces.Discrete):
+            self._start = int(space.start)
+            self.spec = ObservationSpec((), np.dtype(np.int32), 0, int(space.n) - 1)
+            return
+        try:
+            box = space if self._is_box else flatten_space(space)
+        except NotImplementedError:
+            box = None
+        if not isinstance(box, spaces.Box):
+            raise ValueError(
+                f"env: {name} has the observation space {space}; supported are Box, Discrete, MultiBinary, "
+                "MultiDiscrete, and Dict and Tuple of these"
+            )
+        dtype = np.dtype(DTYPES.get(str(box.dtype), box.dtype))
+        low, high = (bound.astype(np.float64) for bound in (box.low, box.high))
+        self.spec = ObservationSpec(tuple(box.shape), dtype, low, high)
+
+    def __call__(self, observation: Any) -> np.ndarray:
+        """Convert one observation."""
+        shape, dtype = self.spec.shape, self.spec.dtype
+        if self._is_discrete:
+            number = int(observation) - self._start
+            if not 0 <= number <= self.spec.high:
+                raise ValueError(f"env: {self._name} returned observation {observation}, which is not in {self._space}")
+            return np.asarray(number, dtype)
+        if not self._is_box:
+            observation = flatten(self._space, observation)
+        found = np.asarray(observation, dtype)
+        if found.shape != shape:
+            raise ValueError(
+                f"env: {self._name} returned an observation of shape {found.shape}, its space says {shape}"
+            )
+        return found
+
+    def batch(self, space: spaces.Space, observations: Any) -> np.ndarray:
+        """Convert the observations of a vector environment, whose batched space this is."""
+        if self._is_box:
+            return np.array(observations, self.spec.dtype)
+        return np.stack([self(one) for one in iterate(space, observations)])
+
+    def check(self, observations: np.ndarray) -> np.ndarray:
+        """Return the observations; ValueError if one is NaN or infinite."""
+        if observations.dtype.kind == "f" and not np.isfinite(observations).all():
+            raise ValueError(f"env: {self._name} returned an observation that is not finite: {observations.tolist()}")
+        return observations
+
+    def check_reward(self, reward: Any) -> np.ndarray:
+        """Return the rewards as float32 [N]; ValueError unless they are finite numbers."""
+        try:
+            found = np.asarray(reward, np.float32)
+        except (TypeError, ValueError):
+            found = np.array(np.nan, np.float32)
+        if found.ndim != 1 or not np.isfinite(found).all():
+            raise ValueError(f"env: {self._name} returned the reward {reward}; expected one finite number per step")
+        return found
+
+
+@contextmanager
+def _main_module_hidden() -> Iterator[None]:
+    """Let processes start that do not import the user's script again, so that it needs no `if __name__ == "__main__"`.
+
+    Functions defined in the script are sent to them by value (cloudpickle, which Gymnasium uses).
+    """
+    main = sys.modules["__main__"]
+    before = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
+    for name in before:
+        setattr(main, name, None)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(main, name, value)
+
+
+def _name(env: Any) -> str:
+    spec = getattr(env, "spec", None)
+    return spec.id if spec is not None else type(getattr(env, "unwrapped", env)).__name__
+
+
+def _final_observation(final: Any, i: int) -> Any:
+    """Return entry i of infos["final_obs"]: an object array, or a dict or tuple of arrays."""
+    if isinstance(final, dict):
+        return {name: _final_observation(part, i) for name, part in final.items()}
+    return tuple(_final_observation(part, i) for part in final) if isinstance(final, tuple) else final[i]

@@ -1,0 +1,413 @@
+"""Agents in Gymnasium environments that step on the host."""
+
+import subprocess
+import sys
+import textwrap
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import greedystep as gs
+from greedystep.deep.config import DQNConfig
+from greedystep.deep.trainer import Trainer, UnreachableValueWarning, unreachable_value
+from greedystep.envs.host import HostEnvironment
+
+TINY = {
+    "returns": "one-step",
+    "hidden": (4,),
+    "replay_size": 400,
+    "batch_size": 4,
+    "warmup": 40,
+    "target_period": 20,
+    "epsilon_steps": 100,
+    "log_every": 40,
+}
+
+
+class Counting(gymnasium.Env):
+    """Observations [number of the episode, step]; the reward of a step is its number; ends after 3, 4 or 5 steps.
+
+    Episodes terminate and are truncated in turn. `seeds` is what reset was called with.
+    """
+
+    observation_space = spaces.Box(0, np.inf, (2,), np.float64)
+    action_space = spaces.Discrete(2, start=5)
+
+    def __init__(self):
+        self.episode, self.t, self.seeds, self.actions = 0, 0, [], []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode, self.t = self.episode + 1, 0
+        self.seeds.append(seed)
+        return np.array([self.episode, 0.0]), {}
+
+    def step(self, action):
+        assert action in self.action_space
+        self.actions.append(int(action))
+        self.t += 1
+        over = self.t == 3 + self.episode % 3
+        ends = over and self.episode % 2 == 0
+        return np.array([self.episode, float(self.t)]), float(self.t), ends, over and not ends, {}
+
+
+class Odd(gymnasium.Env):
+    """An environment whose spaces, observations and rewards are given."""
+
+    def __init__(self, observation_space=None, seen=(0.0,), reward=1.0, action_space=None):
+        self.observation_space = spaces.Box(-1, 1, (1,)) if observation_space is None else observation_space
+        self.action_space = spaces.Discrete(2) if action_space is None else action_space
+        self.seen, self.reward, self.t = seen, reward, 0
+
+    def _observation(self):
+        return self.seen(self.t) if callable(self.seen) else np.array(self.seen, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._observation(), {}
+
+    def step(self, action):
+        self.t += 1
+        return self._observation(), self.reward, False, self.t == 7, {}
+
+
+def networks_equal(one, other):
+    pairs = zip(jax.tree.leaves(one.networks), jax.tree.leaves(other.networks), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def stored(agent):
+    """Return the stored steps: (observation, action, reward, terminated, truncated, next observation) each."""
+    buffer, replay = agent.trainer.loop.buffer, jax.tree.map(lambda x: x[0], agent.trainer.state.lanes.replay)
+    index = buffer.step_index(replay, np.arange(int(buffer.num_steps(replay).sum())))
+    rows, after = buffer.read(replay, index), buffer.ahead(index, 1)
+    seen, then = (np.asarray(buffer.observations(replay, at)) for at in (index, after))
+    return list(zip(seen, rows.action, rows.reward, rows.terminated, rows.truncated, then, strict=True))
+
+
+# -- what is stored ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_only_real_steps_are_stored_in_every_reset_mode(mode):
+    made = [Counting() for _ in range(3)]
+    agent = gs.DQN(
+        SyncVectorEnv([lambda env=env: env for env in made], autoreset_mode=mode),
+        **TINY | {"num_envs": 3, "warmup": 42, "target_period": 21, "log_every": 42, "replay_size": 399},
+    )
+    agent.learn(126)
+    steps = stored(agent)
+    taken = sum(len(env.actions) for env in made)
+    assert len(steps) == taken - 3  # the newest one of each environment is still to be learned from
+    assert taken == 126 if mode != AutoresetMode.NEXT_STEP else 90 < taken < 120
+    for seen, _, reward, terminated, truncated, then in steps:
+        episode, t = seen
+        assert then.tolist() == [episode, t + 1]  # never the first observation of another episode
+        assert reward == t + 1
+        over = t + 1 == 3 + episode % 3
+        assert (terminated, truncated) == (over and episode % 2 == 0, over and episode % 2 == 1)
+
+
+def test_actions_are_counted_from_the_start_of_their_space_and_every_episode_has_a_seed_of_its_own():
+    env = Counting()
+    agent = gs.DQN(env, **TINY)
+    agent.learn(100)
+    actions = [int(action) + 5 for _, action, *_ in stored(agent)]
+    assert actions == env.actions[:-1]
+    assert set(actions) == {5, 6}
+    assert len(set(env.seeds)) == len(env.seeds) > 20
+
+
+# -- exactness ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"returns": "lambda", "ensemble": 2, "num_envs": 2}])
+def test_a_saved_training_continues_bit_for_bit(tmp_path, settings):
+    whole = gs.DQN("CartPole-v1", **TINY | settings)
+    whole.learn(130)  # in the middle of a chunk, of a period and of an episode
+    whole.save(tmp_path / "agent")
+    part = gs.load(tmp_path / "agent")
+    rows = [agent.learn(110)[-1] for agent in (whole, part)]
+    assert networks_equal(whole, part)
+    assert whole.steps == part.steps == 240
+    assert rows[0]["loss"] == rows[1]["loss"]
+    at_once = gs.DQN("CartPole-v1", **TINY | settings)
+    at_once.learn(240)
+    assert networks_equal(whole, at_once)
+
+
+def test_processes_give_the_same_numbers_and_need_no_guard_in_a_script(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import gymnasium, jax, numpy as np, greedystep as gs
+        def make():
+            return gymnasium.make("CartPole-v1")
+        agents = [gs.DQN(make, num_envs=2, vectorization=how, **{TINY!r}) for how in ("sync", "async")]
+        for agent in agents:
+            agent.learn(120)
+        pairs = zip(*(jax.tree.leaves(agent.networks) for agent in agents))
+        print(all(np.array_equal(a, b) for a, b in pairs))
+        """)
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_lane_does_not_depend_on_the_others():
+    config = DQNConfig(**TINY)
+    both = Trainer(config, HostEnvironment("CartPole-v1"), [3, 8])
+    alone = Trainer(config, HostEnvironment("CartPole-v1"), [8])
+    rows = both.run(120)[-1]
+    assert alone.run(120)[-1]["episode_return"] == rows["episode_return"]
+    for a, b in zip(jax.tree.leaves(both.params), jax.tree.leaves(alone.params), strict=True):
+        np.testing.assert_allclose(a[1], b[0], rtol=1e-5, atol=1e-6)
+    one = both.alone(1)
+    both.run(60), one.run(60)
+    for a, b in zip(jax.tree.leaves(both.params), jax.tree.leaves(one.params), strict=True):
+        np.testing.assert_allclose(a[1], b[0], rtol=1e-5, atol=1e-6)
+
+
+def test_an_interrupt_ends_a_chunk_early_and_nothing_is_lost():
+    class Interrupting(Counting):
+        def step(self, action):
+            if len(self.actions) == 57:
+                waiting.append(1)
+            return super().step(action)
+
+    waiting, env = [], Interrupting()
+    trainer = Trainer(DQNConfig(**TINY), HostEnvironment(env))
+    lanes = trainer.loop.begin(trainer.state.lanes)
+    lanes, _, rounds = trainer.loop.run(0, lanes, trainer.hyperparams, 100, stop=waiting)
+    assert rounds == len(env.actions) == 58
+    waiting.clear()
+    trainer.loop.run(58, lanes, trainer.hyperparams, 42)
+    assert len(env.actions) == 100
+
+
+def test_an_environment_that_is_not_deterministic_begins_new_episodes_with_a_warning(tmp_path):
+    count = iter(range(10**6))
+    agent = gs.DQN(Odd(seen=lambda t: np.array([next(count) / 1e6], np.float32)), **TINY)
+    agent.learn(100)
+    agent.save(tmp_path / "agent")
+    again = gs.load(tmp_path / "agent", Odd(seen=lambda t: np.array([next(count) / 1e6], np.float32)))
+    with pytest.warns(RuntimeWarning, match="cannot be brought back to where it was"):
+        again.learn(40)
+    steps = stored(again)
+    assert [truncated for *_, truncated, _ in steps[95:100]] == [False, False, True, False, True]  # 98 and the cut one
+
+
+def test_new_episodes_begin_where_a_vector_environment_resets_itself(tmp_path):
+    def vector():
+        return SyncVectorEnv([Counting] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    settings = TINY | {"num_envs": 2}
+    agent = gs.DQN(vector(), **settings)
+    agent.learn(80)
+    agent.save(tmp_path / "agent")
+    again = gs.load(tmp_path / "agent", vector())
+    with pytest.warns(RuntimeWarning, match="cannot be brought back"):
+        again.learn(40)
+    with pytest.raises(ValueError, match="resets itself, so that its episodes cannot be counted; give another one"):
+        again.evaluate(2)
+    assert again.evaluate(3, env=Counting).lengths.tolist() == [4, 4, 4]  # the first episode of each environment
+
+
+# -- kinds of environments and observations ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("space", "shape", "dtype"),
+    [
+        (spaces.Discrete(5, start=2), (), "int32"),
+        (spaces.MultiBinary(3), (3,), "int8"),
+        (spaces.MultiDiscrete([2, 3]), (5,), "int32"),
+        (spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(3)}), (5,), "float32"),
+        (spaces.Tuple([spaces.Box(-1, 1, (2, 2), np.float64), spaces.MultiBinary(2)]), (6,), "float32"),
+        (spaces.Box(0, 255, (8, 8, 3), np.uint8), (8, 8, 3), "uint8"),
+        (spaces.Box(0, 1, (4,), bool), (4,), "bool"),
+    ],
+)
+def test_observations_of_every_space_that_can_be_flattened(space, shape, dtype):
+    space.seed(0)
+    agent = gs.DQN(lambda: Odd(space, seen=lambda t: space.sample()), num_envs=2, **TINY)
+    assert (agent.env.observation.shape, str(agent.env.observation.dtype)) == (shape, dtype)
+    agent.learn(60)
+    assert agent.evaluate(3).lengths.tolist() == [7, 7, 7]
+
+
+def test_a_vector_environment_with_observations_of_several_parts():
+    space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Tuple([spaces.Discrete(3)])})
+
+    def make():
+        return Odd(space, seen=lambda t: {"a": np.full(2, t / 7, np.float32), "b": (t % 3,)})
+
+    agent = gs.DQN(SyncVectorEnv([make] * 2, autoreset_mode=AutoresetMode.SAME_STEP), **TINY)
+    agent.learn(80)
+    for seen, *_, then in stored(agent):
+        assert np.isclose(then[0], seen[0] + 1 / 7)
+        assert then[2:].sum() == 1
+
+
+def test_an_observation_is_flattened_as_gymnasium_does():
+    space = spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Box(-1, 1, (2,))})
+    env = HostEnvironment(Odd(space, seen=lambda t: {"a": np.array([0.5, -0.5], np.float32), "b": 2}))
+    assert env.open(1).reset([(0, 0)]).tolist() == [[0.5, -0.5, 0, 0, 1]]
+
+
+def test_evaluation_in_the_given_environment_truncates_the_running_episode():
+    agent = gs.DQN(Counting(), **TINY)
+    agent.learn(102)
+    assert len(agent.evaluate(2).returns) == 2
+    agent.learn(40)
+    for seen, *_, then in stored(agent):
+        assert then.tolist() == [seen[0], seen[1] + 1]
+
+
+def test_functions_vectors_and_names():
+    assert repr(gs.DQN("CartPole-v1", **TINY)) == "DQN('CartPole-v1', returns='one-step', 0 steps)"
+    assert (
+        gs.DQN(
+            make_vec=lambda n: SyncVectorEnv([Counting] * n),
+            num_envs=3,
+            **TINY | {"warmup": 42, "target_period": 21, "log_every": 42, "replay_size": 399},
+        ).config.num_envs
+        == 3
+    )
+    limited = gs.envs.host.HostEnvironment("CartPole-v1", limit=7)
+    agent = gs.DQN("CartPole-v1", **TINY)
+    assert max(agent.evaluate(5, env=lambda: gymnasium.make("CartPole-v1", max_episode_steps=7)).lengths) <= 7
+    assert limited.options == {"limit": 7}
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (3, "env: expected an environment, its name or a function that makes one, got int"),
+        (lambda: 3, "env: expected a function that makes a gymnasium.Env, got a int"),
+        ("nothing-v0", "env: gymnasium cannot make 'nothing-v0'"),
+        ("minatar/breakot", "did you mean 'minatar/breakout'"),
+        (Odd(action_space=spaces.Box(-1, 1)), r"Odd has the action space Box.*; only Discrete actions are supported"),
+        (
+            Odd(spaces.Sequence(spaces.Discrete(2))),
+            r"Odd has the observation space Sequence.*; supported are Box, Discrete",
+        ),
+    ],
+)
+def test_environments_that_cannot_be_used(env, message):
+    with pytest.raises(ValueError, match=message):
+        gs.DQN(env, **TINY)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (Odd(seen=(0.0, 0.0)), r"^env: Odd returned an observation of shape \(2,\), its space says \(1,\)$"),
+        (Odd(seen=(np.nan,)), r"^env: Odd returned an observation that is not finite: \[\[nan\]\]$"),
+        (Odd(reward=np.inf), "^env: Odd returned the reward .*inf.*; expected one finite number per step$"),
+        (Odd(reward="much"), "^env: Odd returned the reward .*much.*; expected one finite number per step$"),
+        (Odd(spaces.Discrete(3), seen=lambda t: 4), "^env: Odd returned observation 4, which is not in Discrete"),
+    ],
+)
+def test_environments_that_break_the_rules(env, message):
+    with pytest.raises(ValueError, match=message):
+        gs.DQN(env, **TINY).learn(60)
+
+
+def test_settings_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"num_envs: Counting is 1 environment\(s\), 2 are needed; give a function"):
+        gs.DQN(Counting(), num_envs=2, **TINY).learn(10)
+    with pytest.raises(ValueError, match="vectorization: processes make their own environments"):
+        gs.DQN(Counting(), vectorization="async", **TINY)
+    with pytest.raises(ValueError, match="vectorization: only environments of Gymnasium have one"):
+        gs.DQN("classic/cartpole", vectorization="async", **TINY)
+    with pytest.raises(ValueError, match="vectorization: expected sync or async, got 'threads'"):
+        gs.DQN("CartPole-v1", vectorization="threads", **TINY)
+    with pytest.raises(ValueError, match="env: expected either an environment or make_vec"):
+        gs.DQN(**TINY)
+    vector = SyncVectorEnv([Counting])
+    vector.metadata = {}
+    with pytest.raises(ValueError, match="does not say how it resets"):
+        gs.DQN(vector, **TINY).learn(10)
+
+
+def test_a_file_does_not_decide_which_module_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    agent = gs.DQN("CartPole-v1", **TINY)
+    agent.env.name = "evil_module:CartPole-v1"
+    agent.save(tmp_path / "agent")
+    with pytest.raises(ValueError, match="for which the module 'evil_module' would be imported; if you trust it"):
+        gs.load(tmp_path / "agent")
+
+
+# -- habits of other libraries -----------------------------------------------------------------------------------------
+
+
+def test_callbacks_see_every_chunk_and_can_end_training(tmp_path, capsys):
+    agent, seen = gs.DQN(Counting(), **TINY), []
+    keep = gs.callbacks.KeepBest(tmp_path / "best", every=60, episodes=2, env=Counting)
+    save = gs.callbacks.Checkpoint(tmp_path / "kept", every=100)
+    agent.learn(200, callback=[lambda agent, rows: seen.append(agent.steps), keep, save], log_interval=2)
+    assert seen == [40, 80, 120, 160, 200]
+    assert [steps for steps, _ in keep.history] == [40, 120, 200]
+    assert gs.load(tmp_path / "best", Counting()).steps == 40  # all evaluations give the same return, the first is best
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["agent-160", "agent-40"]
+    assert capsys.readouterr().out.count("Counting: step ") == 2
+    agent.learn(200, callback=lambda agent, rows: agent.steps < 240)
+    assert agent.steps == 240
+    agent.learn(400, callback=gs.callbacks.StopAtReturn(5))  # episodes return 6 at the least
+    assert agent.steps == 280
+    agent.learn(1000, callback=gs.callbacks.StopWithoutProgress(patience=3))
+    assert agent.steps < 1280
+
+
+def test_a_callback_that_raises_loses_nothing():
+    agent = gs.DQN(Counting(), **TINY)
+    with pytest.raises(ZeroDivisionError):
+        agent.learn(200, callback=lambda agent, rows: 1 / 0)
+    assert agent.steps == 40
+    agent.learn(40)
+    assert len(stored(agent)) == 79
+
+
+def test_predict_explores_only_if_asked_to():
+    agent = gs.DQN(Counting(), **TINY | {"epsilon_end": 0.5})
+    many = np.zeros((1000, 2))
+    assert len(set(agent.predict(many))) == 1
+    assert 0.2 < np.mean(agent.predict(many, deterministic=False) != agent.predict(many)) < 0.3
+    assert isinstance(agent.predict(many[0], deterministic=False), int)
+
+
+def test_values_that_no_return_can_have_are_said_aloud_once():
+    agent = gs.DQN(Odd(seen=(1000.0,)), **TINY | {"learning_rate": 1e-6})
+    assert agent.values([1000.0]).max() > 110  # already before it learns
+    with pytest.warns(UnreachableValueWarning, match="the largest return possible is 100 .* discount 0.99") as told:
+        agent.learn(120)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("mean_q", "rewards", "discount", "is_reachable"),
+    [
+        (100.0, (0.0, 1.0), 0.99, True),
+        (104.0, (0.0, 1.0), 0.99, True),
+        (106.0, (0.0, 1.0), 0.99, False),
+        (-1.0, (0.0, 1.0), 0.99, True),
+        (-6.0, (0.0, 1.0), 0.99, False),
+        (-100.0, (-1.0, -1.0), 0.99, True),
+        (10.0, (-1.0, -1.0), 0.99, False),
+        (1e9, (-1.0, 1.0), 1.0, True),
+    ],
+)
+def test_which_values_a_return_can_have(mean_q, rewards, discount, is_reachable):
+    found = unreachable_value(DQNConfig(discount=discount), mean_q, rewards)
+    assert (found is None) == is_reachable
