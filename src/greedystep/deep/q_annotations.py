@@ -91,8 +91,8 @@ class QAnnotator:
             params: Any, hyperparams: LaneHyperparams, states: Any, action, reward, is_step, terminated, truncated
         ):
             config = self._learner.config
-            is_compiled = isinstance(self.env, Environment)
-            q = self._learner.q(params, jax.vmap(self.env.observe)(states) if is_compiled else states)
+            seen = jax.vmap(self.env.observe)(states) if isinstance(self.env, Environment) else states
+            q = self._learner.q(params, seen)
             values = target_values(config, q, None, action)
             greedy = q.min(axis=0).argmax(axis=-1) == action
             probability = self.epsilon / q.shape[-1] + (1 - self.epsilon) * greedy
