@@ -17,7 +17,7 @@ PUBLIC_NAMES = ""
 LAYERS = (
     ("checks", "io", "memory", "numba_cache", "provenance", "schema", "signals"),
     ("returns", "mdp_checks", "mdp"),
-    ("models", "model_registry", "operators", "planning", "trajectory"),
+    ("models", "operators", "planning", "trajectory"),
     ("metrics", "checkpoint", "evaluation", "stats", "learning_curves", "tables", "charts", "figures"),
     ("runs", "replay", "envs"),
     ("tabular", "deep", "agents"),

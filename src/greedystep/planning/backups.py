@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from greedystep.mdp import MDP
-from greedystep.planning.deadline import Deadline
 from greedystep.planning.elimination import solve_dense
 from greedystep.planning.kernels import (
     TransitionTable,
@@ -26,6 +25,7 @@ from greedystep.planning.kernels import (
     pruned_dense_bellman,
 )
 from greedystep.planning.policy_evaluation import PolicyEvaluator
+from greedystep.signals import Deadline
 
 PRUNE_FROM = 16
 """Average entries per row from which action elimination pays."""

@@ -31,12 +31,12 @@ import numpy as np
 from numba import njit
 
 from greedystep.mdp import MDP
-from greedystep.planning.deadline import Deadline
 from greedystep.planning.kernels import ONE, SMALLEST_NORMAL, TABLE_TYPE, UNIT, unsigned
 from greedystep.planning.policy_iteration import auto
 from greedystep.planning.rational import rational_policy_iteration
 from greedystep.planning.transition_tables import reward_distance_order
 from greedystep.planning.undiscounted import UndiscountedModel
+from greedystep.signals import Deadline
 
 MOST_ITERATIONS = 1000
 """Iterations spent on proving an episode length in float64."""
@@ -84,20 +84,20 @@ class Certificate:
             return "a discount closer to 1 than the rounding of a row leaves no bound on the error"
         return "rows that sum to more than 1 / discount leave no bound on the error"
 
-    def rounding(self, v: np.ndarray) -> float:
-        """Return how far a computed backup of v can be from the true one."""
+    def rounding(self, largest: float) -> float:
+        """Return how far a computed backup can be from the true one, for values of at most `largest` in size."""
         # Products below the normal numbers miss up to 2^-1075 each; SMALLEST_NORMAL covers a row of 2^53 of them.
-        return self._slack * self.largest_reward + self._slack * float(np.abs(v).max()) + SMALLEST_NORMAL
+        return self._slack * self.largest_reward + self._slack * largest + SMALLEST_NORMAL
 
-    def floor(self, v: np.ndarray) -> float:
+    def floor(self, largest: float) -> float:
         """Return the bound that rounding alone makes: no better one can be expected for values of this size."""
         if self.discounted:
-            return self.bounds(0.0, 0.0, v)[1]
+            return self.bounds(0.0, 0.0, largest)[1]
         # Values are off by half a unit in the last place each, and so their differences by one.
-        return _times(self.episode_length.jumps, 2 * UNIT * float(np.abs(v).max()))
+        return _times(self.episode_length.jumps, 2 * UNIT * largest)
 
-    def bounds(self, low: float, high: float, v: np.ndarray, error: float = 0.0) -> tuple[float, float]:
-        """Return (lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v.
+    def bounds(self, low: float, high: float, largest: float, error: float = 0.0) -> tuple[float, float]:
+        """Return (lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v with |v| <= largest.
 
         `error` is that of low, high and Bv, where the backup computes it (discount 1).
         """
@@ -105,17 +105,14 @@ class Certificate:
             more = self.episode_length.jumps - 1.0
             low, high = min(low - error, 0.0), max(high + error, 0.0)
             return _times(more, low) - error, _times(more, high) + error
-        error = self.rounding(v)
-        low, high = low - error, high + error
         if self._beta_max >= 1.0:
             return -np.inf, np.inf
-        return self._carried(low, lower=True) - error, self._carried(high, lower=False) + error
-
-    def _carried(self, edge: float, lower: bool) -> float:
-        """β edge / (1 - β) with the β in [β_min, β_max] on the safe side."""
-        pessimistic = edge < 0 if lower else edge > 0
-        beta = self._beta_max if pessimistic else self._beta_min
-        return beta * edge / (1.0 - beta)
+        error = self.rounding(largest)
+        low, high = low - error, high + error
+        # β edge / (1 - β), with the β in [β_min, β_max] on the safe side.
+        for_low = self._beta_max if low < 0 else self._beta_min
+        for_high = self._beta_max if high > 0 else self._beta_min
+        return for_low * low / (1.0 - for_low) - error, for_high * high / (1.0 - for_high) + error
 
 
 def _times(jumps: float, edge: float) -> float:
@@ -126,17 +123,11 @@ def longest_episode(mdp: MDP, model: UndiscountedModel, deadline: Deadline) -> E
     """Bound the expected length of the longest episode of a model with discount 1."""
     if model.improper_start is not None:
         state, action = model.improper_start
-        begins = f"action {action} in state {state} can begin one"
-        return EpisodeLength(
-            np.inf, f"with discount 1 a policy that never ends ({begins}) leaves no bound on the error"
-        )
+        way = f"a policy that never ends (action {action} in state {state} can begin one)"
+        return EpisodeLength(np.inf, f"with discount 1 {way} leaves no bound on the error")
     jumps = _proved_length(mdp, model, deadline)
-    if np.isfinite(jumps):
-        return EpisodeLength(jumps)
-    return EpisodeLength(
-        np.inf,
-        "no bound on the error: every policy ends, but the longest episode has more steps than float64 can count",
-    )
+    too_long = "no bound on the error: every policy ends, but the longest episode has more steps than float64 can count"
+    return EpisodeLength(jumps, "" if np.isfinite(jumps) else too_long)
 
 
 def _proved_length(mdp: MDP, model: UndiscountedModel, deadline: Deadline) -> float:
@@ -156,14 +147,10 @@ def _proved_length(mdp: MDP, model: UndiscountedModel, deadline: Deadline) -> fl
             break
         deadline.check()
     exact = rational_policy_iteration(mdp, counting.actions_of(choice), counting=True)
-    if exact is not None:
-        return _rounded_up(max(exact.v))
-    return _crude_length(model, deadline)
-
-
-def _rounded_up(number) -> float:
+    if exact is None:
+        return _crude_length(model, deadline)
     try:
-        return float(np.nextafter(float(number), np.inf))
+        return float(np.nextafter(float(max(exact.v)), np.inf))
     except OverflowError:
         return np.inf
 

@@ -14,10 +14,10 @@ from greedystep import operators
 from greedystep.mdp import MDP
 from greedystep.planning import undiscounted
 from greedystep.planning.backups import BellmanBackup, Iteration
-from greedystep.planning.deadline import Deadline
 from greedystep.planning.elimination import solve_dense
 from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.planning.transition_tables import as_table
+from greedystep.signals import Deadline
 
 STALLS = 20
 """Iterations without a smaller residual after which only rounding is left."""

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from greedystep.planning.deadline import CHUNK, Deadline
 from greedystep.planning.kernels import TABLE_TYPE, TransitionTable
+from greedystep.signals import CHUNK, Deadline
 
 SMALLEST_PIVOT = 1e-12
 SMALL = 16

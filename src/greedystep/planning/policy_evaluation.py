@@ -13,9 +13,9 @@ import numpy as np
 from numba import njit
 
 from greedystep.planning import kernels
-from greedystep.planning.deadline import CHUNK, Deadline
 from greedystep.planning.elimination import solve_sparse
 from greedystep.planning.kernels import ONE, TABLE_TYPE, UNIT, TransitionTable, expectation, unsigned
+from greedystep.signals import CHUNK, Deadline
 
 SWEEPS_PER_ROUND = 5
 """The work of a round of BiCGSTAB, in sweeps of the chain."""

@@ -18,11 +18,11 @@ from numba import njit
 from greedystep.mdp import MDP
 from greedystep.planning import kernels
 from greedystep.planning.backups import DenseModel, Iteration, SparseModel
-from greedystep.planning.deadline import Deadline
 from greedystep.planning.kernels import ONE, TABLE_TYPE, unsigned
 from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.planning.transition_tables import absorbing_states, reordered_table, reward_distance_order
 from greedystep.planning.undiscounted import UndiscountedModel
+from greedystep.signals import Deadline
 
 MIXING_SWEEPS, MIXING_BACKUPS = 30, 4
 """A model mixes slowly if evaluating a policy takes more sweeps than this, which cost more full backups than that."""
@@ -170,8 +170,8 @@ def gauss_seidel_policy_iteration(
         sweeps += 2
         v = backup.out
         yield Iteration(lambda v=v: v, backup, sweeps)
-    order = reordered_table(model.table, mdp.discount, state, position, deadline)
-    evaluator = PolicyEvaluator(order.table, deadline)
+    table, parallel = reordered_table(model.table, mdp.discount, state, position, deadline)
+    evaluator = PolicyEvaluator(table, deadline)
     share = 1.0 / model.rows_per_state
     w, choice = v[state], np.empty(state.size, np.uint32)
     target = 0.5 * tolerance * (1.0 - mdp.discount) if mdp.discount < 1 else 1e-3 * tolerance
@@ -179,7 +179,7 @@ def gauss_seidel_policy_iteration(
     patience = _Patience()
     while True:
         previous = change
-        change = kernels.sweep(order.table, w, choice, backward, order.parallel)
+        change = kernels.sweep(table, w, choice, backward, parallel)
         backward = not backward
         sweeps += 1
         if change <= target:

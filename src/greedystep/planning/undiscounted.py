@@ -27,10 +27,10 @@ from numba import njit
 
 from greedystep.mdp import MDP
 from greedystep.planning.backups import BellmanBackup, SparseModel
-from greedystep.planning.deadline import Deadline
 from greedystep.planning.kernels import ONE, SMALLEST, SMALLEST_NORMAL, TABLE_TYPE, UNIT, run_parallel, unsigned
 from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.planning.transition_tables import as_table, widest_row
+from greedystep.signals import Deadline
 
 SMALL = 256
 """States up to which policies are evaluated by dense elimination, which takes S^3 / 3 operations."""
