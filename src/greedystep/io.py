@@ -23,7 +23,7 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from greedystep.memory import check_memory
+from greedystep.checks import check_memory
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """The strings that stand for the numbers JSON lacks."""

@@ -10,9 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from greedystep.checks import check_float, check_int, check_seed, parse_int
+from greedystep.checks import check_float, check_int, check_memory, check_seed, parse_int
 from greedystep.mdp import MDP
-from greedystep.memory import check_memory
 
 BYTES_PER_ENTRY, BYTES_PER_PAIR = 50, 60
 """Bytes of memory to make a model, per transition and per pair (s, a): measured with tracemalloc."""
@@ -249,13 +248,15 @@ def policies_by_name(name: str, mdp: MDP) -> list[np.ndarray] | None:
 def _sized(name: str, family: str, size: list[int], discount: float, slip: float | None) -> NamedModel:
     """Make a built-in model of that size."""
     if family in ("grid", "maze"):
-        mdp = (maze if family == "maze" else grid)(*size, slip=slip or 0.0, discount=discount)
+        height, width = size
+        mdp = (maze if family == "maze" else grid)(height, width, slip=slip or 0.0, discount=discount)
         cells = np.where(mdp.terminal, "wall", "")
         cells[-1] = "goal"
-        return NamedModel(name, mdp, GridLayout(*size, "↑→↓←", cells))
+        return NamedModel(name, mdp, GridLayout(height, width, "↑→↓←", cells))
     _refuse_slip(name, slip)
     if family == "chain":
-        return NamedModel(name, chain(*size, discount), GridLayout(1, *size, "←→", np.full(size, "")))
+        (length,) = size
+        return NamedModel(name, chain(length, discount), GridLayout(1, length, "←→", np.full(length, "")))
     return NamedModel(name, garnet(*size, discount=discount))
 
 
@@ -288,8 +289,9 @@ def _gymnasium_layout(env: Any) -> GridLayout | None:
 
     if isinstance(env, FrozenLakeEnv):
         letters = np.asarray(env.desc).astype(str)
+        height, width = letters.shape
         cells = np.select([letters == "G", letters == "H"], ["goal", "hole"], "")
-        return GridLayout(*letters.shape, "←↓→↑", cells.ravel())
+        return GridLayout(height, width, "←↓→↑", cells.ravel())
     if isinstance(env, CliffWalkingEnv):
         cells = np.full(env.shape, "", dtype="<U4")
         cells[-1, 1:-1], cells[-1, -1] = "hole", "goal"
