@@ -76,7 +76,8 @@ def save(folder: str | os.PathLike, step: int, state: Any, about: Mapping[str, A
     header = to_json({"step": step, "about": about, "leaves": leaves}).encode()
     preamble = PREAMBLE.pack(MAGIC, VERSION, len(header), zlib.crc32(header))
     path = Path(folder) / f"step-{step:012d}.ckpt"
-    _remove_leftovers(path.parent)
+    for part in path.parent.glob(".step-*.ckpt.*.part"):  # of killed saves, which would fill the disk
+        part.unlink(missing_ok=True)
     with os_error_context(f"cannot save {path}; the checkpoints before it are whole"), atomic_write(path) as file:
         file.write(preamble + CHECKSUM.pack(zlib.crc32(preamble)))
         file.write(header)
@@ -126,15 +127,8 @@ def prune(folder: str | os.PathLike, keep: int = 2) -> None:
 
 
 def _newest_first(folder: str | os.PathLike) -> list[Path]:
-    folder = Path(folder)
-    found = [(int(match[1]), path) for path in folder.glob("*") if (match := FILE_NAME.fullmatch(path.name))]
+    found = [(int(match[1]), path) for path in Path(folder).glob("*") if (match := FILE_NAME.fullmatch(path.name))]
     return [path for _, path in sorted(found, reverse=True)]
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Delete the partial files of killed saves, so that a run that is killed often does not fill the disk."""
-    for part in folder.glob(".step-*.ckpt.*.part"):
-        part.unlink(missing_ok=True)
 
 
 # -- one checkpoint ---------------------------------------------------------------------------------------------------
@@ -151,11 +145,9 @@ def restore(
 ) -> tuple[Any, dict[str, Any]]:
     """Read a state back, with its `about`.
 
-    Args:
-        path: a file that `save` made.
-        like: a state of the same structure, for example a fresh one, or its `jax.eval_shape`. Names, shapes and dtypes
-            must agree. Each leaf comes back as the kind of array that stands there: NumPy's, or JAX's on its device.
-        rename: maps the name of a stored leaf to its name in `like`; None drops a leaf. For files of earlier versions.
+    `like` is a state of the same structure, for example a fresh one, or its `jax.eval_shape`. Names, shapes and dtypes
+    must agree. Each leaf comes back as the kind of array that stands there: NumPy's, or JAX's on its device. `rename`
+    maps the name of a stored leaf to its name in `like`, or to None to drop it, for files of earlier versions.
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = [(_name(keys), _array(keys, leaf, jax.ShapeDtypeStruct)) for keys, leaf in paths]
@@ -176,12 +168,8 @@ def restore(
 
 
 def _check_fit(path: str | os.PathLike, stored: dict[str, Any] | None, template: tuple[str, Any] | None) -> None:
-    in_file = in_like = "nothing more"
-    if stored is not None:
-        in_file = f"{stored['name']}: {stored['dtype']}{stored['shape']}"
-    if template is not None:
-        name, leaf = template
-        in_like = f"{name}: {leaf.dtype}{list(leaf.shape)}"
+    in_file = f"{stored['name']}: {stored['dtype']}{stored['shape']}" if stored else "nothing more"
+    in_like = f"{template[0]}: {template[1].dtype}{list(template[1].shape)}" if template else "nothing more"
     if in_file != in_like:
         raise ValueError(f"{path} does not fit `like`: the file has {in_file} where `like` has {in_like}")
 
@@ -196,9 +184,7 @@ def _read_header(file: BinaryIO, path: str | os.PathLike) -> dict[str, Any]:
         raise DamagedCheckpointError(f"{path} is damaged: its first bytes have changed")
     _, version, length, header_checksum = PREAMBLE.unpack(preamble)
     if version != VERSION:
-        raise ValueError(
-            f"{path} is a checkpoint of version {version}, but this version of greedystep reads version {VERSION}"
-        )
+        raise ValueError(f"{path} is a checkpoint of version {version}, but this greedystep reads version {VERSION}")
     text = file.read(length) if length <= min(actual, LARGEST_JSON) else b""
     if len(text) != length or zlib.crc32(text) != header_checksum:
         raise DamagedCheckpointError(f"{path} is damaged: its header is cut short or changed")

@@ -31,9 +31,8 @@ OLD = 24 * 3600.0
 def cached_by_sources(package: str, *others: str | None) -> Iterator[None]:
     """Cache functions decorated with `@njit(cache=True)` within the block by the content of their sources.
 
-    Args:
-        package: `__file__` of the package's `__init__.py`; all modules beside it are sources.
-        others: `__file__` of further modules whose compiled functions are called; import them before the block.
+    The sources are all modules beside `package`, the `__file__` of an `__init__.py`, and `others`, the `__file__` of
+    further modules whose compiled functions are called; import those before the block.
     """
     home = Path(package).parent
     given = settings.CACHE_DIR

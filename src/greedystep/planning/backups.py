@@ -51,6 +51,13 @@ class BellmanBackup(NamedTuple):
     """Bound on the rounding error of `low`, `high` and `out`, where the backup computes one (discount 1)."""
 
 
+def greedy_backup(q: np.ndarray, v: np.ndarray) -> BellmanBackup:
+    """Return Bv = max_a q [S] with the greedy actions, for q [S, A] = r + γ P v."""
+    choice = q.argmax(axis=1)
+    out = q[np.arange(v.size), choice]
+    return BellmanBackup(v, out, choice, float((out - v).min()), float((out - v).max()))
+
+
 class Iteration(NamedTuple):
     """What every solver yields after each iteration."""
 
@@ -83,18 +90,19 @@ class ActionValueBounds:
     def __init__(self, mdp: MDP, v: np.ndarray):
         self.upper = np.where(mdp.available, np.inf, -np.inf).ravel()
         """float64 [S*A]: upper + rise is the bound; inf for a row that was never computed."""
-        self.rise = 0.0
+        self._rise = 0.0
         self._discount, self._row_sums = mdp.discount, mdp.row_sums
         self._largest_reward = float(np.abs(mdp.rewards[mdp.available]).max())
         self._v = v.copy()
 
-    def follow(self, v: np.ndarray) -> None:
-        """Move the bounds to these values, with a margin for rounding."""
+    def at(self, v: np.ndarray) -> tuple[np.ndarray, float]:
+        """Move the bounds to these values, with a margin for rounding; returns (upper, rise)."""
         least, most = self._row_sums
         highest = float((v - self._v).max())
-        self.rise += self._discount * highest * (most if highest > 0 else least)
-        self.rise += 1e-12 * (abs(self.rise) + self._largest_reward + float(np.abs(v).max()))
+        self._rise += self._discount * highest * (most if highest > 0 else least)
+        self._rise += 1e-12 * (abs(self._rise) + self._largest_reward + float(np.abs(v).max()))
         self._v[:] = v
+        return self.upper, self._rise
 
 
 class SparseModel:
@@ -118,15 +126,13 @@ class SparseModel:
 
     def backup(self, v: np.ndarray) -> BellmanBackup:
         """Return Bv, the greedy rows and the range of Bv - v."""
-        out = np.empty_like(v)
-        if not self._prune:
-            choice = np.empty(v.size, np.uint32)
+        out, choice = np.empty_like(v), np.empty(v.size, np.uint32)
+        if self._prune:
+            self._bounds = self._bounds or ActionValueBounds(self._mdp, v)
+            self._choice = choice = self._choice.copy()
+            low, high = pruned_bellman(self.table, self.discount, v, out, choice, *self._bounds.at(v))
+        else:
             low, high = bellman(self.table, self.discount, v, out, choice)
-            return BellmanBackup(v, out, choice, low, high)
-        self._bounds = bounds = self._bounds or ActionValueBounds(self._mdp, v)
-        bounds.follow(v)
-        self._choice = choice = self._choice.copy()
-        low, high = pruned_bellman(self.table, self.discount, v, out, choice, bounds.upper, bounds.rise)
         return BellmanBackup(v, out, choice, low, high)
 
     def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
@@ -163,15 +169,12 @@ class DenseModel:
             q = self._mdp.backup(v)
             self._bounds = ActionValueBounds(self._mdp, v)
             self._bounds.upper[:] = q.ravel()
-            choice = q.argmax(axis=1)
-            out = q[np.arange(v.size), choice]
-            self._choice = (self._first + choice).astype(np.uint32)
-            return BellmanBackup(v, out, self._choice, float((out - v).min()), float((out - v).max()))
-        self._bounds.follow(v)
+            backup = greedy_backup(q, v)
+            self._choice = (self._first + backup.choice).astype(np.uint32)
+            return backup._replace(choice=self._choice)
         self._choice, out = self._choice.copy(), np.empty_like(v)
-        low, high = pruned_dense_bellman(
-            self._matrix, self._reward, self.discount, v, out, self._choice, self._bounds.upper, self._bounds.rise
-        )
+        rows = (self._matrix, self._reward, self.discount)
+        low, high = pruned_dense_bellman(*rows, v, out, self._choice, *self._bounds.at(v))
         return BellmanBackup(v, out, self._choice, low, high)
 
     def actions_of(self, choice: np.ndarray) -> np.ndarray:

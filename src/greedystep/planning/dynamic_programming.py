@@ -13,7 +13,7 @@ import numpy as np
 from greedystep import operators
 from greedystep.mdp import MDP
 from greedystep.planning import undiscounted
-from greedystep.planning.backups import BellmanBackup, Iteration
+from greedystep.planning.backups import BellmanBackup, Iteration, greedy_backup
 from greedystep.planning.elimination import solve_dense
 from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.planning.transition_tables import as_table
@@ -25,10 +25,7 @@ STALLS = 20
 
 def backup_of(mdp: MDP, v: np.ndarray) -> BellmanBackup:
     """Return Bv [S] with the greedy actions of v."""
-    q = mdp.backup(v)
-    choice = q.argmax(axis=1)
-    out = q[np.arange(v.size), choice]
-    return BellmanBackup(v, out, choice, float((out - v).min()), float((out - v).max()))
+    return greedy_backup(mdp.backup(v), v)
 
 
 def value_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iteration]:

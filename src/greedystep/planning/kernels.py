@@ -121,15 +121,18 @@ def bellman(
     table: TransitionTable, discount: float, v: np.ndarray, out: np.ndarray, choice: np.ndarray
 ) -> tuple[float, float]:
     """Jacobi backup out = B v, with the greedy rows in `choice`; returns (min, max) of out - v."""
-    ranges = run_parallel(_bellman_block, table, discount, v, out, choice, end=v.size, entries=table.probability.size)
+    parts = (table, discount, v, out, choice)
+    return _range(run_parallel(_bellman_block, *parts, end=v.size, entries=table.probability.size))
+
+
+def _range(ranges: list[tuple[float, float]]) -> tuple[float, float]:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-@njit(
-    _bounds(TABLE_TYPE, nb.float64, _floats, _floats, _ints, _floats, nb.float64, nb.int64, nb.int64),
-    cache=True,
-    nogil=True,
-)
+_pruned = _bounds(TABLE_TYPE, nb.float64, _floats, _floats, _ints, _floats, nb.float64, nb.int64, nb.int64)
+
+
+@njit(_pruned, cache=True, nogil=True)
 def _pruned_block(table, discount, v, out, choice, upper, rise, begin, end):
     first, start, to, p, reward = table
     low, high = np.inf, -np.inf
@@ -164,8 +167,7 @@ def pruned_bellman(
     `choice` holds some row of every state, and afterwards the best one; `upper` is updated. Pays for long rows.
     """
     parts = (table, discount, v, out, choice, upper, rise)
-    ranges = run_parallel(_pruned_block, *parts, end=v.size, entries=table.probability.size)
-    return min(low for low, _ in ranges), max(high for _, high in ranges)
+    return _range(run_parallel(_pruned_block, *parts, end=v.size, entries=table.probability.size))
 
 
 @njit(_bounds(nb.float64[:, ::1], _floats, nb.float64, _floats, _floats, _ints, _floats, nb.float64), cache=True)
@@ -215,20 +217,16 @@ def best_rewards(table):
     return best
 
 
-@njit(_bounds(TABLE_TYPE, _floats, _floats, nb.int64, nb.int64), cache=True, nogil=True)
-def _chain_block(chain, v, out, begin, end):
+@njit(_bounds(TABLE_TYPE, _floats, _floats), cache=True)
+def chain_backup(chain, v, out):
+    """out = r + T v for a chain with the discount multiplied in; returns (min, max) of out - v."""
     _, start, to, p, reward = chain
     low, high = np.inf, -np.inf
-    for s in range(unsigned(begin), unsigned(end)):
+    for s in range(unsigned(v.size)):
         out[s] = reward[s] + expectation(start, to, p, s, v)
         low = min(low, out[s] - v[s])
         high = max(high, out[s] - v[s])
     return low, high
-
-
-def chain_backup(chain: TransitionTable, v: np.ndarray, out: np.ndarray) -> tuple[float, float]:
-    """out = r + T v for a chain with the discount multiplied in; returns (min, max) of out - v."""
-    return _chain_block(chain, v, out, 0, v.size)
 
 
 @njit(nb.float64(TABLE_TYPE, _floats, _ints, nb.boolean, nb.int64, nb.int64), cache=True, nogil=True)
