@@ -19,8 +19,8 @@ from greedystep.planning import (
     policy_evaluation,
     solve,
     transition_tables,
-    undiscounted,
 )
+from greedystep.planning.undiscounted import UndiscountedModel
 from greedystep.signals import Deadline, TimeLimitError
 
 HORIZON = ("greedy-step", "modified-policy-iteration", "multi-step")
@@ -251,14 +251,14 @@ def test_ctrl_c_within_an_iteration(method):
 @pytest.mark.usefixtures("held")
 def test_ctrl_c_in_the_set_up():
     """The value of a policy to start from, with discount 1: the first thing that takes time."""
-    mdp, evaluate = MODELS["undiscounted"], undiscounted.policy_value
+    mdp, evaluate = MODELS["undiscounted"], UndiscountedModel.policy_value
 
     def press(*arguments):
         signal.raise_signal(signal.SIGINT)
         return evaluate(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(undiscounted, "policy_value", press)
+        patch.setattr(UndiscountedModel, "policy_value", press)
         solution = solve(mdp, initial=np.zeros(mdp.num_states, int))
     assert solution.message.startswith("interrupted")
     assert solution.iterations == 0

@@ -36,8 +36,7 @@ MAGIC = b"gs-state"
 PREAMBLE = struct.Struct("<8sIQI")
 CHECKSUM = struct.Struct("<I")
 FILE_NAME = re.compile(r"step-(\d{12,19})\.ckpt")
-CHUNK = 2**22
-"""Bytes that are verified at once."""
+CHUNK = 2**22  # bytes that are verified at once
 
 _SIZE = schema.Int(0, INT64_MAX)
 HEADER = {

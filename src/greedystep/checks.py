@@ -18,12 +18,9 @@ from typing import Any
 
 import numpy as np
 
-INT32_MAX = 2**31 - 1
-"""The largest count that a counter in compiled JAX code holds."""
-INT64_MAX = 2**63 - 1
-"""The largest count that NumPy and Numba hold."""
-LARGEST_SEED = 2**32 - 1
-"""The largest seed: JAX makes its keys from 32 bits where `jax_enable_x64` is off."""
+INT32_MAX = 2**31 - 1  # the largest count that a counter in compiled JAX code holds
+INT64_MAX = 2**63 - 1  # the largest count that NumPy and Numba hold
+LARGEST_SEED = 2**32 - 1  # the largest seed: JAX makes its keys from 32 bits where `jax_enable_x64` is off
 FLOAT32_TINY, FLOAT32_MAX = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 """The range of positive float32 numbers: settings beyond it would be 0 or infinite in compiled code."""
 PROCESSES, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")

@@ -27,8 +27,7 @@ from greedystep.checks import check_memory
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """The strings that stand for the numbers JSON lacks."""
-LARGEST_JSON = 2**30
-"""Bytes above which a file is not read: far above every JSON file that greedystep writes."""
+LARGEST_JSON = 2**30  # bytes above which a file is not read: far above every JSON file that greedystep writes
 DEEPEST_JSON = 100
 """Nesting levels above which JSON is refused: far above every JSON file that greedystep writes."""
 
@@ -202,8 +201,7 @@ HEADER = re.compile(
 )
 """The header of an array in version 1.0 of NumPy's format; a version with longer headers is never needed here."""
 MOST_AXES = 32
-CHUNK = 2**22
-"""Bytes that are read at once."""
+CHUNK = 2**22  # bytes that are read at once
 LONGEST_REASON = 200
 """Characters of an error that are quoted: zipfile quotes names, however long a file says they are."""
 KINDS = {"b": "booleans", "i": "integers", "iu": "integers", "f": "numbers", "iuf": "numbers", "U": "text"}

@@ -16,8 +16,7 @@ ROW_SUM_TOLERANCE = 1e-6
 """How far the sum of a row may be from 1 (float32 tables are not exact); error bounds use the sums as they are."""
 DENSE_FROM = 0.25
 """Share of non-zeros from which dense input stays dense: a CSR entry takes 12 bytes, a dense one 8."""
-SAMPLED_ROWS = 1000
-"""Rows of which the non-zeros are counted: on a large array even counting takes a while."""
+SAMPLED_ROWS = 1000  # rows of which the non-zeros are counted: on a large array even counting takes a while
 
 
 def as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:

@@ -20,10 +20,8 @@ from greedystep import schema
 from greedystep.checks import INT64_MAX, short_repr
 from greedystep.io import atomic_write, from_json, open_regular_file, os_error_context, to_json
 
-Row = Mapping[str, Any]
-"""One row of metrics: numbers, text or lists of numbers by name."""
-LONGEST_LINE = 2**24
-"""Bytes; far above every row of ours."""
+Row = Mapping[str, Any]  # one row of metrics: numbers, text or lists of numbers by name
+LONGEST_LINE = 2**24  # bytes; far above every row of ours
 
 
 class MetricsFile:

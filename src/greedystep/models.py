@@ -159,8 +159,7 @@ def _check_size(sizes: str, *, pairs: int, entries: int) -> None:
 
 # -- models and behaviour policies by name ----------------------------------------------------------------------------
 
-DISCOUNT = 0.99
-"""The default discount of named models."""
+DISCOUNT = 0.99  # the default discount of named models
 SIZED = {"chain": "chain-100", "grid": "grid-20x30", "maze": "maze-20x30", "garnet": "garnet-1000x4x3"}
 """Families of models of any size -> a name of one."""
 TOY_TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -179,10 +178,8 @@ class GridLayout:
 
     height: int
     width: int
-    arrows: str
-    """One character per action."""
-    cells: np.ndarray
-    """[S]: "" (a plain state), "goal", "hole" or "wall"."""
+    arrows: str  # one character per action
+    cells: np.ndarray  # [S]: "" (a plain state), "goal", "hole" or "wall"
 
 
 @dataclass(frozen=True)

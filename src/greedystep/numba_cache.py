@@ -18,11 +18,9 @@ from typing import Any
 
 from numba.core import config
 
-settings: Any = config
-"""numba's settings; it reads the cache folder, CACHE_DIR, when a function is decorated."""
+settings: Any = config  # numba's settings; it reads the cache folder, CACHE_DIR, when a function is decorated
 
-KEPT = 8
-"""Cache folders that are kept, so that going back to earlier sources compiles nothing."""
+KEPT = 8  # cache folders that are kept, so that going back to earlier sources compiles nothing
 OLD = 24 * 3600.0
 """Seconds since its last use after which a folder may be deleted: a running process may use a younger one."""
 

@@ -32,8 +32,7 @@ from numpy.typing import ArrayLike
 from greedystep.checks import check_entries, check_float_array, check_int
 from greedystep.mdp import MDP, ROW_SUM_TOLERANCE, Policy
 
-LAMBDA_TOLERANCE = 1e-15
-"""Remainder, as a share of the whole, at which the λ-operator's infinite sum is cut."""
+LAMBDA_TOLERANCE = 1e-15  # remainder, as a share of the whole, at which the λ-operator's infinite sum is cut
 
 SampledTrajectory = tuple[ArrayLike, ArrayLike, ArrayLike, bool]
 """(states int [T+1], actions int [T], rewards float [T], whether the last step ended the episode)."""

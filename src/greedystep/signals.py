@@ -26,15 +26,13 @@ class TerminatedError(KeyboardInterrupt):
 
 
 ERRORS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}
-RESEND_AFTER = 0.01
-"""Seconds until a signal is sent again whose exception could not be raised, or was dropped."""
+RESEND_AFTER = 0.01  # seconds until a signal is sent again whose exception could not be raised, or was dropped
 CHUNK = 4_000_000
 """Table entries that compiled code handles in one call: 0.1 s where they lie scattered in memory."""
 HOLD_AFTER = 5e-3
 """Seconds after which a `Deadline` holds signals back: installing handlers takes 0.04 ms, half a small solve."""
 
-_received: int | None = None
-"""The first signal since the innermost `handling` began."""
+_received: int | None = None  # the first signal since the innermost `handling` began
 
 
 @contextmanager

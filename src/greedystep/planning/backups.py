@@ -1,7 +1,8 @@
 """Bellman backups of a model and sweeps of one of its policies, for sparse and for dense models.
 
 `SparseModel` and `DenseModel` have the same interface: `backup`, `actions_of` (the actions of chosen rows),
-`policy_sweep` and `best_rewards` (B0, a start); `rows_per_state` relates the cost of a policy's backup to a full one.
+`policy_sweep`, `policy_value` and `best_rewards` (B0, a start); `rows_per_state` relates the cost of a policy's backup
+to a full one.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ from greedystep.planning.kernels import (
 from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.signals import Deadline
 
-PRUNE_FROM = 16
-"""Average entries per row from which action elimination pays."""
+PRUNE_FROM = 16  # average entries per row from which action elimination pays
 
 
 PolicySweep = Callable[[np.ndarray], tuple[np.ndarray, float]]
@@ -38,15 +38,11 @@ PolicySweep = Callable[[np.ndarray], tuple[np.ndarray, float]]
 class BellmanBackup(NamedTuple):
     """One Bellman backup Bv: the evidence from which an error bound is proved."""
 
-    v: np.ndarray
-    """[S], the values that were backed up."""
-    out: np.ndarray
-    """[S], Bv."""
-    choice: np.ndarray
-    """[S], the greedy rows (or actions) of v."""
-    low: float
-    high: float
-    """The range of Bv - v."""
+    v: np.ndarray  # [S], the values that were backed up
+    out: np.ndarray  # [S], Bv
+    choice: np.ndarray  # [S], the greedy rows (or actions) of v
+    low: float  # the smallest entry of Bv - v
+    high: float  # the largest
     error: float = 0.0
     """Bound on the rounding error of `low`, `high` and `out`, where the backup computes one (discount 1)."""
 
@@ -61,16 +57,11 @@ def greedy_backup(q: np.ndarray, v: np.ndarray) -> BellmanBackup:
 class Iteration(NamedTuple):
     """What every solver yields after each iteration."""
 
-    values: Callable[[], np.ndarray]
-    """Returns the current values [S], in the model's numbering."""
-    backup: BellmanBackup | None
-    """A Bellman backup, where the iteration made one."""
-    sweeps: float
-    """Work so far, in backups of the whole model."""
-    change: float = np.nan
-    """The largest change of a value in this iteration, where there is no backup to tell."""
-    own_residual: float | None = None
-    """The residual of the solver's own equation, where that is not Bellman's."""
+    values: Callable[[], np.ndarray]  # returns the current values [S], in the model's numbering
+    backup: BellmanBackup | None  # a Bellman backup, where the iteration made one
+    sweeps: float  # work so far, in backups of the whole model
+    change: float = np.nan  # the largest change of a value in this iteration, where there is no backup to tell
+    own_residual: float | None = None  # the residual of the solver's own equation, where that is not Bellman's
 
     @property
     def residual(self) -> float:
@@ -147,6 +138,12 @@ class SparseModel:
 
         return sweep
 
+    def policy_value(self, choice: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray | None:
+        """Return the value of the chosen rows [S] up to rounding, iteratively from `start`."""
+        v = start.copy()
+        PolicyEvaluator(self.table, deadline).evaluate_exactly(choice, v, self.discount)
+        return v
+
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
         return choice.astype(np.int64) - self.table.first[:-1]
 
@@ -180,14 +177,15 @@ class DenseModel:
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
         return choice.astype(np.int64) - self._first
 
-    def policy_value(self, choice: np.ndarray, deadline: Deadline) -> np.ndarray | None:
+    def policy_value(self, choice: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray | None:
         """Return (I - γ T^π)^-1 r^π by elimination; None if the system is singular, or nearly so."""
         reward = self._reward[choice]
+        largest = max(1e12, 2.0 / (1.0 - self.discount)) * np.abs(reward).max()
         try:
             v = solve_dense(self._matrix, choice, self.discount, reward, deadline)
         except np.linalg.LinAlgError:
             return None
-        return v if np.abs(v).max() <= 1e12 * np.abs(reward).max() else None
+        return v if np.abs(v).max() <= largest else None
 
     def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
         """Return a Jacobi sweep of the chosen rows."""

@@ -31,28 +31,23 @@ import numpy as np
 from numba import njit
 
 from greedystep.mdp import MDP
-from greedystep.planning.kernels import ONE, SMALLEST_NORMAL, TABLE_TYPE, UNIT, unsigned
+from greedystep.planning.kernels import FLOATS, INTS, ONE, SMALLEST_NORMAL, TABLE_TYPE, UNIT, unsigned
 from greedystep.planning.policy_iteration import auto
 from greedystep.planning.rational import rational_policy_iteration
 from greedystep.planning.transition_tables import reward_distance_order
 from greedystep.planning.undiscounted import UndiscountedModel
 from greedystep.signals import Deadline
 
-MOST_ITERATIONS = 1000
-"""Iterations spent on proving an episode length in float64."""
-PROVE_EVERY = 20
-"""Iterations between two attempts at a proof of an episode length."""
-CRUDE_SWEEPS = 50
-"""Sweeps of the crude bound after every state is known to reach the end."""
+MOST_ITERATIONS = 1000  # iterations spent on proving an episode length in float64
+PROVE_EVERY = 20  # iterations between two attempts at a proof of an episode length
+CRUDE_SWEEPS = 50  # sweeps of the crude bound after every state is known to reach the end
 
 
 class EpisodeLength(NamedTuple):
     """A bound on the length of episodes with discount 1."""
 
-    jumps: float
-    """Bound on the expected number of jumps of any policy from any state; may be infinite."""
-    obstacle: str = ""
-    """Why it is infinite, so that there is no bound on the error of values: one sentence."""
+    jumps: float  # bound on the expected number of jumps of any policy from any state; may be infinite
+    obstacle: str = ""  # why it is infinite, so that there is no bound on the error of values: one sentence
 
 
 UNKNOWN = EpisodeLength(np.inf, "no bound on the error: no bound on the longest episode was found in time")
@@ -172,7 +167,7 @@ def _crude_length(model: UndiscountedModel, deadline: Deadline) -> float:
     return best
 
 
-@njit(nb.boolean(TABLE_TYPE, nb.float64[::1], nb.uint32[::1], nb.float64[::1], nb.float64[::1]), cache=True)
+@njit(nb.boolean(TABLE_TYPE, FLOATS, INTS, FLOATS, FLOATS), cache=True)
 def _sweep_end_probabilities(table, ends, state, chance, jumps):
     """Sweep in place over chance[s], the smallest probability over actions of ending within jumps[s], rounded down.
 

@@ -14,10 +14,8 @@ from greedystep.signals import Deadline, TimeLimitError
 
 NEAR_ROUNDING = 4.0
 """A bound within this factor of what rounding alone costs cannot be brought down by more iterations."""
-PROVE_EVERY = 200
-"""Iterations without a Bellman backup after which the monitor makes one for a proof."""
-IDLE_PROOFS = 1000
-"""Proofs in a row without a better bound after which a discounted solve stops."""
+PROVE_EVERY = 200  # iterations without a Bellman backup after which the monitor makes one for a proof
+IDLE_PROOFS = 1000  # proofs in a row without a better bound after which a discounted solve stops
 UNBOUNDED_ITERATIONS = 100_000
 """Iterations after which a solve without any bound stops: values may grow for ever (a rewarding loop, discount 1)."""
 COARSE = "float64 cannot prove more for values of this size"

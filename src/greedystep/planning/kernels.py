@@ -34,20 +34,16 @@ class TransitionTable(NamedTuple):
     The value of row i is reward[i] + discount * Σ_k probability[k] v[successor[k]].
     """
 
-    first: np.ndarray
-    """uint32 [S + 1]: the rows of state s are first[s] .. first[s + 1] - 1."""
-    start: np.ndarray
-    """uint32 [rows + 1]: the entries of row i are start[i] .. start[i + 1] - 1."""
-    successor: np.ndarray
-    """uint32 [entries]."""
-    probability: np.ndarray
-    """float64 [entries]; the discount may be multiplied in."""
-    reward: np.ndarray
-    """float64 [rows]; -inf marks an action that is not available."""
+    first: np.ndarray  # uint32 [S + 1]: the rows of state s are first[s] .. first[s + 1] - 1.
+    start: np.ndarray  # uint32 [rows + 1]: the entries of row i are start[i] .. start[i + 1] - 1.
+    successor: np.ndarray  # uint32 [entries]
+    probability: np.ndarray  # float64 [entries]; the discount may be multiplied in
+    reward: np.ndarray  # float64 [rows]; -inf marks an action that is not available
 
 
-_ints, _floats = nb.uint32[::1], nb.float64[::1]
-TABLE_TYPE = nb.types.NamedTuple((_ints, _ints, _ints, _floats, _floats), TransitionTable)
+INTS, LONG_INTS, FLOATS, FLAGS = nb.uint32[::1], nb.int64[::1], nb.float64[::1], nb.boolean[::1]
+MATRIX = nb.float64[:, ::1]
+TABLE_TYPE = nb.types.NamedTuple((INTS, INTS, INTS, FLOATS, FLOATS), TransitionTable)
 _bounds = nb.types.UniTuple(nb.float64, 2)
 unsigned = np.uintp
 ONE, TWO, THREE, FOUR = (unsigned(n) for n in (1, 2, 3, 4))
@@ -104,7 +100,7 @@ def _best_row(first, start, to, p, reward, discount, s, v):
     return best, choice
 
 
-@njit(_bounds(TABLE_TYPE, nb.float64, _floats, _floats, _ints, nb.int64, nb.int64), cache=True, nogil=True)
+@njit(_bounds(TABLE_TYPE, nb.float64, FLOATS, FLOATS, INTS, nb.int64, nb.int64), cache=True, nogil=True)
 def _bellman_block(table, discount, v, out, choice, begin, end):
     first, start, to, p, reward = table
     low, high = np.inf, -np.inf
@@ -129,7 +125,7 @@ def _range(ranges: list[tuple[float, float]]) -> tuple[float, float]:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-_pruned = _bounds(TABLE_TYPE, nb.float64, _floats, _floats, _ints, _floats, nb.float64, nb.int64, nb.int64)
+_pruned = _bounds(TABLE_TYPE, nb.float64, FLOATS, FLOATS, INTS, FLOATS, nb.float64, nb.int64, nb.int64)
 
 
 @njit(_pruned, cache=True, nogil=True)
@@ -170,7 +166,7 @@ def pruned_bellman(
     return _range(run_parallel(_pruned_block, *parts, end=v.size, entries=table.probability.size))
 
 
-@njit(_bounds(nb.float64[:, ::1], _floats, nb.float64, _floats, _floats, _ints, _floats, nb.float64), cache=True)
+@njit(_bounds(MATRIX, FLOATS, nb.float64, FLOATS, FLOATS, INTS, FLOATS, nb.float64), cache=True)
 def pruned_dense_bellman(matrix, reward, discount, v, out, choice, upper, rise):
     """`pruned_bellman` for a dense model, matrix [S*A, S]."""
     S = v.size
@@ -193,7 +189,7 @@ def pruned_dense_bellman(matrix, reward, discount, v, out, choice, upper, rise):
     return low, high
 
 
-@njit(_bounds(nb.float64[:, ::1], nb.float64, _floats, _ints, _floats, _floats), cache=True)
+@njit(_bounds(MATRIX, nb.float64, FLOATS, INTS, FLOATS, FLOATS), cache=True)
 def dense_chain_backup(matrix, discount, reward, choice, v, out):
     """out = r^π + γ T^π v for the chosen rows of a dense model, matrix [S*A, S]; returns (min, max) of out - v."""
     low, high = np.inf, -np.inf
@@ -205,7 +201,7 @@ def dense_chain_backup(matrix, discount, reward, choice, v, out):
     return low, high
 
 
-@njit(_floats(TABLE_TYPE), cache=True)
+@njit(FLOATS(TABLE_TYPE), cache=True)
 def best_rewards(table):
     """max_a r(s, a), [S]."""
     first, _, _, _, reward = table
@@ -217,7 +213,7 @@ def best_rewards(table):
     return best
 
 
-@njit(_bounds(TABLE_TYPE, _floats, _floats), cache=True)
+@njit(_bounds(TABLE_TYPE, FLOATS, FLOATS), cache=True)
 def chain_backup(chain, v, out):
     """out = r + T v for a chain with the discount multiplied in; returns (min, max) of out - v."""
     _, start, to, p, reward = chain
@@ -229,7 +225,7 @@ def chain_backup(chain, v, out):
     return low, high
 
 
-@njit(nb.float64(TABLE_TYPE, _floats, _ints, nb.boolean, nb.int64, nb.int64), cache=True, nogil=True)
+@njit(nb.float64(TABLE_TYPE, FLOATS, INTS, nb.boolean, nb.int64, nb.int64), cache=True, nogil=True)
 def _sweep_block(table, v, choice, backward, begin, end):
     first, start, to, p, reward = table
     change = 0.0

@@ -14,8 +14,7 @@ import scipy.sparse as sp
 
 from greedystep.mdp import MDP
 
-MOST_STATES = 64
-"""States above which no model is solved."""
+MOST_STATES = 64  # states above which no model is solved
 MOST_BITS = 20_000_000
 """Bits of all numbers multiplied after which the solve gives up: about one second of work, whatever the model."""
 
@@ -27,8 +26,7 @@ class RationalSolution(NamedTuple):
     """Exact optimal values, and the optimal policy that takes the first of equal actions."""
 
     v: list[Fraction]
-    policy: np.ndarray
-    """int [S]."""
+    policy: np.ndarray  # int [S]
 
     def rounded(self) -> tuple[np.ndarray, float, float] | None:
         """Return (v in float64 [S], lower, upper) with v + lower <= v* <= v + upper; None if float64 overflows."""

@@ -28,8 +28,7 @@ SolveMethod = Literal[
 ]
 METHODS: tuple[str, ...] = get_args(SolveMethod)
 DEFAULT_HORIZON = 20
-WARM_START_ROUNDS = 100
-"""BiCGSTAB rounds spent on the value of a policy that was given to start from."""
+WARM_START_ROUNDS = 100  # BiCGSTAB rounds spent on the value of a policy that was given to start from
 HUGE = 1e150
 """Rewards below this cannot overflow with a discount below 1, for 1 / (1 - discount) is at most 2^53."""
 
@@ -200,14 +199,14 @@ class _Task:
     def iterate(self, v: np.ndarray | None) -> Iterator[Iteration]:
         """Return the iterations of the method from v, or from its own start."""
         mdp, method, deadline = self._mdp, self._method, self._deadline
+        assert self._model is not None
         if method == "auto":
-            assert self._model is not None
             return policy_iteration.auto(mdp, self._model, v, self._tolerance, deadline)
         v = np.zeros(mdp.num_states) if v is None else v
         if method == "value-iteration":
             return dynamic_programming.value_iteration(mdp, v)
         if method == "policy-iteration":
-            return dynamic_programming.policy_iteration(mdp, v, deadline)
+            return dynamic_programming.policy_iteration(mdp, self._model, v, deadline)
         if method == "modified-policy-iteration":
             return dynamic_programming.modified_policy_iteration(mdp, v, self._horizon, deadline)
         q = np.where(mdp.available, v[:, None], -np.inf)
@@ -282,8 +281,9 @@ class _Task:
     def _rough_policy_value(self, policy: np.ndarray) -> np.ndarray:
         """Return v^π, near enough for a start."""
         mdp, table, v = self._mdp, self._table, np.zeros(self._mdp.num_states)
+        assert self._model is not None
         if table is None or mdp.discount == 1.0:
-            return dynamic_programming.policy_value(mdp, policy, v, self._deadline)
+            return dynamic_programming.policy_value(self._model, policy, v, self._deadline)
         choice = (table.first[:-1] + policy).astype(np.uint32)
         PolicyEvaluator(table, self._deadline).evaluate(choice, v, 0.0, WARM_START_ROUNDS, mdp.discount)
         return v

@@ -16,10 +16,9 @@ from numba import njit
 
 from greedystep import provenance
 from greedystep.mdp import MDP
-from greedystep.planning.kernels import ONE, TABLE_TYPE, TWO, TransitionTable, run_parallel, unsigned
+from greedystep.planning import kernels
+from greedystep.planning.kernels import FLAGS, INTS, LONG_INTS, ONE, TABLE_TYPE, TWO, TransitionTable, unsigned
 from greedystep.signals import CHUNK, Deadline
-
-_ints, _floats, _flags = nb.uint32[::1], nb.float64[::1], nb.boolean[::1]
 
 
 def as_table(mdp: MDP) -> TransitionTable:
@@ -69,11 +68,11 @@ def reordered_table(
     out = TransitionTable(first, start, np.empty(entries, np.uint32), np.empty(entries), np.empty(row.size))
     for begin, end in deadline.chunks(state.size, entries):
         arguments = (table, discount, state, position, row, out)
-        reach = max(reach, *run_parallel(_renumber, *arguments, begin=begin, end=end, entries=entries))
+        reach = max(reach, *kernels.run_parallel(_renumber, *arguments, begin=begin, end=end, entries=entries))
     return out, reach < state.size // (4 * provenance.available_cores())
 
 
-@njit(nb.types.UniTuple(_ints, 3)(TABLE_TYPE, _ints), cache=True)
+@njit(nb.types.UniTuple(INTS, 3)(TABLE_TYPE, INTS), cache=True)
 def _ordered_rows(table, state):
     """Return (first, old row of each new row, start) of the reordered table, without rows of unavailable actions."""
     first, start, _, _, reward = table
@@ -95,7 +94,7 @@ def _ordered_rows(table, state):
     return new_first, old_row[:count], new_start[: count + ONE]
 
 
-@njit(_flags(TABLE_TYPE), cache=True)
+@njit(FLAGS(TABLE_TYPE), cache=True)
 def absorbing_states(table):
     """Return bool [S]: states that no action leaves for another state."""
     first, start, successor, probability, reward = table
@@ -112,7 +111,7 @@ def absorbing_states(table):
     return final
 
 
-@njit(_flags(TABLE_TYPE, _flags), cache=True)
+@njit(FLAGS(TABLE_TYPE, FLAGS), cache=True)
 def _reward_sources(table, final):
     """Return bool [S]: where the highest-paying rows that end lead to; without such rows, the highest-paying states."""
     first, start, successor, probability, reward = table
@@ -147,7 +146,7 @@ def _reward_sources(table, final):
     return sources
 
 
-@njit(nb.void(TABLE_TYPE, _flags, _ints, _ints, _ints, nb.int64, nb.int64), cache=True)
+@njit(nb.void(TABLE_TYPE, FLAGS, INTS, INTS, INTS, nb.int64, nb.int64), cache=True)
 def _list_predecessors(table, final, last, offset, predecessor, begin, end):
     """List the predecessors of each state s from offset[s + 1] on, which is moved to the end of the list.
 
@@ -170,7 +169,7 @@ def _list_predecessors(table, final, last, offset, predecessor, begin, end):
                     offset[to + ONE] += ONE
 
 
-@njit(nb.void(TABLE_TYPE, _flags, _ints, _ints, _ints, _ints, nb.int64[::1], nb.int64), cache=True)
+@njit(nb.void(TABLE_TYPE, FLAGS, INTS, INTS, INTS, INTS, LONG_INTS, nb.int64), cache=True)
 def _search_back(table, final, offset, predecessor, state, position, counts, most):
     """Place the predecessors of the next `most` states.
 
@@ -225,7 +224,7 @@ def _backward_order(table, final, sources, pieces):
 
 
 _ranges = nb.types.UniTuple(nb.types.UniTuple(nb.types.UniTuple(nb.int64, 2), 1), 3)
-_backward_order_at_once = njit(nb.types.UniTuple(_ints, 2)(TABLE_TYPE, _flags, _flags, _ranges), cache=True)(
+_backward_order_at_once = njit(nb.types.UniTuple(INTS, 2)(TABLE_TYPE, FLAGS, FLAGS, _ranges), cache=True)(
     _backward_order
 )
 
@@ -244,7 +243,7 @@ def backward_order(
     return _backward_order(table, final, sources, pieces)
 
 
-_renumber_signature = nb.int64(TABLE_TYPE, nb.float64, _ints, _ints, _ints, TABLE_TYPE, nb.int64, nb.int64)
+_renumber_signature = nb.int64(TABLE_TYPE, nb.float64, INTS, INTS, INTS, TABLE_TYPE, nb.int64, nb.int64)
 
 
 @njit(_renumber_signature, cache=True, nogil=True)
