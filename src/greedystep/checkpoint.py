@@ -158,19 +158,15 @@ def restore(
                 found.append((start, stored | {"name": name}))
             start += stored["bytes"]
         for one, template in zip_longest(found, wanted):
-            _check_fit(path, one and one[1], template)
+            in_file = "{name}: {dtype}{shape}".format(**one[1]) if one else "nothing more"
+            in_like = f"{template[0]}: {template[1].dtype}{list(template[1].shape)}" if template else "nothing more"
+            if in_file != in_like:
+                raise ValueError(f"{path} does not fit `like`: the file has {in_file} where `like` has {in_like}")
         leaves = []
         for (start, stored), (_, leaf) in zip(found, wanted, strict=True):
             file.seek(start)
             leaves.append(_read_leaf(file, path, stored, leaf))
     return jax.tree_util.tree_unflatten(structure, leaves), header["about"]
-
-
-def _check_fit(path: str | os.PathLike, stored: dict[str, Any] | None, template: tuple[str, Any] | None) -> None:
-    in_file = f"{stored['name']}: {stored['dtype']}{stored['shape']}" if stored else "nothing more"
-    in_like = f"{template[0]}: {template[1].dtype}{list(template[1].shape)}" if template else "nothing more"
-    if in_file != in_like:
-        raise ValueError(f"{path} does not fit `like`: the file has {in_file} where `like` has {in_like}")
 
 
 def _read_header(file: BinaryIO, path: str | os.PathLike) -> dict[str, Any]:

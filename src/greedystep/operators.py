@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from math import ceil, log
 from typing import Any, Literal
 
@@ -96,7 +95,7 @@ def greedy_step(
     policies, horizon = mdp.check_policies(policies), check_int("horizon", horizon)
     best = start = _greedy_values(mdp, q) if form == "inside" else bellman(mdp, q)
     for policy in policies:
-        backup = _chain_backup(mdp, policy) if form == "inside" else partial(_policy_backup, mdp, policy)
+        backup = _chain_backup(mdp, policy) if form == "inside" else lambda q, π=policy: mdp.backup(_average(π, q))
         for ahead in _repeated(backup, start, horizon, check):
             best = np.maximum(best, ahead)
     return mdp.backup(best) if form == "inside" else best
@@ -282,11 +281,6 @@ def _chain_backup(mdp: MDP, policy: Policy) -> Callable[[np.ndarray], np.ndarray
     """v -> r^π + γ T^π v, [S] each."""
     chain, reward = mdp.under(policy)
     return lambda values: reward + mdp.discount * (chain @ values)
-
-
-def _policy_backup(mdp: MDP, policy: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """B^π q, [S, A]."""
-    return mdp.backup(_average(policy, q))
 
 
 def _best_case_backup(mdp: MDP, values: np.ndarray) -> np.ndarray:

@@ -53,6 +53,11 @@ class Proof(NamedTuple):
         """The largest possible distance of `values` from v*."""
         return max(self.upper - self.shift, self.shift - self.lower, 0.0)
 
+    @property
+    def much_smaller_than_backed_up(self) -> bool:
+        """Whether rounding of the values that were backed up, much larger than `values`, limits the bound."""
+        return 2.0 * np.abs(self.values).max() < np.abs(self.backup.v).max()
+
 
 class ConvergenceMonitor:
     """Follows the iterations of a method until a reason to stop.
@@ -100,11 +105,6 @@ class ConvergenceMonitor:
             self.best = Proof(backup._replace(out=backup.out.copy()), lower, upper, shift)
             self.error_bound = bound
         return self.best
-
-    def best_is_much_smaller(self) -> bool:
-        """Return whether rounding of the values that were backed up, much larger than those, limits the bound."""
-        assert self.best is not None
-        return 2.0 * np.abs(self.best.values).max() < np.abs(self.best.backup.v).max()
 
     def run(self, iterations: Iterator[Iteration]) -> tuple[Iteration | None, str]:
         """Iterate until there is a reason to stop; returns (last iteration, reason), the reason empty when solved."""

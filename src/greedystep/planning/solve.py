@@ -147,10 +147,9 @@ def solve(
                 backs_up_again=task.on_table and method != "auto",
             )
             last, reason = monitor.run(task.prepare_and_iterate())
-            while reason == COARSE and monitor.best_is_much_smaller():
+            while reason == COARSE and (best := monitor.best) and best.much_smaller_than_backed_up:
                 # The values carry a constant that hides their differences, from a start far off: go on without it.
-                assert monitor.best is not None
-                last, reason = monitor.run(task.iterate(monitor.best.values))
+                last, reason = monitor.run(task.iterate(best.values))
             if monitor.best is None or (last is not None and last.backup is None):
                 # Stopped between two proofs: prove a bound for the values as they are, and keep the better.
                 values = task.start if last is None else last.values()
@@ -230,7 +229,10 @@ class _Task:
             proper = isinstance(self._model, UndiscountedModel) and self._model.improper_start is None
             exhausted = reason in ("", COARSE) and not monitor.error_bound <= tolerance
             if proper and self._method == "auto" and exhausted:
-                proof = _rational_proof(self._given, proof) or proof
+                exact = rational_policy_iteration(self._given, proof.backup.choice)
+                if exact is not None and (rounded := exact.rounded()) is not None:
+                    v, lower, upper = rounded
+                    proof = Proof(BellmanBackup(v, v, exact.policy, 0.0, 0.0), lower, upper)
         v, bound, loss = proof.values, proof.bound, proof.upper - proof.lower
         largest = float(np.abs(v).max())
         bound, loss = bound + 2.0**-52 * largest, loss + 2.0**-52 * largest
@@ -287,16 +289,6 @@ class _Task:
         choice = (table.first[:-1] + policy).astype(np.uint32)
         PolicyEvaluator(table, self._deadline).evaluate(choice, v, 0.0, WARM_START_ROUNDS, mdp.discount)
         return v
-
-
-def _rational_proof(mdp: MDP, proof: Proof) -> Proof | None:
-    """Prove bounds in rational arithmetic, for a small model with discount 1; None if it is too large."""
-    exact = rational_policy_iteration(mdp, np.asarray(proof.backup.choice, np.int64))
-    rounded = None if exact is None else exact.rounded()
-    if exact is None or rounded is None:
-        return None
-    v, lower, upper = rounded
-    return Proof(BellmanBackup(v, v, exact.policy, 0.0, 0.0), lower, upper)
 
 
 @contextmanager
