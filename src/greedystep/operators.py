@@ -95,7 +95,7 @@ def greedy_step(
     policies, horizon = mdp.check_policies(policies), check_int("horizon", horizon)
     best = start = _greedy_values(mdp, q) if form == "inside" else bellman(mdp, q)
     for policy in policies:
-        backup = _chain_backup(mdp, policy) if form == "inside" else lambda q, π=policy: mdp.backup(_average(π, q))
+        backup = _chain_backup(mdp, policy) if form == "inside" else lambda q, p=policy: mdp.backup(_average(p, q))
         for ahead in _repeated(backup, start, horizon, check):
             best = np.maximum(best, ahead)
     return mdp.backup(best) if form == "inside" else best

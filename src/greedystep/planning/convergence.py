@@ -60,14 +60,9 @@ class Proof(NamedTuple):
 
 
 class ConvergenceMonitor:
-    """Follows the iterations of a method until a reason to stop.
+    """Follows the iterations of a method until a reason to stop; arguments as for `solve`.
 
-    Args:
-        certificate: turns backups into bounds.
-        backup: makes a Bellman backup, to prove a bound where the method's own iterations have none that serves.
-        tolerance, max_iterations, callback: as for `solve`.
-        deadline: its `check` is called after each iteration.
-        backs_up_again: whether the backups of the method itself are no proof.
+    `backup` makes the Bellman backup for a proof where an iteration has none, or (`backs_up_again`) none that serves.
     """
 
     def __init__(

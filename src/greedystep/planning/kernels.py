@@ -244,8 +244,7 @@ def sweep(table: TransitionTable, v: np.ndarray, choice: np.ndarray, backward: b
     In parallel, every thread sweeps its own range of states and sees the others as they were before: the result does
     not depend on timing, and a lower bound on v* stays one.
     """
-    pieces = provenance.available_cores() if parallel and table.probability.size >= PARALLEL_FROM else 1
-    if pieces == 1:
+    if not parallel or table.probability.size < PARALLEL_FROM:
         return _sweep_block(table, v, choice, backward, 0, v.size)
 
     def sweep_range(begin: int, end: int) -> tuple[np.ndarray, float]:
@@ -253,10 +252,8 @@ def sweep(table: TransitionTable, v: np.ndarray, choice: np.ndarray, backward: b
         change = _sweep_block(table, own, choice, backward, begin, end)
         return own[begin:end], change
 
-    edges = list(pairwise(v.size * i // pieces for i in range(pieces + 1)))
-    done = _run_on_threads(sweep_range, edges)
-    for (begin, end), (own, _) in zip(edges, done, strict=True):
-        v[begin:end] = own
+    done = run_parallel(sweep_range, end=v.size, entries=table.probability.size)
+    np.concatenate([own for own, _ in done], out=v)
     return max(change for _, change in done)
 
 
@@ -268,20 +265,20 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def run_parallel(loop: Callable[..., Any], *arguments: Any, begin: int = 0, end: int, entries: int) -> list[Any]:
-    """Run loop(*arguments, begin, end) on parts of range(begin, end), one per core if the table has enough entries."""
-    pieces = provenance.available_cores() if entries >= PARALLEL_FROM else 1
-    edges = pairwise(begin + (end - begin) * i // pieces for i in range(pieces + 1))
-    return _run_on_threads(loop, [(*arguments, *edge) for edge in edges])
+    """Run loop(*arguments, begin, end) on parts of range(begin, end), one per core if the table has enough entries.
 
-
-def _run_on_threads(loop: Callable[..., Any], pieces: list[tuple]) -> list[Any]:
-    """Return [loop(*piece) for piece in pieces], computed in parallel; the calling thread takes the last piece."""
+    Returns the results in order. The calling thread takes the last part.
+    """
     global _pool
+    pieces = provenance.available_cores() if entries >= PARALLEL_FROM else 1
+    if pieces == 1:
+        return [loop(*arguments, begin, end)]
     if _pool is None:
-        _pool = ThreadPoolExecutor(max(1, provenance.available_cores() - 1), thread_name_prefix="greedystep")
-    others = [_pool.submit(loop, *piece) for piece in pieces[:-1]]
+        _pool = ThreadPoolExecutor(pieces - 1, thread_name_prefix="greedystep")
+    *edges, last = pairwise(begin + (end - begin) * i // pieces for i in range(pieces + 1))
+    others = [_pool.submit(loop, *arguments, *edge) for edge in edges]
     try:
-        own = loop(*pieces[-1])
+        own = loop(*arguments, *last)
     finally:
         wait(others)  # after a Ctrl-C, too: no thread may go on writing to arrays that the caller uses again
     return [other.result() for other in others] + [own]

@@ -15,10 +15,9 @@ from greedystep.checks import check_float, check_int
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import dynamic_programming, policy_iteration
 from greedystep.planning.backups import BellmanBackup, DenseModel, Iteration, SparseModel
-from greedystep.planning.certificate import Certificate, longest_episode
+from greedystep.planning.certificate import Certificate, longest_episode, rational_policy_iteration
 from greedystep.planning.convergence import COARSE, OVERFLOW, ConvergenceMonitor, Proof, SolveProgress
 from greedystep.planning.policy_evaluation import PolicyEvaluator
-from greedystep.planning.rational import rational_policy_iteration
 from greedystep.planning.transition_tables import as_table, widest_row
 from greedystep.planning.undiscounted import UndiscountedModel, normalised
 from greedystep.signals import Deadline
@@ -269,7 +268,14 @@ class _Task:
             return None
         array = np.asarray(self._initial)
         if array.shape == (mdp.num_states,) and np.issubdtype(array.dtype, np.integer):
-            return self._rough_policy_value(mdp.check_policy(array, "initial"))
+            policy = mdp.check_policy(array, "initial")
+            assert self._model is not None
+            v = np.zeros(mdp.num_states)
+            if self._table is None or mdp.discount == 1.0:
+                return dynamic_programming.policy_value(self._model, policy, v, self._deadline)
+            choice = (self._table.first[:-1] + policy).astype(np.uint32)
+            PolicyEvaluator(self._table, self._deadline).evaluate(choice, v, 0.0, WARM_START_ROUNDS, mdp.discount)
+            return v  # near enough for a start
         if not np.issubdtype(array.dtype, np.floating) or array.shape not in ((mdp.num_states,), mdp.rewards.shape):
             raise ValueError(
                 f"initial: expected values float [{mdp.num_states}], action values float {list(mdp.rewards.shape)} "
@@ -279,16 +285,6 @@ class _Task:
         if not np.isfinite(values).all():
             raise ValueError("initial: values must be finite")
         return values.astype(np.float64)
-
-    def _rough_policy_value(self, policy: np.ndarray) -> np.ndarray:
-        """Return v^π, near enough for a start."""
-        mdp, table, v = self._mdp, self._table, np.zeros(self._mdp.num_states)
-        assert self._model is not None
-        if table is None or mdp.discount == 1.0:
-            return dynamic_programming.policy_value(self._model, policy, v, self._deadline)
-        choice = (table.first[:-1] + policy).astype(np.uint32)
-        PolicyEvaluator(table, self._deadline).evaluate(choice, v, 0.0, WARM_START_ROUNDS, mdp.discount)
-        return v
 
 
 @contextmanager
