@@ -32,12 +32,11 @@ def cached_by_sources(package: str, *others: str | None) -> Iterator[None]:
     The sources are all modules beside `package`, the `__file__` of an `__init__.py`, and `others`, the `__file__` of
     further modules whose compiled functions are called; import those before the block.
     """
-    home = Path(package).parent
-    given = settings.CACHE_DIR
-    base = Path(given) if given else home / "__pycache__"
+    home, given = Path(package).parent, settings.CACHE_DIR
     if not given and not os.access(home, os.W_OK):
         yield  # an installation that does not change: numba finds a place of its own
         return
+    base = Path(given) if given else home / "__pycache__"
     place = base / f"greedystep-{home.name}-{fingerprint(home, *others)}"
     place.mkdir(parents=True, exist_ok=True)
     os.utime(place)

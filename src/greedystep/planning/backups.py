@@ -31,8 +31,7 @@ from greedystep.signals import Deadline
 PRUNE_FROM = 16  # average entries per row from which action elimination pays
 
 
-PolicySweep = Callable[[np.ndarray], tuple[np.ndarray, float]]
-"""v [S] -> (r^π + γ T^π v, the span of its difference from v)."""
+PolicySweep = Callable[[np.ndarray], tuple[np.ndarray, float]]  # v -> (r^π + γ T^π v, the span of the difference)
 
 
 class BellmanBackup(NamedTuple):
@@ -43,8 +42,7 @@ class BellmanBackup(NamedTuple):
     choice: np.ndarray  # [S], the greedy rows (or actions) of v
     low: float  # the smallest entry of Bv - v
     high: float  # the largest
-    error: float = 0.0
-    """Bound on the rounding error of `low`, `high` and `out`, where the backup computes one (discount 1)."""
+    error: float = 0.0  # bound on the rounding error of low, high and out, where the backup has one (discount 1)
 
 
 def greedy_backup(q: np.ndarray, v: np.ndarray) -> BellmanBackup:

@@ -46,8 +46,7 @@ PROVE_EVERY = 20  # iterations between two attempts at a proof of an episode len
 CRUDE_SWEEPS = 50  # sweeps of the crude bound after every state is known to reach the end
 
 MOST_STATES = 64  # states above which no model is solved in rational arithmetic
-MOST_BITS = 20_000_000
-"""Bits of all numbers multiplied after which the solve gives up: about one second of work, whatever the model."""
+MOST_BITS = 20_000_000  # bits of all numbers multiplied after which that gives up: about one second of work
 
 Jump = tuple[dict[int, Fraction], Fraction]
 """(probabilities of the next state, given that this one is left; expected reward until then)."""

@@ -12,8 +12,7 @@ from greedystep.planning.backups import BellmanBackup, Iteration
 from greedystep.planning.certificate import Certificate
 from greedystep.signals import Deadline, TimeLimitError
 
-NEAR_ROUNDING = 4.0
-"""A bound within this factor of what rounding alone costs cannot be brought down by more iterations."""
+NEAR_ROUNDING = 4.0  # more iterations do not improve a bound within this factor of what rounding alone costs
 PROVE_EVERY = 200  # iterations without a Bellman backup after which the monitor makes one for a proof
 IDLE_PROOFS = 1000  # proofs in a row without a better bound after which a discounted solve stops
 UNBOUNDED_ITERATIONS = 100_000

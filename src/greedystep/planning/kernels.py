@@ -24,8 +24,7 @@ from greedystep import provenance
 
 UNIT, SMALLEST, SMALLEST_NORMAL = 2.0**-53, 2.0**-1074, 2.0**-1022
 """Unit roundoff, smallest positive and smallest normal number of float64."""
-PARALLEL_FROM = 300_000
-"""Table entries from which several cores are faster than one: starting the threads takes about 40 microseconds."""
+PARALLEL_FROM = 300_000  # table entries from which several cores are faster: starting threads takes about 40 µs
 
 
 class TransitionTable(NamedTuple):
@@ -46,8 +45,7 @@ MATRIX = nb.float64[:, ::1]
 TABLE_TYPE = nb.types.NamedTuple((INTS, INTS, INTS, FLOATS, FLOATS), TransitionTable)
 _bounds = nb.types.UniTuple(nb.float64, 2)
 unsigned = np.uintp
-ONE, TWO, THREE, FOUR = (unsigned(n) for n in (1, 2, 3, 4))
-"""Unsigned constants: adding one to an unsigned index keeps it unsigned."""
+ONE, TWO, THREE, FOUR = (unsigned(n) for n in (1, 2, 3, 4))  # added to an unsigned index, it stays unsigned
 
 
 # The helpers below take arrays, not the table: taking a field out of it in a loop costs a reference count each time.

@@ -18,8 +18,7 @@ from greedystep.planning.kernels import FLOATS, INTS, ONE, TABLE_TYPE, UNIT, Tra
 from greedystep.signals import CHUNK, Deadline
 
 SWEEPS_PER_ROUND = 5  # the work of a round of BiCGSTAB, in sweeps of the chain
-REDUCTION = 1e-10
-"""Residual reduction after which BiCGSTAB restarts, because rounding makes its recurrence drift from the residual."""
+REDUCTION = 1e-10  # of the residual, after which BiCGSTAB restarts: rounding makes its recurrence drift from it
 ROUNDS = 500  # rounds after which BiCGSTAB restarts
 PATIENCE = 12  # restarts that do not halve the residual after which evaluation stops
 BAND_WORTH = 200  # operations per entry of the chain up to which banded elimination pays

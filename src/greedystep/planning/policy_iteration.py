@@ -26,15 +26,12 @@ from greedystep.signals import Deadline
 
 MIXING_SWEEPS, MIXING_BACKUPS = 30, 4
 """A model mixes slowly if evaluating a policy takes more sweeps than this, which cost more full backups than that."""
-TRIAL_BACKUPS = 2
-"""Work, in full backups, before that is judged: some models need a few sweeps before the span begins to fall."""
+TRIAL_BACKUPS = 2  # full backups before that is judged: the span of some models begins to fall after a few sweeps
 SPAN_PATIENCE = 12  # improvements without a smaller span after which another variant takes over
-STATES_PER_CHECK = 100_000
-"""States swept between two checks of the deadline: about 1 ms of work, beside which a check costs nothing."""
+STATES_PER_CHECK = 100_000  # states swept between two checks of the deadline: about 1 ms of work
 SMALLEST_FORCING = 1e-4  # smallest share of the span to which a policy evaluation brings it down
 
-SWEEPS_SUFFICE = 0.3
-"""Gauss-Seidel sweeps go on without policy evaluation while each cuts the change to this share."""
+SWEEPS_SUFFICE = 0.3  # sweeps go on without policy evaluation while each cuts the change to this share
 FORCING = 0.02  # a policy is evaluated until this share of the last change is left: it is not the last policy
 MOST_ROUNDS = 60  # BiCGSTAB rounds per policy evaluation
 PATIENCE = 10  # evaluations in vain after which as many sweeps go without one; the pause doubles each time
