@@ -118,14 +118,10 @@ def check_rows(matrix: Any, ends: np.ndarray | None, has_action: Any, shape: tup
     total = sums if ends is None else sums + ends
     least, most = _range(total, has_action)
     if not (least >= 1 - ROW_SUM_TOLERANCE and most <= 1 + ROW_SUM_TOLERANCE):
-        wrong = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & has_action
+        s, a = np.argwhere(~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & has_action)[0]
         what = "the row" if ends is None else "the row and its termination"
-        check_entries(
-            wrong,
-            lambda s, a: (
-                f"transitions: {what} of state {s}, action {a} (row {s * A + a}) sums to {total[s, a]:.12g}, not to 1"
-            ),
-        )
+        where = f"{what} of state {s}, action {a} (row {s * A + a})"
+        raise ValueError(f"transitions: {where} sums to {total[s, a]:.12g}, not to 1")
     return (least, most) if ends is None else _range(sums, has_action)
 
 

@@ -153,8 +153,7 @@ def _dissect(start, to, order, part, queue, level, stack, progress, work):
         work -= 8 * size
         own = progress[1] + 1
         progress[1] += 3
-        for i in range(begin, end):
-            part[order[i]] = own
+        part[order[begin:end]] = own
         known = _levels(start, to, part, own, queue, level, order[begin])
         cut_begin = cut_end = known
         if known < size:  # not connected: what is reached, and the rest
@@ -169,13 +168,10 @@ def _dissect(start, to, order, part, queue, level, stack, progress, work):
                 continue
         middle = begin + cut_begin
         last = middle + size - cut_end
-        for i in range(cut_begin):
-            order[begin + i] = queue[i]
-        for i in range(size - cut_end):
-            order[middle + i] = queue[cut_end + i]
-        for i in range(cut_end - cut_begin):
-            order[last + i] = queue[cut_begin + i]
-            part[queue[cut_begin + i]] = 0
+        order[begin:middle] = queue[:cut_begin]
+        order[middle:last] = queue[cut_end:size]
+        order[last:end] = queue[cut_begin:cut_end]
+        part[order[last:end]] = 0
         stack[2 * progress[0]], stack[2 * progress[0] + 1] = begin, middle
         stack[2 * progress[0] + 2], stack[2 * progress[0] + 3] = middle, last
         progress[0] += 2
