@@ -28,7 +28,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import schema
-from greedystep.checks import INT64_MAX
 from greedystep.io import LARGEST_JSON, atomic_write, from_json, open_regular_file, os_error_context, to_json
 
 VERSION = 1
@@ -38,22 +37,9 @@ CHECKSUM = struct.Struct("<I")
 FILE_NAME = re.compile(r"step-(\d{12,19})\.ckpt")
 CHUNK = 2**22  # bytes that are verified at once
 
-_SIZE = schema.Int(0, INT64_MAX)
-HEADER = {
-    "step": _SIZE,
-    "about": dict,
-    "leaves": [
-        {
-            "name": str,
-            "dtype": str,
-            "shape": [_SIZE],
-            "key": schema.Nullable(str),
-            "weak": bool,
-            "bytes": _SIZE,
-            "crc32": schema.Int(0, 2**32 - 1),
-        }
-    ],
-}
+LEAF: dict[str, schema.Schema] = {"name": str, "dtype": str, "shape": [schema.Int()], "key": schema.Nullable(str)}
+LEAF |= {"weak": bool, "bytes": schema.Int(), "crc32": schema.Int(0, 2**32 - 1)}
+HEADER = {"step": schema.Int(), "about": dict, "leaves": [LEAF]}
 
 
 class DamagedCheckpointError(ValueError):

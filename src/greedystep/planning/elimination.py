@@ -205,8 +205,7 @@ def _pop(heap, size):
 
 
 _rows_signature = nb.int64(
-    *(TABLE_TYPE, INTS, INTS, nb.int64, LONG_INTS, INTS, FLOATS),
-    *(FLOATS, FLOATS, LONG_INTS, LONG_INTS, nb.int64),
+    TABLE_TYPE, INTS, INTS, nb.int64, LONG_INTS, INTS, FLOATS, FLOATS, FLOATS, LONG_INTS, LONG_INTS, nb.int64
 )
 
 
