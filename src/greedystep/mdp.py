@@ -134,7 +134,8 @@ class MDP:
     @property
     def deterministic(self) -> bool:
         """Whether every available step has one possible outcome."""
-        outcomes = np.asarray((self.transitions != 0).sum(axis=1)).reshape(self.rewards.shape)
+        possible: Any = self.transitions != 0
+        outcomes = np.asarray(possible.sum(axis=1)).reshape(self.rewards.shape)
         if self.termination is not None:
             outcomes = outcomes + (self.termination > 0)
         return bool((outcomes <= 1).all())

@@ -39,12 +39,12 @@ class Segment(NamedTuple):
 
 
 def segment(
-    rewards: Array, discounts: Array, values: Array, cuts: Array | None, *, beside: Array | None = None, **others: Array
+    rewards: Array, discounts: Array, values: Array, cuts: Array, *, beside: Array = None, **others: Array
 ) -> tuple[Segment, list[Array]]:
     """Check the arguments of an estimator and convert them to one backend and one dtype.
 
-    `others` are numbers or arrays of the shape of rewards, and are returned in the order given; `beside`, an argument
-    of another shape, only counts for the choice of the backend.
+    `cuts` may be None. `others` are numbers or arrays of the shape of rewards, and are returned in the order given;
+    `beside`, an argument of another shape, only counts for the choice of the backend.
     """
     for name in RANGES.keys() & others.keys():
         _check_range(name, others[name], *RANGES[name])
