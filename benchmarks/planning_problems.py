@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy import stats
 
-from greedystep import model_registry, models
+from greedystep import models
 from greedystep.mdp import MDP
 
 Kind = Literal["goal", "diffusive", "mixing", "other"]
@@ -159,7 +159,7 @@ def _renumbered(build: Callable[[], MDP]) -> MDP:
 
 
 def _gymnasium(name: str) -> MDP:
-    return model_registry.model(name).mdp
+    return models.by_name(name).mdp
 
 
 def _million() -> MDP:

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from greedystep.mdp import MDP
 from greedystep.planning import METHODS, solve
 from greedystep.planning.certificate import Certificate, longest_episode
-from greedystep.planning.deadline import Deadline
 from greedystep.planning.undiscounted import UndiscountedModel
+from greedystep.signals import Deadline
 
 DISCOUNTS = [0.1, 0.5, 0.9, 0.97, 0.99, 0.999, 0.9999]
 FAST = ("auto", "policy-iteration")
@@ -157,11 +157,11 @@ def test_bounds_hold_for_any_values_and_are_attained():
         v = truth.astype(float) + random.choice([0, 1e-8, 1, 100]) * random.normal(size=truth.size)
         out = mdp.backup(v).max(axis=1)
         widest = mdp.num_states
-        lower, upper = Certificate(mdp, widest).bounds(float((out - v).min()), float((out - v).max()), v)
+        lower, upper = Certificate(mdp, widest).bounds(float((out - v).min()), float((out - v).max()), np.abs(v).max())
         assert (out + oracles.LONG(lower) <= truth).all()
         assert (truth <= out + oracles.LONG(upper)).all()
     mdp = MDP(np.full((3, 1, 3), 1 / 3), np.ones((3, 1)), 0.9)
-    lower, upper = Certificate(mdp, 3).bounds(1.0, 1.0, np.zeros(3))
+    lower, upper = Certificate(mdp, 3).bounds(1.0, 1.0, 0.0)
     assert lower == pytest.approx(9.0)
     assert upper == pytest.approx(9.0)
 
@@ -169,7 +169,7 @@ def test_bounds_hold_for_any_values_and_are_attained():
 def test_an_end_makes_positive_lower_bounds_worthless():
     """low > 0 may not be carried on where a row ends: β is 0 there."""
     mdp = MDP([[[0.0, 0.0]], [[0.0, 1.0]]], np.ones((2, 1)), 0.9, termination=[[1.0], [0.0]])
-    lower, upper = Certificate(mdp, 1).bounds(1.0, 1.0, np.zeros(2))
+    lower, upper = Certificate(mdp, 1).bounds(1.0, 1.0, 0.0)
     assert lower == pytest.approx(0.0, abs=1e-15)
     assert upper == pytest.approx(9.0)
 
@@ -207,7 +207,7 @@ def test_the_longest_episode_is_infinite_where_a_policy_can_stay():
     walk = longest_episode(loops, UndiscountedModel(loops, Deadline()), Deadline())
     assert walk.jumps == np.inf
     assert "never ends (action 0 in state 0" in walk.obstacle
-    assert Certificate(loops, 1).bounds(-1.0, 1.0, np.zeros(2)) == (-np.inf, np.inf)  # before the length is known
+    assert Certificate(loops, 1).bounds(-1.0, 1.0, 0.0) == (-np.inf, np.inf)  # before the length is known
 
 
 def test_a_discount_within_rounding_of_one_is_not_blamed_on_the_rows():

@@ -10,7 +10,7 @@ from benchmarks import planning_problems
 from greedystep import models
 from greedystep.mdp import MDP
 from greedystep.planning import backups, elimination, policy_evaluation, policy_iteration, transition_tables
-from greedystep.planning.deadline import Deadline
+from greedystep.signals import Deadline
 
 MODELS = {
     "garnet": models.garnet(60, 3, 4, discount=0.95),

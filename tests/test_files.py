@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import greedystep as gs
-from greedystep import checkpoint, io, memory, models, schema, trajectory
+from greedystep import checkpoint, checks, io, models, schema, trajectory
 from greedystep.cli import main
 from greedystep.metrics import read_metrics
 from greedystep.trajectory import Trajectory
@@ -208,7 +208,7 @@ def test_made_up_headers_are_one_sentence(tmp_path, header):
 def test_an_archive_that_does_not_fit_into_memory_is_not_unpacked(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "bomb.npz", q=np.zeros(2_000_000))
     assert (tmp_path / "bomb.npz").stat().st_size < 20_000
-    monkeypatch.setattr(memory, "free_memory", lambda: 1_000_000)
+    monkeypatch.setattr(checks, "free_memory", lambda: 1_000_000)
     with pytest.raises(ValueError, match=r"needs about 16 MB of memory, this machine has 1 MB free"):
         io.read_npz(tmp_path / "bomb.npz")
 

@@ -15,9 +15,9 @@ PACKAGE = Path(__file__).parents[1] / "src" / "greedystep"
 PUBLIC_NAMES = ""
 """greedystep/__init__.py, which imports the public names lazily."""
 LAYERS = (
-    ("checks", "io", "memory", "numba_cache", "provenance", "schema", "signals"),
+    ("checks", "io", "numba_cache", "provenance", "schema", "signals"),
     ("returns", "mdp_checks", "mdp"),
-    ("models", "model_registry", "operators", "planning", "trajectory", "datasets"),
+    ("models", "operators", "planning", "trajectory", "datasets"),
     ("metrics", "checkpoint", "evaluation", "stats", "learning_curves", "tables", "charts", "figures"),
     ("runs", "replay", "envs"),
     ("tabular", "deep", "agents"),

@@ -10,19 +10,18 @@ import numpy as np
 import oracles
 import pytest
 
-from greedystep import models
+from greedystep import models, signals
 from greedystep.cli import main
 from greedystep.mdp import MDP
 from greedystep.planning import (
     METHODS,
-    deadline,
     elimination,
     policy_evaluation,
     solve,
     transition_tables,
-    undiscounted,
 )
-from greedystep.planning.deadline import Deadline, TimeLimitError
+from greedystep.planning.undiscounted import UndiscountedModel
+from greedystep.signals import Deadline, TimeLimitError
 
 HORIZON = ("greedy-step", "modified-policy-iteration", "multi-step")
 MODELS = {
@@ -116,7 +115,7 @@ def test_whenever_a_solve_is_stopped_it_keeps_a_proof(name, method, stop, monkey
 
 
 def small_pieces(monkeypatch):
-    for module in (deadline, transition_tables, policy_evaluation):
+    for module in (signals, transition_tables, policy_evaluation):
         monkeypatch.setattr(module, "CHUNK", 20)
     monkeypatch.setattr(elimination, "AT_ONCE", 10)
     monkeypatch.setattr(elimination, "BLOCK", 7)
@@ -185,7 +184,7 @@ def test_elimination_in_blocks(states, monkeypatch):
 @pytest.fixture
 def held(monkeypatch):
     """Signals wait from the first check on, however early it is."""
-    monkeypatch.setattr(deadline, "HOLD_AFTER", 0.0)
+    monkeypatch.setattr(signals, "HOLD_AFTER", 0.0)
 
 
 @pytest.mark.usefixtures("held")
@@ -252,14 +251,14 @@ def test_ctrl_c_within_an_iteration(method):
 @pytest.mark.usefixtures("held")
 def test_ctrl_c_in_the_set_up():
     """The value of a policy to start from, with discount 1: the first thing that takes time."""
-    mdp, evaluate = MODELS["undiscounted"], undiscounted.policy_value
+    mdp, evaluate = MODELS["undiscounted"], UndiscountedModel.policy_value
 
     def press(*arguments):
         signal.raise_signal(signal.SIGINT)
         return evaluate(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(undiscounted, "policy_value", press)
+        patch.setattr(UndiscountedModel, "policy_value", press)
         solution = solve(mdp, initial=np.zeros(mdp.num_states, int))
     assert solution.message.startswith("interrupted")
     assert solution.iterations == 0

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from greedystep import envs, memory, models
+from greedystep import checks, envs, models
 from greedystep.cli import main
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.device_memory import largest_intermediate, tree_bytes
@@ -20,28 +20,28 @@ GB = 10**9
 @pytest.fixture
 def four_gigabytes(monkeypatch):
     """A machine with that much free, whatever this one has."""
-    monkeypatch.setattr(memory, "free_memory", lambda: 4 * GB)
+    monkeypatch.setattr(checks, "free_memory", lambda: 4 * GB)
 
 
 # -- how much there is ------------------------------------------------------------------------------------------------
 
 
 def test_small_arrays_are_not_worth_a_look(monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda: pytest.fail("looked up"))
-    memory.check_memory("episodes=10", memory.NEVER_REFUSED)
+    monkeypatch.setattr(checks, "free_memory", lambda: pytest.fail("looked up"))
+    checks.check_memory("episodes=10", checks.NEVER_REFUSED)
 
 
 def test_the_sentence_has_both_numbers(four_gigabytes):
-    memory.check_memory("delay=200", 4 * GB)
+    checks.check_memory("delay=200", 4 * GB)
     with pytest.raises(MemoryError, match=r"^delay=200: needs about 41 GB of memory, this machine has 4 GB free$"):
-        memory.check_memory("delay=200", 41 * GB)
+        checks.check_memory("delay=200", 41 * GB)
 
 
 @pytest.mark.parametrize(
     ("size", "text"), {870: "870 bytes", 4.24e9: "4.2 GB", 41e9: "41 GB", 9.96e9: "10 GB", 8e24: "8e+06 EB"}.items()
 )
 def test_sizes_are_short(size, text):
-    assert memory.format_bytes(size) == text
+    assert checks.format_bytes(size) == text
 
 
 def write(folder, files):
@@ -70,16 +70,16 @@ def test_limits_of_control_groups_count(line, files, tmp_path, monkeypatch):
         {"proc/meminfo": "MemTotal: 9\nMemAvailable:   9000000 kB\n", "proc/self/cgroup": f"1:cpu:/\n{line}\n"},
     )
     write(tmp_path / "cgroup", files)
-    monkeypatch.setattr(memory, "PROCESSES", tmp_path / "proc")
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path / "cgroup")
-    assert memory.free_memory() == 2 * GB
+    monkeypatch.setattr(checks, "PROCESSES", tmp_path / "proc")
+    monkeypatch.setattr(checks, "CGROUPS", tmp_path / "cgroup")
+    assert checks.free_memory() == 2 * GB
 
 
 def test_without_a_limit_it_is_the_machines(tmp_path, monkeypatch):
     write(tmp_path, {"meminfo": "MemAvailable:   9000000 kB\n", "self/cgroup": "0::/\n", "memory.max": "max\n"})
-    monkeypatch.setattr(memory, "PROCESSES", tmp_path)
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
-    assert memory.free_memory() == 9_000_000 * 1024
+    monkeypatch.setattr(checks, "PROCESSES", tmp_path)
+    monkeypatch.setattr(checks, "CGROUPS", tmp_path)
+    assert checks.free_memory() == 9_000_000 * 1024
 
 
 # -- tables of toy tasks and models -----------------------------------------------------------------------------------

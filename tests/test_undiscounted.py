@@ -20,8 +20,8 @@ from greedystep import models
 from greedystep.mdp import MDP
 from greedystep.planning import METHODS, solve
 from greedystep.planning.certificate import longest_episode
-from greedystep.planning.deadline import Deadline
 from greedystep.planning.undiscounted import UndiscountedModel
+from greedystep.signals import Deadline
 
 LARGEST = Fraction(np.finfo(float).max)
 TEXTBOOK = [method for method in METHODS if method != "auto"]

@@ -28,7 +28,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import schema
-from greedystep.checks import INT64_MAX
 from greedystep.io import LARGEST_JSON, atomic_write, from_json, open_regular_file, os_error_context, to_json
 
 VERSION = 1
@@ -36,25 +35,11 @@ MAGIC = b"gs-state"
 PREAMBLE = struct.Struct("<8sIQI")
 CHECKSUM = struct.Struct("<I")
 FILE_NAME = re.compile(r"step-(\d{12,19})\.ckpt")
-CHUNK = 2**22
-"""Bytes that are verified at once."""
+CHUNK = 2**22  # bytes that are verified at once
 
-_SIZE = schema.Int(0, INT64_MAX)
-HEADER = {
-    "step": _SIZE,
-    "about": dict,
-    "leaves": [
-        {
-            "name": str,
-            "dtype": str,
-            "shape": [_SIZE],
-            "key": schema.Nullable(str),
-            "weak": bool,
-            "bytes": _SIZE,
-            "crc32": schema.Int(0, 2**32 - 1),
-        }
-    ],
-}
+LEAF: dict[str, schema.Schema] = {"name": str, "dtype": str, "shape": [schema.Int()], "key": schema.Nullable(str)}
+LEAF |= {"weak": bool, "bytes": schema.Int(), "crc32": schema.Int(0, 2**32 - 1)}
+HEADER = {"step": schema.Int(), "about": dict, "leaves": [LEAF]}
 
 
 class DamagedCheckpointError(ValueError):
@@ -76,7 +61,8 @@ def save(folder: str | os.PathLike, step: int, state: Any, about: Mapping[str, A
     header = to_json({"step": step, "about": about, "leaves": leaves}).encode()
     preamble = PREAMBLE.pack(MAGIC, VERSION, len(header), zlib.crc32(header))
     path = Path(folder) / f"step-{step:012d}.ckpt"
-    _remove_leftovers(path.parent)
+    for part in path.parent.glob(".step-*.ckpt.*.part"):  # of killed saves, which would fill the disk
+        part.unlink(missing_ok=True)
     with os_error_context(f"cannot save {path}; the checkpoints before it are whole"), atomic_write(path) as file:
         file.write(preamble + CHECKSUM.pack(zlib.crc32(preamble)))
         file.write(header)
@@ -126,15 +112,8 @@ def prune(folder: str | os.PathLike, keep: int = 2) -> None:
 
 
 def _newest_first(folder: str | os.PathLike) -> list[Path]:
-    folder = Path(folder)
-    found = [(int(match[1]), path) for path in folder.glob("*") if (match := FILE_NAME.fullmatch(path.name))]
+    found = [(int(match[1]), path) for path in Path(folder).glob("*") if (match := FILE_NAME.fullmatch(path.name))]
     return [path for _, path in sorted(found, reverse=True)]
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Delete the partial files of killed saves, so that a run that is killed often does not fill the disk."""
-    for part in folder.glob(".step-*.ckpt.*.part"):
-        part.unlink(missing_ok=True)
 
 
 # -- one checkpoint ---------------------------------------------------------------------------------------------------
@@ -151,11 +130,9 @@ def restore(
 ) -> tuple[Any, dict[str, Any]]:
     """Read a state back, with its `about`.
 
-    Args:
-        path: a file that `save` made.
-        like: a state of the same structure, for example a fresh one, or its `jax.eval_shape`. Names, shapes and dtypes
-            must agree. Each leaf comes back as the kind of array that stands there: NumPy's, or JAX's on its device.
-        rename: maps the name of a stored leaf to its name in `like`; None drops a leaf. For files of earlier versions.
+    `like` is a state of the same structure, for example a fresh one, or its `jax.eval_shape`. Names, shapes and dtypes
+    must agree. Each leaf comes back as the kind of array that stands there: NumPy's, or JAX's on its device. `rename`
+    maps the name of a stored leaf to its name in `like`, or to None to drop it, for files of earlier versions.
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = [(_name(keys), _array(keys, leaf, jax.ShapeDtypeStruct)) for keys, leaf in paths]
@@ -167,23 +144,15 @@ def restore(
                 found.append((start, stored | {"name": name}))
             start += stored["bytes"]
         for one, template in zip_longest(found, wanted):
-            _check_fit(path, one and one[1], template)
+            in_file = "{name}: {dtype}{shape}".format(**one[1]) if one else "nothing more"
+            in_like = f"{template[0]}: {template[1].dtype}{list(template[1].shape)}" if template else "nothing more"
+            if in_file != in_like:
+                raise ValueError(f"{path} does not fit `like`: the file has {in_file} where `like` has {in_like}")
         leaves = []
         for (start, stored), (_, leaf) in zip(found, wanted, strict=True):
             file.seek(start)
             leaves.append(_read_leaf(file, path, stored, leaf))
     return jax.tree_util.tree_unflatten(structure, leaves), header["about"]
-
-
-def _check_fit(path: str | os.PathLike, stored: dict[str, Any] | None, template: tuple[str, Any] | None) -> None:
-    in_file = in_like = "nothing more"
-    if stored is not None:
-        in_file = f"{stored['name']}: {stored['dtype']}{stored['shape']}"
-    if template is not None:
-        name, leaf = template
-        in_like = f"{name}: {leaf.dtype}{list(leaf.shape)}"
-    if in_file != in_like:
-        raise ValueError(f"{path} does not fit `like`: the file has {in_file} where `like` has {in_like}")
 
 
 def _read_header(file: BinaryIO, path: str | os.PathLike) -> dict[str, Any]:
@@ -196,9 +165,7 @@ def _read_header(file: BinaryIO, path: str | os.PathLike) -> dict[str, Any]:
         raise DamagedCheckpointError(f"{path} is damaged: its first bytes have changed")
     _, version, length, header_checksum = PREAMBLE.unpack(preamble)
     if version != VERSION:
-        raise ValueError(
-            f"{path} is a checkpoint of version {version}, but this version of greedystep reads version {VERSION}"
-        )
+        raise ValueError(f"{path} is a checkpoint of version {version}, but this greedystep reads version {VERSION}")
     text = file.read(length) if length <= min(actual, LARGEST_JSON) else b""
     if len(text) != length or zlib.crc32(text) != header_checksum:
         raise DamagedCheckpointError(f"{path} is damaged: its header is cut short or changed")

@@ -1,28 +1,32 @@
-"""Checks of numbers and names that users pass in.
+"""Checks of numbers and names that users pass in, and of memory before what they ask for is allocated.
 
-Every check returns the value as a plain `int`, `float` or float64 array, or raises ValueError in one form:
+Every check of a value returns it as a plain `int`, `float` or float64 array, or raises ValueError in one form:
 "argument: expected ..., got ...".
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-INT32_MAX = 2**31 - 1
-"""The largest count that a counter in compiled JAX code holds."""
-INT64_MAX = 2**63 - 1
-"""The largest count that NumPy and Numba hold."""
-LARGEST_SEED = 2**32 - 1
-"""The largest seed: JAX makes its keys from 32 bits where `jax_enable_x64` is off."""
+INT32_MAX = 2**31 - 1  # the largest count that a counter in compiled JAX code holds
+INT64_MAX = 2**63 - 1  # the largest count that NumPy and Numba hold
+LARGEST_SEED = 2**32 - 1  # the largest seed: JAX makes its keys from 32 bits where `jax_enable_x64` is off
 FLOAT32_TINY, FLOAT32_MAX = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 """The range of positive float32 numbers: settings beyond it would be 0 or infinite in compiled code."""
+PROCESSES, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+NEVER_REFUSED = 1_000_000
+"""Bytes up to which free memory is not looked up, which would slow down loops that check many small arrays."""
+UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def check_int(name: str, value: Any, low: int = 1, high: int = INT64_MAX) -> int:
@@ -66,6 +70,12 @@ def check_float_array(name: str, value: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name}: expected an array of real numbers, got {short_repr(value)}") from None
     raise ValueError(f"{name}: expected real numbers, got {array.dtype}")
+
+
+def check_entries(wrong: np.ndarray, message: Callable[..., str]) -> None:
+    """Raise ValueError with message(*index) of the first entry that is wrong, if any is."""
+    if wrong.any():
+        raise ValueError(message(*np.argwhere(wrong)[0].tolist()))
 
 
 def parse_int(text: str) -> int:
@@ -123,3 +133,66 @@ def short_repr(value: Any) -> str:
         text = "a number of thousands of digits"
     text = " ".join(text.split())
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def check_memory(what: str, needed: int, free: int | None = None) -> None:
+    """Raise MemoryError with both numbers if `needed` bytes are more than are free (default: `free_memory`).
+
+    `what` is the argument or object that needs the memory; the message begins with it.
+    """
+    if free is None and needed <= NEVER_REFUSED:
+        return
+    free = free_memory() if free is None else free
+    if needed > free:
+        need, have = format_bytes(needed), format_bytes(free)
+        raise MemoryError(f"{what}: needs about {need} of memory, this machine has {have} free")
+
+
+def free_memory() -> int:
+    """Return the bytes that this process can still allocate, within the limits of its control groups."""
+    available = _field(PROCESSES / "meminfo", "MemAvailable:")
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # where nothing tells more: not Linux
+    return min([physical if available is None else 1024 * available, *_control_groups()])
+
+
+def format_bytes(size: float) -> str:
+    """Format a number of bytes with two or three digits: 870 bytes, 4.2 GB, 41 GB."""
+    for unit in UNITS:
+        if size < 1000 or unit == UNITS[-1]:
+            return f"{size:.0f} {unit}" if 9.95 <= size < 1e6 else f"{size:.2g} {unit}"
+        size /= 1000
+    raise AssertionError
+
+
+def _control_groups() -> Iterator[int]:
+    """Yield the bytes left under each limit on this process (cgroup v2 or v1), with page cache counted as free."""
+    try:
+        lines = (PROCESSES / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root = CGROUPS / ("memory" if controllers else "")
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes") if controllers else ("memory.max", "memory.current")
+        group = root / path.lstrip("/")
+        # Within a container the path may be the host's, which is not there: then the root is the container's own.
+        for folder in (group, *group.parents):
+            if folder == root.parent:
+                break
+            with suppress(OSError, ValueError):  # a file is missing, or says "max"
+                limit, used = (int((folder / name).read_text()) for name in names)
+                yield max(0, limit - used + (_field(folder / "memory.stat", "inactive_file") or 0))
+
+
+def _field(file: Path, name: str) -> int | None:
+    """Return the number behind a name in a file of lines "name number"; None if it is not there."""
+    with suppress(OSError):
+        for line in file.read_text().splitlines():
+            if line.split()[:1] == [name]:
+                return int(line.split()[1])
+    return None

@@ -23,12 +23,11 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from greedystep.memory import check_memory
+from greedystep.checks import check_memory
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """The strings that stand for the numbers JSON lacks."""
-LARGEST_JSON = 2**30
-"""Bytes above which a file is not read: far above every JSON file that greedystep writes."""
+LARGEST_JSON = 2**30  # bytes above which a file is not read: far above every JSON file that greedystep writes
 DEEPEST_JSON = 100
 """Nesting levels above which JSON is refused: far above every JSON file that greedystep writes."""
 
@@ -54,7 +53,12 @@ def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    with suppress(OSError):  # make the rename survive a power cut, where the system can (Windows cannot open a folder)
+        descriptor = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager
@@ -159,7 +163,9 @@ def jsonable(value: Any) -> Any:
         case np.generic() | np.ndarray():
             return jsonable(value.tolist())
         case Mapping():
-            return {_key(k): jsonable(v) for k, v in value.items()}
+            if wrong := [key for key in value if not isinstance(key, str)]:
+                raise TypeError(f"JSON objects have text keys, got {wrong[0]!r}")
+            return {k: jsonable(v) for k, v in value.items()}
         case list() | tuple():
             return [jsonable(v) for v in value]
         case os.PathLike():
@@ -167,36 +173,20 @@ def jsonable(value: Any) -> Any:
     raise TypeError(f"cannot write a {type(value).__name__} as JSON: {value!r}")
 
 
-def _key(key: Any) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"JSON objects have text keys, got {key!r}")
-    return key
-
-
 def _with_floats(value: Any, levels: int = DEEPEST_JSON) -> Any:
     """Turn the strings of NOT_FINITE into floats; ValueError if it is nested too deeply or has broken Unicode."""
-    if isinstance(value, str):
-        if not value.isascii():
+    match value:
+        case str():
             value.encode()  # half a character (\ud800) could be read, but never written or printed
-        return NOT_FINITE.get(value, value)
-    if isinstance(value, list | dict) and levels == 0:
-        raise ValueError(f"it has more than {DEEPEST_JSON} levels")
-    if isinstance(value, list):
-        return [_with_floats(v, levels - 1) for v in value]
-    if isinstance(value, dict):
-        "".join(value).encode()
-        return {k: _with_floats(v, levels - 1) for k, v in value.items()}
+            return NOT_FINITE.get(value, value)
+        case list() | dict() if levels == 0:
+            raise ValueError(f"it has more than {DEEPEST_JSON} levels")
+        case list():
+            return [_with_floats(v, levels - 1) for v in value]
+        case dict():
+            "".join(value).encode()
+            return {k: _with_floats(v, levels - 1) for k, v in value.items()}
     return value
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename survive a power cut, where the system can (Windows cannot open a folder)."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 # -- .npz files -------------------------------------------------------------------------------------------------------
@@ -211,8 +201,7 @@ HEADER = re.compile(
 )
 """The header of an array in version 1.0 of NumPy's format; a version with longer headers is never needed here."""
 MOST_AXES = 32
-CHUNK = 2**22
-"""Bytes that are read at once."""
+CHUNK = 2**22  # bytes that are read at once
 LONGEST_REASON = 200
 """Characters of an error that are quoted: zipfile quotes names, however long a file says they are."""
 KINDS = {"b": "booleans", "i": "integers", "iu": "integers", "f": "numbers", "iuf": "numbers", "U": "text"}
@@ -220,13 +209,7 @@ KINDS = {"b": "booleans", "i": "integers", "iu": "integers", "f": "numbers", "iu
 
 
 def load_npz(path: str | os.PathLike, file_format: str, noun: str) -> dict[str, np.ndarray]:
-    """Read all arrays of a .npz file that greedystep saved.
-
-    Args:
-        path: the file.
-        file_format: the required text of the file's entry "format".
-        noun: what such a file holds, for error messages.
-    """
+    """Read all arrays of a .npz file whose entry "format" must be `file_format`; `noun` says what such a file holds."""
     try:
         arrays = read_npz(path)
         if str(get_array(arrays, "format", "U", 0)) != file_format:
@@ -239,14 +222,7 @@ def load_npz(path: str | os.PathLike, file_format: str, noun: str) -> dict[str, 
 
 
 def get_array(arrays: Mapping[str, np.ndarray], name: str, kinds: str, axes: int) -> np.ndarray:
-    """Return the array of that name; ValueError if it is missing, or its dtype kind or number of axes is wrong.
-
-    Args:
-        arrays: the contents of a .npz file.
-        name: the array's name.
-        kinds: the allowed dtype kinds, a key of KINDS.
-        axes: the required number of axes.
-    """
+    """Return arrays[name]; ValueError unless it has `axes` axes and a dtype kind in `kinds`, a key of KINDS."""
     if name not in arrays:
         raise ValueError(f"it has no {name!r}")
     array = arrays[name]
@@ -298,15 +274,10 @@ def _array(stream: IO[bytes], size: int, name: str) -> np.ndarray:
     if expected != there or len(shape) > MOST_AXES:
         raise ValueError(f"{name!r} says that it has shape {list(shape)} of {kind}, and has {there} bytes")
     array = np.empty(math.prod(shape), order + kind)
-    if array.size:
-        _fill(stream, array.view(np.uint8).data, name)
-    return array.reshape(shape, order="F" if found[3] == b"True" else "C")
-
-
-def _fill(stream: IO[bytes], buffer: memoryview, name: str) -> None:
-    """Fill the buffer from the stream; zipfile compares the checksum when the last byte is read."""
-    while buffer:
-        count = stream.readinto(buffer[:CHUNK])  # type: ignore[attr-defined]
+    left = array.view(np.uint8).data if array.size else b""
+    while left:  # zipfile compares the checksum when the last byte is read
+        count = stream.readinto(left[:CHUNK])  # type: ignore[attr-defined]
         if not count:
             raise ValueError(f"{name!r} is cut short")
-        buffer = buffer[count:]
+        left = left[count:]
+    return array.reshape(shape, order="F" if found[3] == b"True" else "C")

@@ -22,17 +22,16 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from greedystep import io
+from greedystep.checks import check_entries, check_float, check_memory
 from greedystep.mdp_checks import (
     ROW_SUM_TOLERANCE,
     as_mask,
     as_matrix,
+    as_probabilities,
     check_rows,
-    checked_discount,
-    checked_termination,
     expected_rewards,
     without_rows,
 )
-from greedystep.memory import check_memory
 
 if TYPE_CHECKING:
     import gymnasium
@@ -84,28 +83,24 @@ class MDP:
         matrix, num_states, num_actions = as_matrix(transitions)
         shape = (num_states, num_actions)
         reward = expected_rewards(rewards, matrix, shape)
-        ends = checked_termination(termination, shape)
-        self.discount = checked_discount(discount)
+        ends = None if termination is None else as_probabilities(termination, shape)
+        self.discount = check_float("discount", discount, 0, 1, above=True)
         # Not `> -inf`: a nan in the transitions makes the averaged reward nan, and must reach the check of the rows.
         missing = reward == -np.inf
         if terminal is None and available is None and not missing.any():  # most models: nothing to leave out
-            has_action = np.True_
+            has_action = True
             self.rewards, self.termination, self.transitions = reward.copy(), ends, matrix
         else:
-            over = as_mask(terminal, "terminal", (num_states,))
-            has_action = as_mask(available, "available", shape, default=True) & ~missing
-            has_action |= over[:, None]
-            if not has_action.any(axis=1).all():
-                state = int(np.argmin(has_action.any(axis=1)))
-                raise ValueError(
-                    f"available: state {state} has no available action; mark it in `terminal` if it is an end"
-                )
-            self.rewards = np.where(has_action, np.where(over[:, None], 0.0, reward), -np.inf)
+            over = as_mask(terminal, "terminal", (num_states,), default=False)[:, None]
+            has_action = as_mask(available, "available", shape, default=True) & ~missing | over
+            hint = "has no available action; mark it in `terminal` if it is an end"
+            check_entries(~has_action.any(axis=1), lambda s: f"available: state {s} {hint}")
+            self.rewards = np.where(has_action, np.where(over, 0.0, reward), -np.inf)
             if over.any():
-                ends = np.where(over[:, None], 1.0, np.zeros(shape) if ends is None else ends)
+                ends = np.where(over, 1.0, np.zeros(shape) if ends is None else ends)
             self.termination = ends
             # Rows of terminal states and missing actions are emptied: then a plain product already has value 0 there.
-            self.transitions = without_rows(matrix, (over[:, None] | ~has_action).ravel())
+            self.transitions = without_rows(matrix, (over | ~has_action).ravel())
         self.row_sums = check_rows(self.transitions, ends, has_action, shape)
         if self.discount == 1.0:
             self._end_in_silent_loops()
@@ -139,12 +134,8 @@ class MDP:
     @property
     def deterministic(self) -> bool:
         """Whether every available step has one possible outcome."""
-        if isinstance(self.transitions, np.ndarray):
-            outcomes = np.count_nonzero(self.transitions, axis=1)
-        else:
-            nonzero = np.concatenate([[0], np.cumsum(self.transitions.data != 0)])
-            outcomes = np.diff(nonzero[self.transitions.indptr])
-        outcomes = outcomes.reshape(self.rewards.shape)
+        possible: Any = self.transitions != 0
+        outcomes = np.asarray(possible.sum(axis=1)).reshape(self.rewards.shape)
         if self.termination is not None:
             outcomes = outcomes + (self.termination > 0)
         return bool((outcomes <= 1).all())
@@ -172,34 +163,26 @@ class MDP:
 
     def check_policy(self, policy: Policy, name: str = "policy") -> np.ndarray:
         """Return the policy as an array, int [S] or float64 [S, A]; ValueError says what is wrong with it."""
-        array = np.asarray(policy)
-        if array.shape == (self.num_states,) and np.issubdtype(array.dtype, np.integer):
-            outside = (array < 0) | (array >= self.num_actions)
-            if outside.any():
-                s = int(np.argmax(outside))
-                raise ValueError(f"{name}: action {array[s]} of state {s} is not in 0..{self.num_actions - 1}")
-            missing = ~self.available[np.arange(self.num_states), array]
-            if missing.any():
-                s = int(np.argmax(missing))
-                raise ValueError(f"{name}: action {array[s]} is not available in state {s}")
+        array, (S, A) = np.asarray(policy), self.rewards.shape
+        if array.shape == (S,) and np.issubdtype(array.dtype, np.integer):
+            outside = (array < 0) | (array >= A)
+            check_entries(outside, lambda s: f"{name}: action {array[s]} of state {s} is not in 0..{A - 1}")
+            missing = ~self.available[np.arange(S), array]
+            check_entries(missing, lambda s: f"{name}: action {array[s]} is not available in state {s}")
             return array
-        if array.shape == self.rewards.shape and np.issubdtype(array.dtype, np.floating):
+        if array.shape == (S, A) and np.issubdtype(array.dtype, np.floating):
             array = array.astype(np.float64, copy=False)
             wrong = ~(array.min(axis=1) >= 0) | ~(np.abs(array.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
-            if wrong.any():
-                s = int(np.argmax(wrong))
-                raise ValueError(f"{name}: the probabilities of state {s}, {array[s]}, are not a distribution")
-            unavailable = (array > 0) & ~self.available
-            if unavailable.any():
-                s, a = np.argwhere(unavailable)[0]
-                raise ValueError(
-                    f"{name}: action {a} of state {s} has probability {array[s, a]:g} but is not available"
-                )
+            check_entries(
+                wrong, lambda s: f"{name}: the probabilities of state {s}, {array[s]}, are not a distribution"
+            )
+            missing = (array > 0) & ~self.available
+            hint = "but is not available"
+            check_entries(
+                missing, lambda s, a: f"{name}: action {a} of state {s} has probability {array[s, a]:g} {hint}"
+            )
             return array
-        raise ValueError(
-            f"{name}: expected int [{self.num_states}] or float [{self.num_states}, {self.num_actions}], "
-            f"got {array.dtype} {list(array.shape)}"
-        )
+        raise ValueError(f"{name}: expected int [{S}] or float [{S}, {A}], got {array.dtype} {list(array.shape)}")
 
     def check_policies(self, policies: Iterable[Policy]) -> list[np.ndarray]:
         """Return a non-empty list of checked policies; ValueError says what is wrong with one."""
@@ -297,7 +280,7 @@ class MDP:
         if isinstance(self.transitions, np.ndarray):
             arrays["dense"] = self.transitions
         else:
-            arrays |= {k: getattr(self.transitions, k) for k in ("data", "indices", "indptr")}
+            arrays |= {name: getattr(self.transitions, name) for name, _ in CSR_ARRAYS}
         if self.termination is not None:
             arrays["termination"] = self.termination
         with io.atomic_write(path) as file:

@@ -10,23 +10,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from greedystep.checks import check_float, check_float_array
+from greedystep.checks import check_entries, check_float_array
 
 ROW_SUM_TOLERANCE = 1e-6
 """How far the sum of a row may be from 1 (float32 tables are not exact); error bounds use the sums as they are."""
-
 DENSE_FROM = 0.25
 """Share of non-zeros from which dense input stays dense: a CSR entry takes 12 bytes, a dense one 8."""
-SAMPLED_ROWS = 1000
-"""Rows of which the non-zeros are counted: on a large array even counting takes a while."""
+SAMPLED_ROWS = 1000  # rows of which the non-zeros are counted: on a large array even counting takes a while
 
 
 def as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
     """Return (matrix [S*A, S], S, A): CSR with int32 indices, or an array if dense; CSR input is not copied."""
     if sp.issparse(transitions):
         rows, S = transitions.shape
-        if transitions.dtype.kind not in "fiub":
-            raise ValueError(f"transitions: expected real numbers, got {transitions.dtype}")
+        _check_real("transitions", transitions)
         if S == 0 or rows == 0 or rows % S:
             raise ValueError(f"transitions: sparse input must be [S*A, S] with row s*A + a, got {[rows, S]}")
         matrix = sp.csr_array(transitions, dtype=np.float64)
@@ -56,58 +53,43 @@ def expected_rewards(rewards: Any, matrix: Any, shape: tuple[int, int]) -> np.nd
     if sp.issparse(rewards):
         if rewards.shape != (S * A, S):
             raise ValueError(f"rewards: sparse rewards must be [S*A, S] = {[S * A, S]}, got {list(rewards.shape)}")
-        if rewards.dtype.kind not in "fiub":
-            raise ValueError(f"rewards: expected real numbers, got {rewards.dtype}")
+        _check_real("rewards", rewards)
         by_successor = sp.csr_array(rewards, dtype=np.float64)
-        _check_finite(by_successor.data, "rewards")
     else:
         rewards = check_float_array("rewards", rewards)
         if rewards.shape == (S, A, S):
             by_successor = rewards.reshape(S * A, S)
-            _check_finite(by_successor, "rewards")
     if by_successor is not None:
-        product = sp.csr_array(matrix).multiply(by_successor)
-        return np.asarray(product.sum(axis=1)).reshape(S, A)
+        if not np.isfinite(by_successor if isinstance(by_successor, np.ndarray) else by_successor.data).all():
+            raise ValueError("rewards: every entry of [S, A, S] rewards must be finite, found nan or infinity")
+        return np.asarray(sp.csr_array(matrix).multiply(by_successor).sum(axis=1)).reshape(S, A)
     if rewards.shape != (S, A):
         raise ValueError(f"rewards: expected [S, A] = {[S, A]} or [S, A, S], got shape {list(rewards.shape)}")
-    wrong = ~(rewards < np.inf)
-    if wrong.any():
-        s, a = np.argwhere(wrong)[0]
-        raise ValueError(f"rewards: r[{s}, {a}] is {rewards[s, a]}; rewards must be finite (-inf: unavailable action)")
+    rule = "rewards must be finite (-inf: unavailable action)"
+    check_entries(~(rewards < np.inf), lambda s, a: f"rewards: r[{s}, {a}] is {rewards[s, a]}; {rule}")
     return rewards
 
 
-def _check_finite(array: np.ndarray, name: str) -> None:
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}: every entry of [S, A, S] rewards must be finite, found nan or infinity")
+def _check_real(name: str, matrix: Any) -> None:
+    if matrix.dtype.kind not in "fiub":
+        raise ValueError(f"{name}: expected real numbers, got {matrix.dtype}")
 
 
-def as_mask(mask: Any, name: str, shape: tuple[int, ...], default: bool = False) -> np.ndarray:
+def as_mask(mask: Any, name: str, shape: tuple[int, ...], *, default: bool) -> np.ndarray:
     """Return a boolean mask of this shape, filled with `default` if it is None."""
-    if mask is None:
-        return np.full(shape, default)
-    array = np.asarray(mask)
+    array = np.full(shape, default) if mask is None else np.asarray(mask)
     if array.shape != shape or array.dtype != bool:
         raise ValueError(f"{name}: expected bool {list(shape)}, got {array.dtype} {list(array.shape)}")
     return array
 
 
-def checked_discount(discount: Any) -> float:
-    """Return the discount as a float in (0, 1]."""
-    return check_float("discount", discount, 0, 1, above=True)
-
-
-def checked_termination(termination: Any, shape: tuple[int, int]) -> np.ndarray | None:
-    """Return the termination probabilities as float64 [S, A], or None."""
-    if termination is None:
-        return None
+def as_probabilities(termination: Any, shape: tuple[int, int]) -> np.ndarray:
+    """Return the termination probabilities as float64 [S, A]."""
     ends = check_float_array("termination", termination)
     if ends.shape != shape:
         raise ValueError(f"termination: expected [S, A] = {list(shape)}, got shape {list(ends.shape)}")
-    wrong = ~((ends >= 0) & (ends <= 1 + ROW_SUM_TOLERANCE))
-    if wrong.any():
-        s, a = np.argwhere(wrong)[0]
-        raise ValueError(f"termination: the entry for state {s}, action {a} is {ends[s, a]}, not a probability")
+    wrong, rule = ~((ends >= 0) & (ends <= 1 + ROW_SUM_TOLERANCE)), "not a probability"
+    check_entries(wrong, lambda s, a: f"termination: the entry for state {s}, action {a} is {ends[s, a]}, {rule}")
     return ends
 
 
@@ -127,31 +109,22 @@ def check_rows(matrix: Any, ends: np.ndarray | None, has_action: Any, shape: tup
     A = shape[1]
     entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
     if entries.size and not entries.min() >= 0:  # a nan fails this too
-        if isinstance(matrix, np.ndarray):
-            row, successor = np.argwhere(~(matrix >= 0))[0]
-            entry = matrix[row, successor]
-        else:
-            k = int(np.argmin(matrix.data >= 0))
-            row = int(np.searchsorted(matrix.indptr, k, side="right")) - 1
-            successor, entry = matrix.indices[k], matrix.data[k]
-        raise ValueError(
-            f"transitions: p(s'={successor} | s={row // A}, a={row % A}) is {entry}; probabilities must be >= 0"
-        )
+        given = sp.coo_array(matrix)
+        k = int(np.argmin(given.data >= 0))
+        row, successor = (int(index[k]) for index in given.coords)
+        where = f"p(s'={successor} | s={row // A}, a={row % A})"
+        raise ValueError(f"transitions: {where} is {given.data[k]}; probabilities must be >= 0")
     sums = (matrix @ np.ones(matrix.shape[1])).reshape(shape)
     total = sums if ends is None else sums + ends
     least, most = _range(total, has_action)
     if not (least >= 1 - ROW_SUM_TOLERANCE and most <= 1 + ROW_SUM_TOLERANCE):
-        wrong = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & has_action
-        s, a = (int(i) for i in np.argwhere(wrong)[0])
+        s, a = np.argwhere(~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & has_action)[0]
         what = "the row" if ends is None else "the row and its termination"
-        raise ValueError(
-            f"transitions: {what} of state {s}, action {a} (row {s * A + a}) sums to {total[s, a]:.12g}, not to 1"
-        )
+        where = f"{what} of state {s}, action {a} (row {s * A + a})"
+        raise ValueError(f"transitions: {where} sums to {total[s, a]:.12g}, not to 1")
     return (least, most) if ends is None else _range(sums, has_action)
 
 
 def _range(array: np.ndarray, where: Any) -> tuple[float, float]:
     """Return the smallest and largest entry of those selected."""
-    if where is np.True_:
-        return float(array.min()), float(array.max())
     return float(array.min(where=where, initial=np.inf)), float(array.max(where=where, initial=-np.inf))

@@ -1,9 +1,8 @@
 """The rows a run writes while it trains: metrics.jsonl always, TensorBoard events when asked.
 
 A row is one JSON object on one line, with at least `step` (environment steps of its lane so far) and `lane`. Rows are
-only appended, whole lines at a time. A run that was killed goes on from a checkpoint: rows
-beyond the checkpoint's step are dropped and written again, so that the file equals that of an uninterrupted run except
-in columns that measure time.
+only appended, whole lines at a time. A run that was killed goes on from a checkpoint: rows beyond the checkpoint's step
+are dropped and written again, so that the file equals that of an uninterrupted run except in columns that measure time.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -22,10 +20,8 @@ from greedystep import schema
 from greedystep.checks import INT64_MAX, short_repr
 from greedystep.io import atomic_write, from_json, open_regular_file, os_error_context, to_json
 
-Row = Mapping[str, Any]
-"""One row of metrics: numbers, text or lists of numbers by name."""
-LONGEST_LINE = 2**24
-"""Bytes; far above every row of ours."""
+Row = Mapping[str, Any]  # one row of metrics: numbers, text or lists of numbers by name
+LONGEST_LINE = 2**24  # bytes; far above every row of ours
 
 
 class MetricsFile:
@@ -42,11 +38,7 @@ class MetricsFile:
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike,
-        *,
-        resume_at: int | None = None,
-        tensorboard: str | os.PathLike | None = None,
+        self, path: str | os.PathLike, *, resume_at: int | None = None, tensorboard: str | os.PathLike | None = None
     ):
         self.path = Path(path)
         self._events = None if tensorboard is None else EventFiles(tensorboard, resume_at)
@@ -64,7 +56,9 @@ class MetricsFile:
         size = os.fstat(self._file.fileno()).st_size
         with os_error_context(f"cannot add rows to {self.path}; the rows before are whole"):
             try:
-                _write_all(self._file.fileno(), lines)
+                left = memoryview(lines)
+                while left:  # a disk that fills up takes a part of the bytes first and refuses only the rest
+                    left = left[os.write(self._file.fileno(), left) :]
                 if self._events is not None:
                     self._events.append(rows)
             except OSError:
@@ -84,21 +78,19 @@ class MetricsFile:
     def __enter__(self) -> MetricsFile:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _drop_after(self, step: int) -> None:
         kept = sum(len(line) for row, line in _whole_lines(self.path) if row["step"] <= step)
         if kept != self.path.stat().st_size:
-            with (
-                os_error_context(f"cannot remove the rows after step {step} from {self.path}"),
-                atomic_write(self.path) as file,
-            ):
+            problem = os_error_context(f"cannot remove the rows after step {step} from {self.path}")
+            with problem, atomic_write(self.path) as file:
                 file.writelines(line for row, line in _whole_lines(self.path) if row["step"] <= step)
 
 
 def read_metrics(path: str | os.PathLike) -> dict[int, dict[str, np.ndarray]]:
-    """The columns of every lane: {lane: {name: one value a row, in the order of the rows}}.
+    """Return the columns of every lane: {lane: {name: one value per row, in the order of the rows}}.
 
     A column holds integers, floats, booleans or text, or rows of numbers if its values are lists. What a row lacks, or
     has as null, is NaN. Half a line at the end (a run that is being written, or was killed) is left out.
@@ -110,7 +102,7 @@ def read_metrics(path: str | os.PathLike) -> dict[int, dict[str, np.ndarray]]:
 
 
 def check_metrics(path: str | os.PathLike) -> None:
-    """ValueError names the first line that is no row; a file that is not there has none."""
+    """Raise a ValueError that names the first line that is no row; a file that is missing has none."""
     if Path(path).exists():
         for _ in _whole_lines(Path(path)):
             pass
@@ -120,23 +112,18 @@ def _columns(path: str | os.PathLike, rows: list[dict[str, Any]]) -> dict[str, n
     columns = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
-        shapes = {(_kind(value), np.shape(value)) for value in values if value is not None}
+        # A column holds text, booleans, lists or numbers, of one shape.
+        kinds = [type(value) if isinstance(value, str | bool | list) else float for value in values]
+        shapes = {(kind, np.shape(one)) for kind, one in zip(kinds, values, strict=True) if one is not None}
         if len(shapes) > 1:
             raise ValueError(f"{path}: the values of {name!r} differ in kind or length from row to row")
-        _, shape = next(iter(shapes), ("number", ()))
+        _, shape = next(iter(shapes), (float, ()))
         columns[name] = np.array([np.full(shape, np.nan) if value is None else value for value in values])
     return columns
 
 
-def _kind(value: Any) -> str:
-    """Of what a column can hold."""
-    if isinstance(value, str | bool):
-        return type(value).__name__
-    return "list" if isinstance(value, list) else "number"
-
-
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Each row and its line; ValueError names the first line that is no row."""
+    """Yield each row and its line; ValueError names the first line that is no row."""
     with open_regular_file(path) as file:
         for number in count(1):
             line = file.readline(LONGEST_LINE)
@@ -150,7 +137,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 
 def _checked(row: Any) -> Any:
-    """The row, if it has a step and a lane and otherwise nothing but numbers, text and lists of numbers."""
+    """Return the row, if it has a step and a lane and otherwise nothing but numbers, text and lists of numbers."""
     schema.check(row, {"step": schema.Int(), "lane": schema.Int()}, "a row of metrics")
     for name, value in row.items():
         numbers = value if isinstance(value, list | tuple | np.ndarray) else [value]
@@ -160,15 +147,8 @@ def _checked(row: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    """One that NumPy can hold, true and false included."""
+    """Return whether it is a number that NumPy can hold, true and false included."""
     return isinstance(value, float | np.number | np.bool_) or (isinstance(value, int) and abs(value) <= INT64_MAX)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    """A disk that fills up takes a part of the bytes first and refuses only the rest."""
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
 
 
 # -- TensorBoard ------------------------------------------------------------------------------------------------------
@@ -177,10 +157,9 @@ def _write_all(descriptor: int, data: bytes) -> None:
 class EventFiles:
     """Writes rows as TensorBoard's event files, one folder per lane, through tensorboardX (the extra `tensorboard`).
 
-    TensorBoard draws lanes as runs; a row is one event, with one scalar per number. tensorboardX's usual writer works
-    in a thread of its own, where a full disk would go unnoticed; here its file format is written in the caller's
-    thread. A resumed run begins new files with an event that tells TensorBoard to forget what the old ones say after
-    the checkpoint.
+    TensorBoard draws lanes as runs; a row is one event, with one scalar per number. tensorboardX's usual writer has a
+    thread of its own, where a full disk would go unnoticed; here the caller's thread writes. A resumed run begins new
+    files with an event that tells TensorBoard to forget what the old ones say after the checkpoint.
     """
 
     def __init__(self, folder: str | os.PathLike, resume_at: int | None = None):
@@ -191,11 +170,8 @@ class EventFiles:
             raise ValueError(
                 "tensorboard: event files need the package tensorboardX: pip install 'greedystep[tensorboard]'"
             ) from None
-        self._make_writer = EventsWriter
-        self._event: Any = event_pb2
-        self._summary: Any = summary_pb2
-        self._folder = Path(folder)
-        self._resume_at = resume_at
+        self._make_writer, self._event, self._summary = EventsWriter, event_pb2, summary_pb2
+        self._folder, self._resume_at = Path(folder), resume_at
         self._writers: dict[int, EventsWriter] = {}
 
     def append(self, rows: Sequence[Row]) -> None:
@@ -216,14 +192,11 @@ class EventFiles:
 
     def _write(self, lane: int, step: int, **what: Any) -> None:
         if lane not in self._writers:
-            self._writers[lane] = self._open(lane)
+            folder = self._folder / f"lane-{lane}"
+            folder.mkdir(parents=True, exist_ok=True)
+            # Files are named after the second they are opened in; the step keeps a quick resume from overwriting one.
+            self._writers[lane] = self._make_writer(str(folder / "events"), f".{self._resume_at or 0}")
             if self._resume_at is not None:
                 start = self._event.SessionLog(status=self._event.SessionLog.START)
                 self._write(lane, self._resume_at + 1, session_log=start)
         self._writers[lane].write_event(self._event.Event(wall_time=time.time(), step=step, **what))
-
-    def _open(self, lane: int) -> Any:
-        folder = self._folder / f"lane-{lane}"
-        folder.mkdir(parents=True, exist_ok=True)
-        # A file is named after the second it is opened in; the step keeps a quick resume from overwriting the first.
-        return self._make_writer(str(folder / "events"), f".{self._resume_at or 0}")

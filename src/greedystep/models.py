@@ -1,16 +1,17 @@
-"""Example models of any size: chain, grid world, maze, Garnet, and the paper's N-horizon problem."""
+"""Example models of any size: chain, grid world, maze, Garnet, the paper's N-horizon problem; and models by name."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from greedystep.checks import check_float, check_int, check_seed
+from greedystep.checks import check_float, check_int, check_memory, check_seed, parse_int
 from greedystep.mdp import MDP
-from greedystep.memory import check_memory
 
 BYTES_PER_ENTRY, BYTES_PER_PAIR = 50, 60
 """Bytes of memory to make a model, per transition and per pair (s, a): measured with tracemalloc."""
@@ -73,18 +74,19 @@ def grid(
         check_float(name, value)
     _check_size(f"{height} x {width}", pairs=4 * height * width, entries=4 * height * width * (1 if slip == 0 else 3))
     goal_row, goal_column = goal if goal is not None else (height - 1, width - 1)
-    _check(0 <= goal_row < height and 0 <= goal_column < width, f"goal: {goal} lies outside {height} x {width}")
-    wall = _cells(walls, "walls", height, width)
-    hole = _cells(holes, "holes", height, width)
-    at_goal = np.zeros(height * width, bool)
-    at_goal[goal_row * width + goal_column] = True
-    _check(not wall[at_goal].any(), "goal: it is a wall")
+    if not (0 <= goal_row < height and 0 <= goal_column < width):
+        raise ValueError(f"goal: {goal} lies outside {height} x {width}")
+    wall, hole = (_cells(cells, name, height, width) for cells, name in ((walls, "walls"), (holes, "holes")))
+    here = np.arange(height * width)
+    at_goal = here == goal_row * width + goal_column
+    if wall[at_goal].any():
+        raise ValueError("goal: it is a wall")
 
-    row, column = np.divmod(np.arange(height * width), width)
-    target = np.empty((4, height * width), int)
+    row, column = np.divmod(here, width)
+    target = np.empty((4, here.size), int)
     for action, (down, right) in enumerate(MOVES):
-        r, c = np.clip(row + down, 0, height - 1), np.clip(column + right, 0, width - 1)
-        target[action] = np.where(wall[r * width + c], np.arange(height * width), r * width + c)
+        there = np.clip(row + down, 0, height - 1) * width + np.clip(column + right, 0, width - 1)
+        target[action] = np.where(wall[there], here, there)
     arrival = step_reward + goal_reward * at_goal + hole_reward * hole
 
     # Outcome k of action a: straight on, or to either side.
@@ -105,9 +107,8 @@ def maze(height: int, width: int, wall_share: float = 0.3, *, seed: int = 0, **o
     """
     height, width = check_int("height", height), check_int("width", width)
     _check_size(f"{height} x {width}", pairs=4 * height * width, entries=4 * height * width)
-    walls = np.random.default_rng(check_seed(seed)).random((height, width)) < check_float(
-        "wall_share", wall_share, 0, 1
-    )
+    wall_share, random = check_float("wall_share", wall_share, 0, 1), np.random.default_rng(check_seed(seed))
+    walls = random.random((height, width)) < wall_share
     row, column = options.get("goal") or (height - 1, width - 1)
     if 0 <= row < height and 0 <= column < width:  # `grid` says what is wrong with another goal
         walls[row, column] = False
@@ -146,7 +147,8 @@ def _cells(cells: Any, name: str, height: int, width: int) -> np.ndarray:
     if cells is None:
         return np.zeros(height * width, bool)
     array = np.asarray(cells)
-    _check(array.shape == (height, width) and array.dtype == bool, f"{name}: expected bool [{height}, {width}]")
+    if array.shape != (height, width) or array.dtype != bool:
+        raise ValueError(f"{name}: expected bool [{height}, {width}]")
     return array.ravel()
 
 
@@ -155,6 +157,145 @@ def _check_size(sizes: str, *, pairs: int, entries: int) -> None:
     check_memory(sizes, BYTES_PER_ENTRY * entries + BYTES_PER_PAIR * pairs)
 
 
-def _check(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
+# -- models and behaviour policies by name ----------------------------------------------------------------------------
+
+DISCOUNT = 0.99  # the default discount of named models
+SIZED = {"chain": "chain-100", "grid": "grid-20x30", "maze": "maze-20x30", "garnet": "garnet-1000x4x3"}
+"""Families of models of any size -> a name of one."""
+TOY_TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "frozenlake-4x4": ("FrozenLake", {"map_name": "4x4"}),
+    "frozenlake-8x8": ("FrozenLake", {"map_name": "8x8"}),
+    "cliffwalking": ("CliffWalking", {}),
+    "taxi": ("Taxi", {}),
+}
+"""Names of Gymnasium's environments with a table -> (title, options)."""
+POLICY_SETS = "greedy, each-action, uniform, random-8"
+
+
+@dataclass(frozen=True)
+class GridLayout:
+    """The cells of a model whose states lie on a grid, row by row, and an arrow for each action."""
+
+    height: int
+    width: int
+    arrows: str  # one character per action
+    cells: np.ndarray  # [S]: "" (a plain state), "goal", "hole" or "wall"
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A named MDP, with a layout if its states lie on a grid."""
+
+    name: str
+    mdp: MDP
+    layout: GridLayout | None = None
+
+
+def by_name(name: str, discount: float | None = None, slip: float | None = None) -> NamedModel:
+    """Make the model of that name: built in, a .npz file, or a Gymnasium id with a transition table.
+
+    Args:
+        name: numbers in a built-in name are sizes: chain-STATES, grid-HEIGHTxWIDTH, maze-HEIGHTxWIDTH,
+            garnet-STATESxACTIONSxBRANCHING. Mazes and Garnets are drawn with seed 0.
+        discount: γ; by default the file's own, or 0.99.
+        slip: probability of not moving in the chosen direction, for frozenlake, grid and maze.
+    """
+    family, _, size = name.partition("-")
+    gamma = DISCOUNT if discount is None else discount
+    if name.endswith(".npz"):
+        _refuse_slip(name, slip)
+        mdp = MDP.load(name)
+        if discount is not None:
+            mdp = MDP(mdp.transitions, mdp.rewards, discount, termination=mdp.termination)
+        return NamedModel(name, mdp)
+    if family in SIZED:
+        if not re.fullmatch(r"\d+(x\d+)*", size) or size.count("x") != SIZED[family].count("x"):
+            raise ValueError(f"model: expected sizes as in {SIZED[family]}, got {name!r}")
+        try:
+            sizes = [parse_int(number) for number in size.split("x")]
+        except ValueError as problem:
+            raise ValueError(f"model: {problem}") from None
+        return _sized(name, family, sizes, gamma, slip)
+    if name in TOY_TEXTS or re.search(r"-v\d+$", name):
+        return _gymnasium(name, gamma, slip)
+    built_in = ", ".join([*TOY_TEXTS, *SIZED.values()])
+    raise ValueError(
+        f"model: {name!r} is not known; give a built-in name ({built_in}; sizes are free), a Gymnasium id with a "
+        "transition table such as FrozenLake-v1, or a .npz file"
+    )
+
+
+def policies_by_name(name: str, mdp: MDP) -> list[np.ndarray] | None:
+    """Return the behaviour policies of that name, int [S] or float [S, A]; None for "greedy", that of the current Q."""
+    some_action = mdp.available.argmax(axis=1)
+    if name == "greedy":
+        return None
+    if name == "uniform":
+        return [mdp.available / mdp.available.sum(axis=1, keepdims=True)]
+    if name == "each-action":
+        return [np.where(has, action, some_action) for action, has in enumerate(mdp.available.T)]
+    if found := re.fullmatch(r"random-([1-9]\d*)", name):
+        count = parse_int(found[1])
+        check_memory(f"policies: {name}", 3 * 8 * count * mdp.available.size)
+        preference = np.random.default_rng(0).random((count, *mdp.available.shape))
+        return list(np.where(mdp.available, preference, -1.0).argmax(axis=2))
+    raise ValueError(f"policies: {name!r} is not known; there are {POLICY_SETS} (any number)")
+
+
+def _sized(name: str, family: str, size: list[int], discount: float, slip: float | None) -> NamedModel:
+    """Make a built-in model of that size."""
+    if family in ("grid", "maze"):
+        height, width = size
+        mdp = (maze if family == "maze" else grid)(height, width, slip=slip or 0.0, discount=discount)
+        cells = np.where(mdp.terminal, "wall", "")
+        cells[-1] = "goal"
+        return NamedModel(name, mdp, GridLayout(height, width, "↑→↓←", cells))
+    _refuse_slip(name, slip)
+    if family == "chain":
+        (length,) = size
+        return NamedModel(name, chain(length, discount), GridLayout(1, length, "←→", np.full(length, "")))
+    return NamedModel(name, garnet(*size, discount=discount))
+
+
+def _gymnasium(name: str, discount: float, slip: float | None) -> NamedModel:
+    """Make a model of one of TOY_TEXTS, in its newest version, or of a Gymnasium id."""
+    import gymnasium
+    from gymnasium.envs.registration import find_highest_version
+
+    env_id, options = TOY_TEXTS.get(name, (name, {}))
+    if name in TOY_TEXTS:  # Gymnasium raises the version when it corrects a rule
+        env_id = f"{env_id}-v{find_highest_version(None, env_id)}"
+    if slip is not None:
+        if not env_id.startswith("FrozenLake"):
+            _refuse_slip(name, slip)
+        slip = check_float("slip", slip, 0, 1)
+        options = {**options, "is_slippery": slip > 0, "success_rate": 1 - slip}
+    try:
+        env = gymnasium.make(env_id, **options).unwrapped
+    except (gymnasium.error.Error, ImportError, TypeError) as problem:
+        raise ValueError(f"model: gymnasium cannot make {env_id!r}: {problem}") from None
+    try:
+        return NamedModel(name, MDP.from_gymnasium(env, discount), _gymnasium_layout(env))
+    finally:
+        env.close()
+
+
+def _gymnasium_layout(env: Any) -> GridLayout | None:
+    from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
+    from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
+
+    if isinstance(env, FrozenLakeEnv):
+        letters = np.asarray(env.desc).astype(str)
+        height, width = letters.shape
+        cells = np.select([letters == "G", letters == "H"], ["goal", "hole"], "")
+        return GridLayout(height, width, "←↓→↑", cells.ravel())
+    if isinstance(env, CliffWalkingEnv):
+        cells = np.full(env.shape, "", dtype="<U4")
+        cells[-1, 1:-1], cells[-1, -1] = "hole", "goal"
+        return GridLayout(*env.shape, "↑→↓←", cells.ravel())
+    return None
+
+
+def _refuse_slip(name: str, slip: float | None) -> None:
+    if slip is not None:
+        raise ValueError(f"slip: {name} does not take it; frozenlake, grid and maze do")

@@ -18,11 +18,9 @@ from typing import Any
 
 from numba.core import config
 
-settings: Any = config
-"""numba's settings; it reads the cache folder, CACHE_DIR, when a function is decorated."""
+settings: Any = config  # numba's settings; it reads the cache folder, CACHE_DIR, when a function is decorated
 
-KEPT = 8
-"""Cache folders that are kept, so that going back to earlier sources compiles nothing."""
+KEPT = 8  # cache folders that are kept, so that going back to earlier sources compiles nothing
 OLD = 24 * 3600.0
 """Seconds since its last use after which a folder may be deleted: a running process may use a younger one."""
 
@@ -31,16 +29,14 @@ OLD = 24 * 3600.0
 def cached_by_sources(package: str, *others: str | None) -> Iterator[None]:
     """Cache functions decorated with `@njit(cache=True)` within the block by the content of their sources.
 
-    Args:
-        package: `__file__` of the package's `__init__.py`; all modules beside it are sources.
-        others: `__file__` of further modules whose compiled functions are called; import them before the block.
+    The sources are all modules beside `package`, the `__file__` of an `__init__.py`, and `others`, the `__file__` of
+    further modules whose compiled functions are called; import those before the block.
     """
-    home = Path(package).parent
-    given = settings.CACHE_DIR
-    base = Path(given) if given else home / "__pycache__"
+    home, given = Path(package).parent, settings.CACHE_DIR
     if not given and not os.access(home, os.W_OK):
         yield  # an installation that does not change: numba finds a place of its own
         return
+    base = Path(given) if given else home / "__pycache__"
     place = base / f"greedystep-{home.name}-{fingerprint(home, *others)}"
     place.mkdir(parents=True, exist_ok=True)
     os.utime(place)

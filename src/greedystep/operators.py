@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from math import ceil, log
 from typing import Any, Literal
 
@@ -29,14 +28,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from greedystep.checks import check_float_array, check_int
+from greedystep.checks import check_entries, check_float_array, check_int
 from greedystep.mdp import MDP, ROW_SUM_TOLERANCE, Policy
 
-LAMBDA_TOLERANCE = 1e-15
-"""Remainder, as a share of the whole, at which the λ-operator's infinite sum is cut."""
+LAMBDA_TOLERANCE = 1e-15  # remainder, as a share of the whole, at which the λ-operator's infinite sum is cut
 
 SampledTrajectory = tuple[ArrayLike, ArrayLike, ArrayLike, bool]
 """(states int [T+1], actions int [T], rewards float [T], whether the last step ended the episode)."""
+
+
+def _no_check() -> None:
+    """Do nothing: the default `check`."""
 
 
 def distance(mdp: MDP, q: np.ndarray, other: np.ndarray) -> float:
@@ -68,7 +70,7 @@ def greedy_step(
     horizon: int,
     form: Literal["inside", "outside"] = "inside",
     *,
-    check: Callable[[], Any] | None = None,
+    check: Callable[[], Any] = _no_check,
 ) -> np.ndarray:
     """Apply the Greedy-Step operator: follow the best policy of the set for the best number of steps, then be greedy.
 
@@ -88,34 +90,25 @@ def greedy_step(
 
     `check` is called before each product; an exception from it ends the computation.
     """
-    check = check or _no_check
-    policies, horizon = mdp.check_policies(policies), _checked_horizon(horizon)
-    if form == "inside":
-        values = _greedy_values(mdp, q)
-        best = values
-        for policy in policies:
-            for ahead in _repeated(_chain_backup(mdp, policy), values, horizon, check):
-                best = np.maximum(best, ahead)
-        return mdp.backup(best)
-    if form == "outside":
-        one_step = best = bellman(mdp, q)
-        for policy in policies:
-            backup = partial(_policy_backup, mdp, policy)
-            for ahead in _repeated(backup, one_step, horizon, check):
-                best = np.maximum(best, ahead)
-        return best
-    raise ValueError(f"form: expected 'inside' or 'outside', got {form!r}")
+    if form not in ("inside", "outside"):
+        raise ValueError(f"form: expected 'inside' or 'outside', got {form!r}")
+    policies, horizon = mdp.check_policies(policies), check_int("horizon", horizon)
+    best = start = _greedy_values(mdp, q) if form == "inside" else bellman(mdp, q)
+    for policy in policies:
+        backup = _chain_backup(mdp, policy) if form == "inside" else lambda q, p=policy: mdp.backup(_average(p, q))
+        for ahead in _repeated(backup, start, horizon, check):
+            best = np.maximum(best, ahead)
+    return mdp.backup(best) if form == "inside" else best
 
 
 def multi_step_optimality(
-    mdp: MDP, policies: Sequence[Policy], q: np.ndarray, horizon: int, *, check: Callable[[], Any] | None = None
+    mdp: MDP, policies: Sequence[Policy], q: np.ndarray, horizon: int, *, check: Callable[[], Any] = _no_check
 ) -> np.ndarray:
     """Apply the multi-step optimality operator: max_π (B^π)^(N-1) B q, always N steps (the operator before Lemma 2).
 
     It contracts by γ^N, but its fixed point is only known to lie below Q*. |Π|(N-1 + A) products; `check` as above.
     """
-    policies, values = mdp.check_policies(policies), _greedy_values(mdp, q)
-    horizon, check = _checked_horizon(horizon), check or _no_check
+    policies, values, horizon = mdp.check_policies(policies), _greedy_values(mdp, q), check_int("horizon", horizon)
     rollouts = (_last(_repeated(_chain_backup(mdp, policy), values, horizon, check)) for policy in policies)
     return np.max([mdp.backup(ahead) for ahead in rollouts], axis=0)
 
@@ -125,7 +118,7 @@ def multi_step_optimality(
 
 def multi_step_on_policy(mdp: MDP, policy: Policy, q: np.ndarray, horizon: int) -> np.ndarray:
     """Apply the multi-step on-policy operator (B^π)^N q (Eq. 8). It contracts by γ^N to Q^π. N-1 + A products."""
-    ahead = _repeated(_chain_backup(mdp, policy), _policy_values(mdp, policy, q), _checked_horizon(horizon))
+    ahead = _repeated(_chain_backup(mdp, policy), _policy_values(mdp, policy, q), check_int("horizon", horizon))
     return mdp.backup(_last(ahead))
 
 
@@ -182,7 +175,7 @@ def multi_step_off_policy(
 
     `selection` holds the probabilities with which the behaviours are drawn; equal ones by default.
     """
-    behaviours, horizon = mdp.check_policies(behaviours), _checked_horizon(horizon)
+    behaviours, horizon = mdp.check_policies(behaviours), check_int("horizon", horizon)
     chance = np.full(len(behaviours), 1 / len(behaviours)) if selection is None else np.asarray(selection, np.float64)
     if chance.shape != (len(behaviours),) or not _is_distribution(chance):
         raise ValueError(f"selection: expected {len(behaviours)} probabilities that sum to 1, got {selection!r}")
@@ -190,8 +183,9 @@ def multi_step_off_policy(
     mixture = np.zeros(mdp.num_states)
     for probability, behaviour in zip(chance, behaviours, strict=True):
         covered = np.where(_probabilities(mdp, behaviour) > 0, wanted, 0.0)
-        backup = partial(_covered_backup, mdp, covered)
-        mixture += probability * _last(_repeated(backup, _average(covered, _table(mdp, q)), horizon))
+        # B^c on state values: Σ_a c(a | s) (r(s, a) + γ Σ_s' p(s' | s, a) v(s')), [S].
+        ahead = _repeated(lambda v, c=covered: _average(c, mdp.backup(v)), _average(covered, _table(mdp, q)), horizon)
+        mixture += probability * _last(ahead)
     return mdp.backup(mixture)
 
 
@@ -220,7 +214,7 @@ def sampled(
         raise ValueError(f"q: expected [S, A], got shape {list(q.shape)}")
     if not 0 < discount <= 1:
         raise ValueError(f"discount: expected a number in (0, 1], got {discount!r}")
-    passes = np.inf if horizon is None else _checked_horizon(horizon)
+    passes = np.inf if horizon is None else check_int("horizon", horizon)
     values = q.max(axis=1)
     seen, best = np.zeros(q.shape, bool), np.full(q.shape, -np.inf)
     for i, trajectory in enumerate(trajectories):
@@ -248,7 +242,7 @@ def sampled_limit(mdp: MDP, policies: Sequence[Policy], q: np.ndarray, horizon: 
 
     1 + |Π|(N-1) passes over the model.
     """
-    policies, horizon = mdp.check_policies(policies), _checked_horizon(horizon)
+    policies, horizon = mdp.check_policies(policies), check_int("horizon", horizon)
     values = _greedy_values(mdp, q)
     best = values
     for policy in policies:
@@ -261,10 +255,6 @@ def sampled_limit(mdp: MDP, policies: Sequence[Policy], q: np.ndarray, horizon: 
 
 
 # -- helpers ----------------------------------------------------------------------------------------------------------
-
-
-def _no_check() -> None:
-    """Do nothing: the default `check`."""
 
 
 def _repeated(
@@ -291,16 +281,6 @@ def _chain_backup(mdp: MDP, policy: Policy) -> Callable[[np.ndarray], np.ndarray
     """v -> r^π + γ T^π v, [S] each."""
     chain, reward = mdp.under(policy)
     return lambda values: reward + mdp.discount * (chain @ values)
-
-
-def _policy_backup(mdp: MDP, policy: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """B^π q, [S, A]."""
-    return mdp.backup(_average(policy, q))
-
-
-def _covered_backup(mdp: MDP, covered: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """B^c on state values: Σ_a c(a | s) (r(s, a) + γ Σ_s' p(s' | s, a) v(s')), [S]."""
-    return _average(covered, mdp.backup(values))
 
 
 def _best_case_backup(mdp: MDP, values: np.ndarray) -> np.ndarray:
@@ -343,16 +323,9 @@ def _table(mdp: MDP, q: np.ndarray, name: str = "q") -> np.ndarray:
     array = check_float_array(name, q)
     if array.shape != mdp.rewards.shape:
         raise ValueError(f"{name}: expected [S, A] = {list(mdp.rewards.shape)}, got shape {list(array.shape)}")
-    available = mdp.available
-    wrong = ~np.isfinite(array) & available
-    if wrong.any():
-        s, a = np.argwhere(wrong)[0]
-        raise ValueError(f"{name}: the entry of state {s}, action {a} is {array[s, a]}; expected a finite number")
-    return np.where(available, array, -np.inf)
-
-
-def _checked_horizon(horizon: int) -> int:
-    return check_int("horizon", horizon)
+    wrong, rule = ~np.isfinite(array) & mdp.available, "expected a finite number"
+    check_entries(wrong, lambda s, a: f"{name}: the entry of state {s}, action {a} is {array[s, a]}; {rule}")
+    return np.where(mdp.available, array, -np.inf)
 
 
 def _is_distribution(weights: np.ndarray) -> bool:

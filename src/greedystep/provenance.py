@@ -21,12 +21,10 @@ from greedystep.io import jsonable
 
 
 def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[str, Any]:
-    """Return the provenance record that is stored beside a result.
+    """Return the provenance record that is stored beside a result; `command` is by default that of this process.
 
-    Args:
-        config: every setting that decides the numbers, and nothing else (no output folder, no verbosity): equal hashes
-            mean equal settings.
-        command: the command line; by default that of this process.
+    `config` holds every setting that decides the numbers, and nothing else (no output folder, no verbosity): equal
+    hashes mean equal settings.
     """
     config = jsonable(config)
     return {
@@ -45,14 +43,9 @@ def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[st
 
 def command_line() -> str:
     """Return the command line of this process."""
-    return shlex.join([*_program(), *sys.argv[1:]])
-
-
-def _program() -> list[str]:
-    """Return how this process was started, without the folder it is installed in."""
-    path = Path(sys.argv[0])
+    path = Path(sys.argv[0])  # without its folder, which only says where it is installed
     package = sys.modules["__main__"].__package__ if path.name == "__main__.py" else None
-    return ["python", "-m", package] if package else [path.name]
+    return shlex.join([*(["python", "-m", package] if package else [path.name]), *sys.argv[1:]])
 
 
 def config_hash(config: Mapping[str, Any]) -> str:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from greedystep.checks import INT64_MAX, check_float, check_int, short_repr
 
@@ -23,24 +22,21 @@ T = TypeVar("T")
 TYPE_NAMES = {str: "text", bool: "true or false", dict: "an object", list: "a list", object: "anything"}
 
 
-@dataclass(frozen=True)
-class Int:
+class Int(NamedTuple):
     """An integer in [low, high]."""
 
     low: int = 0
     high: int = INT64_MAX
 
 
-@dataclass(frozen=True)
-class Float:
+class Float(NamedTuple):
     """A finite number in [low, high]."""
 
     low: float = -math.inf
     high: float = math.inf
 
 
-@dataclass(frozen=True)
-class Nullable:
+class Nullable(NamedTuple):
     """Null, or a value that matches the schema."""
 
     schema: Schema
@@ -81,10 +77,9 @@ def check(value: Any, schema: Schema, where: str) -> Any:
 
 def build(cls: type[T], content: dict[str, Any], where: str) -> T:
     """Make a dataclass from a JSON object; ValueError names an entry that is not one of its fields."""
-    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    for name in content:
-        if name not in known:
-            raise ValueError(f"{where} has an entry {short_repr(name)} that is not known")
+    known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if unknown := [name for name in content if name not in known]:
+        raise ValueError(f"{where} has an entry {short_repr(unknown[0])} that is not known")
     return cls(**content)
 
 

@@ -1,8 +1,8 @@
 """Ctrl-C and SIGTERM: raised as exceptions, held back where work must not be interrupted, and never lost.
 
 `handling` is for a whole command, `deferred` for a block that must not be cut in two, `interruptible` for loops, and
-`HeldSignals` for work that is interrupted at chosen points only. Python runs signal handlers in the main thread only;
-in other threads these functions do nothing.
+`Deadline` for work with a time limit that is interrupted at chosen points only. Python runs signal handlers in the main
+thread only: in other threads signals are not touched.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import _thread
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import ExtensionFileLoader
@@ -25,11 +26,13 @@ class TerminatedError(KeyboardInterrupt):
 
 
 ERRORS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}
-RESEND_AFTER = 0.01
-"""Seconds until a signal is sent again whose exception could not be raised, or was dropped."""
+RESEND_AFTER = 0.01  # seconds until a signal is sent again whose exception could not be raised, or was dropped
+CHUNK = 4_000_000
+"""Table entries that compiled code handles in one call: 0.1 s where they lie scattered in memory."""
+HOLD_AFTER = 5e-3
+"""Seconds after which a `Deadline` holds signals back: installing handlers takes 0.04 ms, half a small solve."""
 
-_received: int | None = None
-"""The first signal since the innermost `handling` began."""
+_received: int | None = None  # the first signal since the innermost `handling` began
 
 
 @contextmanager
@@ -89,38 +92,73 @@ def deferred() -> Iterator[list[int]]:
         signal.raise_signal(held[0])
 
 
-class HeldSignals:
-    """Holds back Ctrl-C and SIGTERM from now on until `deliver`; a second one while one waits is handled at once.
+class TimeLimitError(Exception):
+    """The time limit of a `Deadline` has passed."""
 
-    Only signals with a Python handler are held: ignored ones, and those left to the operating system, stay so.
+
+class Deadline:
+    """A time limit that starts now; within `with Deadline(2.0) as deadline:` signals wait for `check` as well.
+
+    For compiled code, which cannot be stopped from outside: an exception that a signal handler raises on the way into
+    it may come out as a SystemError or not at all. So loops call `check` between chunks of work of about 0.1 s. A
+    second signal while one waits is handled at once. Signals without a Python handler are left to the system.
     """
 
-    def __init__(self) -> None:
-        handlers = {number: signal.getsignal(number) for number in ERRORS}
-        self._handlers: dict[int, Callable[..., Any]] = {
-            n: handler for n, handler in handlers.items() if callable(handler)
-        }
+    def __init__(self, seconds: float | None = None):
+        self._began, self._seconds = time.perf_counter(), seconds
+        self._holds_signals = False
+        self._handlers: dict[int, Callable[..., Any]] | None = None  # of the signals that are held back, once they are
         self._waiting: list[int] = []
-        for number in self._handlers:
-            signal.signal(number, self._hold)
 
-    def deliver(self) -> None:
-        """Run the handler of each signal that waits."""
-        while self._waiting:
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the deadline was made."""
+        return time.perf_counter() - self._began
+
+    def check(self) -> None:
+        """Raise TimeLimitError after the time limit, or what the handler of a waiting signal raises."""
+        elapsed = time.perf_counter() - self._began
+        if self._handlers is not None:
+            self._deliver()
+        elif self._holds_signals and elapsed > HOLD_AFTER:
+            handlers = {number: signal.getsignal(number) for number in ERRORS}
+            self._handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+            for number in self._handlers:
+                signal.signal(number, self._hold)
+        if self._seconds is not None and elapsed >= self._seconds:
+            raise TimeLimitError(f"stopped by the time limit of {self._seconds:g} s")
+
+    def chunks(self, size: int, entries: int) -> Iterable[tuple[int, int]]:
+        """Split range(size), which covers so many table entries, into ranges (begin, end) with a check between them."""
+        return self._chunks(size, min(size, entries // CHUNK)) if entries >= 2 * CHUNK else ((0, size),)
+
+    def _chunks(self, size: int, count: int) -> Iterator[tuple[int, int]]:
+        for i in range(count):
+            self.check()
+            yield size * i // count, size * (i + 1) // count
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        self._waiting.append(number)
+        if len(self._waiting) > 1:  # the user presses again, because nothing happens
+            self._waiting.clear()
+            assert self._handlers is not None
+            self._handlers[number](number, frame)
+
+    def _deliver(self) -> None:
+        while self._waiting and self._handlers is not None:
             number = self._waiting.pop()
             self._handlers[number](number, None)
 
-    def release(self) -> None:
-        """Restore the handlers; signals that wait still do, until `deliver`."""
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+    def __enter__(self) -> Deadline:
+        self._holds_signals = _in_main_thread()
+        return self
 
-    def _hold(self, number: int, frame: FrameType | None) -> None:
-        if self._waiting:  # the user presses again, because nothing happens
-            self._waiting.clear()
-            self._handlers[number](number, frame)
-        else:
-            self._waiting.append(number)
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._holds_signals = False
+        for number, handler in (self._handlers or {}).items():
+            signal.signal(number, handler)
+        if error is None:
+            self._deliver()
 
 
 def _in_main_thread() -> bool:

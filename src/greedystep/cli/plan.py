@@ -62,7 +62,7 @@ class Plan:
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep import model_registry
+        from greedystep import models
         from greedystep.planning import solve
         from greedystep.report.terminal import print_solution
         from greedystep.runs.progress import say
@@ -72,11 +72,11 @@ class Plan:
                 check_writable(self.out.parent)
                 if self.out.suffix not in (".npz", ".json") or self.out.is_dir():
                     raise ValueError(f"out: expected a file that ends in .npz or .json, got {str(self.out)!r}")
-            model = model_registry.model(self.model, self.discount, self.slip)
+            model = models.by_name(self.model, self.discount, self.slip)
             solution = solve(
                 model.mdp,
                 self.method,
-                model_registry.policies(self.policies, model.mdp),
+                models.policies_by_name(self.policies, model.mdp),
                 self.horizon,
                 self.tolerance,
                 max_iterations=self.max_iterations,

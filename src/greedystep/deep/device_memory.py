@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from greedystep.memory import check_memory
+from greedystep.checks import check_memory
 
 MATERIALISED = {"dot_general", "conv_general_dilated", "gather", "sort", "cumsum", "random_bits", "while", "scan"}
 """Operations whose results XLA writes to memory; most others are fused into the operations that use them."""

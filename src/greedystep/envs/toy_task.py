@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from greedystep.checks import INT32_MAX, check_int
+from greedystep.checks import INT32_MAX, check_int, check_memory
 from greedystep.mdp import MDP, Policy
-from greedystep.memory import check_memory
 from greedystep.planning import solve
 
 if TYPE_CHECKING:

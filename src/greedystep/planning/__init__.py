@@ -3,7 +3,7 @@
 from greedystep.numba_cache import cached_by_sources
 
 with cached_by_sources(__file__):
-    from greedystep.planning.solution import Solution, SolveProgress
-    from greedystep.planning.solve import METHODS, SolveMethod, solve
+    from greedystep.planning.convergence import SolveProgress
+    from greedystep.planning.solve import METHODS, Solution, SolveMethod, solve
 
 __all__ = ["METHODS", "Solution", "SolveMethod", "SolveProgress", "solve"]

@@ -1,7 +1,8 @@
 """Bellman backups of a model and sweeps of one of its policies, for sparse and for dense models.
 
 `SparseModel` and `DenseModel` have the same interface: `backup`, `actions_of` (the actions of chosen rows),
-`policy_sweep` and `best_rewards` (B0, a start); `rows_per_state` relates the cost of a policy's backup to a full one.
+`policy_sweep`, `policy_value` and `best_rewards` (B0, a start); `rows_per_state` relates the cost of a policy's backup
+to a full one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from greedystep.mdp import MDP
-from greedystep.planning.deadline import Deadline
 from greedystep.planning.elimination import solve_dense
 from greedystep.planning.kernels import (
     TransitionTable,
@@ -26,44 +26,40 @@ from greedystep.planning.kernels import (
     pruned_dense_bellman,
 )
 from greedystep.planning.policy_evaluation import PolicyEvaluator
+from greedystep.signals import Deadline
 
-PRUNE_FROM = 16
-"""Average entries per row from which action elimination pays."""
+PRUNE_FROM = 16  # average entries per row from which action elimination pays
 
 
-PolicySweep = Callable[[np.ndarray], tuple[np.ndarray, float]]
-"""v [S] -> (r^π + γ T^π v, the span of its difference from v)."""
+PolicySweep = Callable[[np.ndarray], tuple[np.ndarray, float]]  # v -> (r^π + γ T^π v, the span of the difference)
 
 
 class BellmanBackup(NamedTuple):
     """One Bellman backup Bv: the evidence from which an error bound is proved."""
 
-    v: np.ndarray
-    """[S], the values that were backed up."""
-    out: np.ndarray
-    """[S], Bv."""
-    choice: np.ndarray
-    """[S], the greedy rows (or actions) of v."""
-    low: float
-    high: float
-    """The range of Bv - v."""
-    error: float = 0.0
-    """Bound on the rounding error of `low`, `high` and `out`, where the backup computes one (discount 1)."""
+    v: np.ndarray  # [S], the values that were backed up
+    out: np.ndarray  # [S], Bv
+    choice: np.ndarray  # [S], the greedy rows (or actions) of v
+    low: float  # the smallest entry of Bv - v
+    high: float  # the largest
+    error: float = 0.0  # bound on the rounding error of low, high and out, where the backup has one (discount 1)
+
+
+def greedy_backup(q: np.ndarray, v: np.ndarray) -> BellmanBackup:
+    """Return Bv = max_a q [S] with the greedy actions, for q [S, A] = r + γ P v."""
+    choice = q.argmax(axis=1)
+    out = q[np.arange(v.size), choice]
+    return BellmanBackup(v, out, choice, float((out - v).min()), float((out - v).max()))
 
 
 class Iteration(NamedTuple):
     """What every solver yields after each iteration."""
 
-    values: Callable[[], np.ndarray]
-    """Returns the current values [S], in the model's numbering."""
-    backup: BellmanBackup | None
-    """A Bellman backup, where the iteration made one."""
-    sweeps: float
-    """Work so far, in backups of the whole model."""
-    change: float = np.nan
-    """The largest change of a value in this iteration, where there is no backup to tell."""
-    own_residual: float | None = None
-    """The residual of the solver's own equation, where that is not Bellman's."""
+    values: Callable[[], np.ndarray]  # returns the current values [S], in the model's numbering
+    backup: BellmanBackup | None  # a Bellman backup, where the iteration made one
+    sweeps: float  # work so far, in backups of the whole model
+    change: float = np.nan  # the largest change of a value in this iteration, where there is no backup to tell
+    own_residual: float | None = None  # the residual of the solver's own equation, where that is not Bellman's
 
     @property
     def residual(self) -> float:
@@ -83,18 +79,19 @@ class ActionValueBounds:
     def __init__(self, mdp: MDP, v: np.ndarray):
         self.upper = np.where(mdp.available, np.inf, -np.inf).ravel()
         """float64 [S*A]: upper + rise is the bound; inf for a row that was never computed."""
-        self.rise = 0.0
+        self._rise = 0.0
         self._discount, self._row_sums = mdp.discount, mdp.row_sums
         self._largest_reward = float(np.abs(mdp.rewards[mdp.available]).max())
         self._v = v.copy()
 
-    def follow(self, v: np.ndarray) -> None:
-        """Move the bounds to these values, with a margin for rounding."""
+    def at(self, v: np.ndarray) -> tuple[np.ndarray, float]:
+        """Move the bounds to these values, with a margin for rounding; returns (upper, rise)."""
         least, most = self._row_sums
         highest = float((v - self._v).max())
-        self.rise += self._discount * highest * (most if highest > 0 else least)
-        self.rise += 1e-12 * (abs(self.rise) + self._largest_reward + float(np.abs(v).max()))
+        self._rise += self._discount * highest * (most if highest > 0 else least)
+        self._rise += 1e-12 * (abs(self._rise) + self._largest_reward + float(np.abs(v).max()))
         self._v[:] = v
+        return self.upper, self._rise
 
 
 class SparseModel:
@@ -118,15 +115,13 @@ class SparseModel:
 
     def backup(self, v: np.ndarray) -> BellmanBackup:
         """Return Bv, the greedy rows and the range of Bv - v."""
-        out = np.empty_like(v)
-        if not self._prune:
-            choice = np.empty(v.size, np.uint32)
+        out, choice = np.empty_like(v), np.empty(v.size, np.uint32)
+        if self._prune:
+            self._bounds = self._bounds or ActionValueBounds(self._mdp, v)
+            self._choice = choice = self._choice.copy()
+            low, high = pruned_bellman(self.table, self.discount, v, out, choice, *self._bounds.at(v))
+        else:
             low, high = bellman(self.table, self.discount, v, out, choice)
-            return BellmanBackup(v, out, choice, low, high)
-        self._bounds = bounds = self._bounds or ActionValueBounds(self._mdp, v)
-        bounds.follow(v)
-        self._choice = choice = self._choice.copy()
-        low, high = pruned_bellman(self.table, self.discount, v, out, choice, bounds.upper, bounds.rise)
         return BellmanBackup(v, out, choice, low, high)
 
     def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
@@ -140,6 +135,12 @@ class SparseModel:
             return out, high - low
 
         return sweep
+
+    def policy_value(self, choice: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray | None:
+        """Return the value of the chosen rows [S] up to rounding, iteratively from `start`."""
+        v = start.copy()
+        PolicyEvaluator(self.table, deadline).evaluate_exactly(choice, v, self.discount)
+        return v
 
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
         return choice.astype(np.int64) - self.table.first[:-1]
@@ -163,28 +164,26 @@ class DenseModel:
             q = self._mdp.backup(v)
             self._bounds = ActionValueBounds(self._mdp, v)
             self._bounds.upper[:] = q.ravel()
-            choice = q.argmax(axis=1)
-            out = q[np.arange(v.size), choice]
-            self._choice = (self._first + choice).astype(np.uint32)
-            return BellmanBackup(v, out, self._choice, float((out - v).min()), float((out - v).max()))
-        self._bounds.follow(v)
+            backup = greedy_backup(q, v)
+            self._choice = (self._first + backup.choice).astype(np.uint32)
+            return backup._replace(choice=self._choice)
         self._choice, out = self._choice.copy(), np.empty_like(v)
-        low, high = pruned_dense_bellman(
-            self._matrix, self._reward, self.discount, v, out, self._choice, self._bounds.upper, self._bounds.rise
-        )
+        rows = (self._matrix, self._reward, self.discount)
+        low, high = pruned_dense_bellman(*rows, v, out, self._choice, *self._bounds.at(v))
         return BellmanBackup(v, out, self._choice, low, high)
 
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
         return choice.astype(np.int64) - self._first
 
-    def policy_value(self, choice: np.ndarray, deadline: Deadline) -> np.ndarray | None:
+    def policy_value(self, choice: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray | None:
         """Return (I - γ T^π)^-1 r^π by elimination; None if the system is singular, or nearly so."""
         reward = self._reward[choice]
+        largest = max(1e12, 2.0 / (1.0 - self.discount)) * np.abs(reward).max()
         try:
             v = solve_dense(self._matrix, choice, self.discount, reward, deadline)
         except np.linalg.LinAlgError:
             return None
-        return v if np.abs(v).max() <= 1e12 * np.abs(reward).max() else None
+        return v if np.abs(v).max() <= largest else None
 
     def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
         """Return a Jacobi sweep of the chosen rows."""

@@ -16,7 +16,9 @@ low <= B̂v - v <= high, low <= 0 <= high; then
 
     B̂v + low (w - 1)  <=  v*  <=  B̂v + high (w - 1).
 
-Where some policy never terminates there is no bound.
+Where some policy never terminates there is no bound. Where a cycle of states is left with a probability of 1e-20 per
+round, a bound in float64 has to allow for the rounding error of 1e20 rounds: small models are then solved by policy
+iteration in rational arithmetic, which has no rounding error, from the policy that float64 found.
 
 Rounding: a backup of b successors in float64 is off by at most (b + 4) u (max|r| + max|v|), u = 2^-53; low and high are
 widened by that, so that the proof holds for the numbers as computed. With discount 1 the backup has done so itself.
@@ -24,35 +26,37 @@ widened by that, so that the proof holds for the numbers as computed. With disco
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import NamedTuple
 
 import numba as nb
 import numpy as np
+import scipy.sparse as sp
 from numba import njit
 
 from greedystep.mdp import MDP
-from greedystep.planning.deadline import Deadline
-from greedystep.planning.kernels import ONE, SMALLEST_NORMAL, TABLE_TYPE, UNIT, unsigned
+from greedystep.planning.kernels import FLOATS, INTS, ONE, SMALLEST_NORMAL, TABLE_TYPE, UNIT, unsigned
 from greedystep.planning.policy_iteration import auto
-from greedystep.planning.rational import rational_policy_iteration
 from greedystep.planning.transition_tables import reward_distance_order
 from greedystep.planning.undiscounted import UndiscountedModel
+from greedystep.signals import Deadline
 
-MOST_ITERATIONS = 1000
-"""Iterations spent on proving an episode length in float64."""
-PROVE_EVERY = 20
-"""Iterations between two attempts at a proof of an episode length."""
-CRUDE_SWEEPS = 50
-"""Sweeps of the crude bound after every state is known to reach the end."""
+MOST_ITERATIONS = 1000  # iterations spent on proving an episode length in float64
+PROVE_EVERY = 20  # iterations between two attempts at a proof of an episode length
+CRUDE_SWEEPS = 50  # sweeps of the crude bound after every state is known to reach the end
+
+MOST_STATES = 64  # states above which no model is solved in rational arithmetic
+MOST_BITS = 20_000_000  # bits of all numbers multiplied after which that gives up: about one second of work
+
+Jump = tuple[dict[int, Fraction], Fraction]
+"""(probabilities of the next state, given that this one is left; expected reward until then)."""
 
 
 class EpisodeLength(NamedTuple):
     """A bound on the length of episodes with discount 1."""
 
-    jumps: float
-    """Bound on the expected number of jumps of any policy from any state; may be infinite."""
-    obstacle: str = ""
-    """Why it is infinite, so that there is no bound on the error of values: one sentence."""
+    jumps: float  # bound on the expected number of jumps of any policy from any state; may be infinite
+    obstacle: str = ""  # why it is infinite, so that there is no bound on the error of values: one sentence
 
 
 UNKNOWN = EpisodeLength(np.inf, "no bound on the error: no bound on the longest episode was found in time")
@@ -84,20 +88,20 @@ class Certificate:
             return "a discount closer to 1 than the rounding of a row leaves no bound on the error"
         return "rows that sum to more than 1 / discount leave no bound on the error"
 
-    def rounding(self, v: np.ndarray) -> float:
-        """Return how far a computed backup of v can be from the true one."""
+    def rounding(self, largest: float) -> float:
+        """Return how far a computed backup can be from the true one, for values of at most `largest` in size."""
         # Products below the normal numbers miss up to 2^-1075 each; SMALLEST_NORMAL covers a row of 2^53 of them.
-        return self._slack * self.largest_reward + self._slack * float(np.abs(v).max()) + SMALLEST_NORMAL
+        return self._slack * self.largest_reward + self._slack * largest + SMALLEST_NORMAL
 
-    def floor(self, v: np.ndarray) -> float:
+    def floor(self, largest: float) -> float:
         """Return the bound that rounding alone makes: no better one can be expected for values of this size."""
         if self.discounted:
-            return self.bounds(0.0, 0.0, v)[1]
+            return self.bounds(0.0, 0.0, largest)[1]
         # Values are off by half a unit in the last place each, and so their differences by one.
-        return _times(self.episode_length.jumps, 2 * UNIT * float(np.abs(v).max()))
+        return _times(self.episode_length.jumps, 2 * UNIT * largest)
 
-    def bounds(self, low: float, high: float, v: np.ndarray, error: float = 0.0) -> tuple[float, float]:
-        """Return (lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v.
+    def bounds(self, low: float, high: float, largest: float, error: float = 0.0) -> tuple[float, float]:
+        """Return (lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v with |v| <= largest.
 
         `error` is that of low, high and Bv, where the backup computes it (discount 1).
         """
@@ -105,17 +109,14 @@ class Certificate:
             more = self.episode_length.jumps - 1.0
             low, high = min(low - error, 0.0), max(high + error, 0.0)
             return _times(more, low) - error, _times(more, high) + error
-        error = self.rounding(v)
-        low, high = low - error, high + error
         if self._beta_max >= 1.0:
             return -np.inf, np.inf
-        return self._carried(low, lower=True) - error, self._carried(high, lower=False) + error
-
-    def _carried(self, edge: float, lower: bool) -> float:
-        """β edge / (1 - β) with the β in [β_min, β_max] on the safe side."""
-        pessimistic = edge < 0 if lower else edge > 0
-        beta = self._beta_max if pessimistic else self._beta_min
-        return beta * edge / (1.0 - beta)
+        error = self.rounding(largest)
+        low, high = low - error, high + error
+        # β edge / (1 - β), with the β in [β_min, β_max] on the safe side.
+        for_low = self._beta_max if low < 0 else self._beta_min
+        for_high = self._beta_max if high > 0 else self._beta_min
+        return for_low * low / (1.0 - for_low) - error, for_high * high / (1.0 - for_high) + error
 
 
 def _times(jumps: float, edge: float) -> float:
@@ -126,17 +127,11 @@ def longest_episode(mdp: MDP, model: UndiscountedModel, deadline: Deadline) -> E
     """Bound the expected length of the longest episode of a model with discount 1."""
     if model.improper_start is not None:
         state, action = model.improper_start
-        begins = f"action {action} in state {state} can begin one"
-        return EpisodeLength(
-            np.inf, f"with discount 1 a policy that never ends ({begins}) leaves no bound on the error"
-        )
+        way = f"a policy that never ends (action {action} in state {state} can begin one)"
+        return EpisodeLength(np.inf, f"with discount 1 {way} leaves no bound on the error")
     jumps = _proved_length(mdp, model, deadline)
-    if np.isfinite(jumps):
-        return EpisodeLength(jumps)
-    return EpisodeLength(
-        np.inf,
-        "no bound on the error: every policy ends, but the longest episode has more steps than float64 can count",
-    )
+    too_long = "no bound on the error: every policy ends, but the longest episode has more steps than float64 can count"
+    return EpisodeLength(jumps, "" if np.isfinite(jumps) else too_long)
 
 
 def _proved_length(mdp: MDP, model: UndiscountedModel, deadline: Deadline) -> float:
@@ -156,14 +151,10 @@ def _proved_length(mdp: MDP, model: UndiscountedModel, deadline: Deadline) -> fl
             break
         deadline.check()
     exact = rational_policy_iteration(mdp, counting.actions_of(choice), counting=True)
-    if exact is not None:
-        return _rounded_up(max(exact.v))
-    return _crude_length(model, deadline)
-
-
-def _rounded_up(number) -> float:
+    if exact is None:
+        return _crude_length(model, deadline)
     try:
-        return float(np.nextafter(float(number), np.inf))
+        return float(np.nextafter(float(max(exact.v)), np.inf))
     except OverflowError:
         return np.inf
 
@@ -185,7 +176,7 @@ def _crude_length(model: UndiscountedModel, deadline: Deadline) -> float:
     return best
 
 
-@njit(nb.boolean(TABLE_TYPE, nb.float64[::1], nb.uint32[::1], nb.float64[::1], nb.float64[::1]), cache=True)
+@njit(nb.boolean(TABLE_TYPE, FLOATS, INTS, FLOATS, FLOATS), cache=True)
 def _sweep_end_probabilities(table, ends, state, chance, jumps):
     """Sweep in place over chance[s], the smallest probability over actions of ending within jumps[s], rounded down.
 
@@ -212,3 +203,104 @@ def _sweep_end_probabilities(table, ends, state, chance, jumps):
             chance[s] = least
             jumps[s] = 1.0 + most
     return grown
+
+
+# -- rational arithmetic ----------------------------------------------------------------------------------------------
+
+
+class RationalSolution(NamedTuple):
+    """Exact optimal values, and the optimal policy, int [S], that takes the first of equal actions."""
+
+    v: list[Fraction]
+    policy: np.ndarray
+
+    def rounded(self) -> tuple[np.ndarray, float, float] | None:
+        """Return (v in float64 [S], lower, upper) with v + lower <= v* <= v + upper; None if float64 overflows."""
+        try:
+            v = np.array([float(x) for x in self.v])
+        except OverflowError:
+            return None
+        errors = [exact - Fraction(float(x)) for x, exact in zip(v, self.v, strict=True)]
+        lower, upper = float(min(errors)), float(max(errors))
+        return v, np.nextafter(min(lower, 0.0), -np.inf), np.nextafter(max(upper, 0.0), np.inf)
+
+
+class TooLargeError(Exception):
+    """The fractions have grown beyond MOST_BITS."""
+
+
+def rational_policy_iteration(mdp: MDP, policy: np.ndarray, counting: bool = False) -> RationalSolution | None:
+    """Return v* of a model with discount 1 whose every policy ends, or None if that is too much work.
+
+    Starts from `policy`, int [S]. With `counting`, each change of state pays 1, in place of the rewards.
+    """
+    if mdp.num_states > MOST_STATES:
+        return None
+    jumps = [[_jump(mdp, s, a, counting) for a in range(mdp.num_actions)] for s in range(mdp.num_states)]
+    policy, work = policy.copy(), _Work()
+    try:
+        while True:
+            v = _policy_value([jumps[s][a] for s, a in enumerate(policy)], work)
+            changed = False
+            for s, actions in enumerate(jumps):
+                q = [None if jump is None else jump[1] + work.dot(jump[0], v) for jump in actions]
+                best = max(value for value in q if value is not None)
+                changed |= best > v[s]
+                policy[s] = q.index(best) if best > v[s] or q.index(v[s]) < policy[s] else policy[s]
+            if not changed:
+                return RationalSolution(v, policy)
+    except TooLargeError:
+        return None
+
+
+class _Work:
+    """Multiplies fractions and counts their bits."""
+
+    def __init__(self) -> None:
+        self._bits = 0
+
+    def times(self, a: Fraction, b: Fraction) -> Fraction:
+        for number in (a, b):
+            self._bits += number.numerator.bit_length() + number.denominator.bit_length()
+        if self._bits > MOST_BITS:
+            raise TooLargeError
+        return a * b
+
+    def dot(self, weights: dict[int, Fraction], v: list[Fraction]) -> Fraction:
+        return sum((self.times(p, v[t]) for t, p in weights.items()), Fraction(0))
+
+
+def _jump(mdp: MDP, s: int, a: int, counting: bool) -> Jump | None:
+    """Return the exact jump of an action (undiscounted.py); None if the action is not available."""
+    if mdp.rewards[s, a] == -np.inf:
+        return None
+    row = sp.csr_array(mdp.transitions[[s * mdp.num_actions + a]])
+    weights: dict[int, Fraction] = {}
+    for t, p in zip(row.indices, row.data, strict=True):
+        if p > 0:
+            weights[int(t)] = weights.get(int(t), Fraction(0)) + Fraction(float(p))
+    stay = weights.pop(s, Fraction(0))
+    leave = sum(weights.values(), Fraction(0))
+    if mdp.termination is not None:
+        leave += Fraction(float(mdp.termination[s, a]))
+    reward = Fraction(1) if counting else Fraction(float(mdp.rewards[s, a])) * (leave + stay) / leave
+    return {t: weight / leave for t, weight in weights.items()}, reward
+
+
+def _policy_value(chain: list[Jump], work: _Work) -> list[Fraction]:
+    """Solve v = r + T v by elimination, state by state."""
+    to, v = [dict(jump[0]) for jump in chain], [jump[1] for jump in chain]
+    for s in range(len(chain)):
+        rest = 1 / (1 - to[s].pop(s, Fraction(0)))
+        if rest != 1:
+            v[s] = work.times(v[s], rest)
+            to[s] = {t: work.times(p, rest) for t, p in to[s].items()}
+        for i in range(s + 1, len(chain)):
+            through = to[i].pop(s, None)
+            if through is not None:
+                v[i] += work.times(through, v[s])
+                for t, p in to[s].items():
+                    to[i][t] = to[i].get(t, Fraction(0)) + work.times(through, p)
+    for s in reversed(range(len(chain))):
+        v[s] += work.dot(to[s], v)
+    return v

@@ -12,23 +12,16 @@ import numpy as np
 
 from greedystep import operators
 from greedystep.mdp import MDP
-from greedystep.planning import undiscounted
-from greedystep.planning.backups import BellmanBackup, Iteration
-from greedystep.planning.deadline import Deadline
-from greedystep.planning.elimination import solve_dense
-from greedystep.planning.policy_evaluation import PolicyEvaluator
-from greedystep.planning.transition_tables import as_table
+from greedystep.planning.backups import BellmanBackup, DenseModel, Iteration, SparseModel, greedy_backup
+from greedystep.planning.undiscounted import UndiscountedModel
+from greedystep.signals import Deadline
 
-STALLS = 20
-"""Iterations without a smaller residual after which only rounding is left."""
+STALLS = 20  # iterations without a smaller residual after which only rounding is left
 
 
 def backup_of(mdp: MDP, v: np.ndarray) -> BellmanBackup:
     """Return Bv [S] with the greedy actions of v."""
-    q = mdp.backup(v)
-    choice = q.argmax(axis=1)
-    out = q[np.arange(v.size), choice]
-    return BellmanBackup(v, out, choice, float((out - v).min()), float((out - v).max()))
+    return greedy_backup(mdp.backup(v), v)
 
 
 def value_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iteration]:
@@ -41,23 +34,26 @@ def value_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iteration]:
         v = backup.out
 
 
-def policy_value(mdp: MDP, policy: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray:
-    """Return v^π = (I - γ T^π)^-1 r^π [S] up to rounding: by elimination if the model is dense, else from `start`.
+def policy_value(
+    model: SparseModel | DenseModel, policy: np.ndarray, start: np.ndarray, deadline: Deadline
+) -> np.ndarray:
+    """Return v^π = (I - γ T^π)^-1 r^π [S] up to rounding; iterative methods begin with `start`.
 
     SciPy's sparse LU would not do: it fills up where a chain mixes, and cannot be interrupted.
     """
-    if mdp.discount == 1.0:
-        return undiscounted.policy_value(mdp, policy, start, deadline)
-    if isinstance(mdp.transitions, np.ndarray):
-        states = np.arange(mdp.num_states)
-        rows, reward = states * mdp.num_actions + policy, mdp.rewards[states, policy]
-        return solve_dense(mdp.transitions, rows, mdp.discount, reward, deadline)
-    table, v = as_table(mdp), start.copy()
-    PolicyEvaluator(table, deadline).evaluate_exactly((table.first[:-1] + policy).astype(np.uint32), v, mdp.discount)
-    return v
+    rows = (np.arange(policy.size) * model.rows_per_state + policy).astype(np.uint32)
+    v = model.policy_value(rows, start, deadline)
+    if v is None and isinstance(model, UndiscountedModel):
+        problem = "whose values float64 cannot hold or tell from infinite ones"
+        if model.never_ends(rows):
+            problem = "that never ends, which has no value with discount 1"
+        raise ValueError(f"method: policy iteration met a policy {problem}; use 'auto' or 'value-iteration'")
+    return start if v is None else v
 
 
-def policy_iteration(mdp: MDP, v: np.ndarray, deadline: Deadline) -> Iterator[Iteration]:
+def policy_iteration(
+    mdp: MDP, model: SparseModel | DenseModel, v: np.ndarray, deadline: Deadline
+) -> Iterator[Iteration]:
     """Evaluate the greedy policy exactly and improve it, until no action is better than the old one (Howard 1960)."""
     sweeps, policy, states = 0.0, None, np.arange(mdp.num_states)
     largest_reward, seen = float(np.abs(mdp.rewards[mdp.available]).max()), set()
@@ -76,7 +72,7 @@ def policy_iteration(mdp: MDP, v: np.ndarray, deadline: Deadline) -> Iterator[It
             if not better.any() or policy.tobytes() in seen:
                 return
         seen.add(policy.tobytes())
-        v = policy_value(mdp, policy, backup.out, deadline)
+        v = policy_value(model, policy, backup.out, deadline)
         sweeps += 1
 
 

@@ -15,25 +15,17 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from greedystep.planning.deadline import CHUNK, Deadline
-from greedystep.planning.kernels import TABLE_TYPE, TransitionTable
+from greedystep.planning.kernels import FLOATS, INTS, LONG_INTS, TABLE_TYPE, TransitionTable
+from greedystep.signals import CHUNK, Deadline
 
 SMALLEST_PIVOT = 1e-12
-SMALL = 16
-"""States up to which nested dissection does not cut a part."""
-FILL = 50
-"""Entries per entry of the chain above which sparse elimination gives up."""
-FREE_FILL = 10_000_000
-"""Entries below which it never gives up."""
+SMALL = 16  # states up to which nested dissection does not cut a part
+FILL = 50  # entries per entry of the chain above which sparse elimination gives up
+FREE_FILL = 10_000_000  # entries below which it never gives up
 
-AT_ONCE = 1500
-"""States up to which LAPACK solves a dense system in one call, in 0.2 s."""
-BLOCK = 256
-"""States that are eliminated together in larger dense systems."""
-WORK = 4_000_000
-"""Operations between two checks of the deadline, in units of 2 * BLOCK."""
-
-_ints, _long_ints, _floats = nb.uint32[::1], nb.int64[::1], nb.float64[::1]
+AT_ONCE = 1500  # states up to which LAPACK solves a dense system in one call, in 0.2 s
+BLOCK = 256  # states that are eliminated together in larger dense systems
+WORK = 4_000_000  # operations between two checks of the deadline, in units of 2 * BLOCK
 
 
 def solve_dense(
@@ -105,7 +97,7 @@ def dissection_order(chain: TransitionTable, deadline: Deadline) -> np.ndarray:
     return order
 
 
-@njit(nb.int64(_ints, _ints, _long_ints, nb.int64, _ints, _long_ints, nb.uint32), cache=True)
+@njit(nb.int64(INTS, INTS, LONG_INTS, nb.int64, INTS, LONG_INTS, nb.uint32), cache=True)
 def _levels(start, to, part, own, queue, level, root):
     """Search breadth first from `root` within part `own`; the states reached go to `queue` and to part own + 1.
 
@@ -128,7 +120,7 @@ def _levels(start, to, part, own, queue, level, root):
     return known
 
 
-@njit(nb.types.UniTuple(nb.int64, 2)(_ints, _long_ints, nb.int64), cache=True)
+@njit(nb.types.UniTuple(nb.int64, 2)(INTS, LONG_INTS, nb.int64), cache=True)
 def _smallest_cut(queue, level, size):
     """Return the range (begin, end) of `queue` with the smallest level that leaves a third of the states each side.
 
@@ -146,7 +138,7 @@ def _smallest_cut(queue, level, size):
     return cut_begin, cut_end
 
 
-@njit(nb.void(_ints, _ints, _ints, _long_ints, _ints, _long_ints, _long_ints, _long_ints, nb.int64), cache=True)
+@njit(nb.void(INTS, INTS, INTS, LONG_INTS, INTS, LONG_INTS, LONG_INTS, LONG_INTS, nb.int64), cache=True)
 def _dissect(start, to, order, part, queue, level, stack, progress, work):
     """Cut the parts on the stack, which are ranges of `order`, in two, until `work` states have been visited.
 
@@ -161,8 +153,7 @@ def _dissect(start, to, order, part, queue, level, stack, progress, work):
         work -= 8 * size
         own = progress[1] + 1
         progress[1] += 3
-        for i in range(begin, end):
-            part[order[i]] = own
+        part[order[begin:end]] = own
         known = _levels(start, to, part, own, queue, level, order[begin])
         cut_begin = cut_end = known
         if known < size:  # not connected: what is reached, and the rest
@@ -177,13 +168,10 @@ def _dissect(start, to, order, part, queue, level, stack, progress, work):
                 continue
         middle = begin + cut_begin
         last = middle + size - cut_end
-        for i in range(cut_begin):
-            order[begin + i] = queue[i]
-        for i in range(size - cut_end):
-            order[middle + i] = queue[cut_end + i]
-        for i in range(cut_end - cut_begin):
-            order[last + i] = queue[cut_begin + i]
-            part[queue[cut_begin + i]] = 0
+        order[begin:middle] = queue[:cut_begin]
+        order[middle:last] = queue[cut_end:size]
+        order[last:end] = queue[cut_begin:cut_end]
+        part[order[last:end]] = 0
         stack[2 * progress[0]], stack[2 * progress[0] + 1] = begin, middle
         stack[2 * progress[0] + 2], stack[2 * progress[0] + 3] = middle, last
         progress[0] += 2
@@ -217,8 +205,7 @@ def _pop(heap, size):
 
 
 _rows_signature = nb.int64(
-    *(TABLE_TYPE, _ints, _ints, nb.int64, _long_ints, _ints, _floats),
-    *(_floats, _floats, _long_ints, _long_ints, nb.int64),
+    TABLE_TYPE, INTS, INTS, nb.int64, LONG_INTS, INTS, FLOATS, FLOATS, FLOATS, LONG_INTS, LONG_INTS, nb.int64
 )
 
 
@@ -271,7 +258,7 @@ def _eliminate_rows(chain, order, position, done, start, to, p, x, row, place, h
     return done
 
 
-@njit(nb.void(_ints, _long_ints, _ints, _floats, _floats, _floats), cache=True)
+@njit(nb.void(INTS, LONG_INTS, INTS, FLOATS, FLOATS, FLOATS), cache=True)
 def _back_substitute(order, start, to, p, x, v):
     """Compute the values from the last state to the first."""
     for i in range(order.size - 1, -1, -1):

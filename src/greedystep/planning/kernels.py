@@ -24,8 +24,7 @@ from greedystep import provenance
 
 UNIT, SMALLEST, SMALLEST_NORMAL = 2.0**-53, 2.0**-1074, 2.0**-1022
 """Unit roundoff, smallest positive and smallest normal number of float64."""
-PARALLEL_FROM = 300_000
-"""Table entries from which several cores are faster than one: starting the threads takes about 40 microseconds."""
+PARALLEL_FROM = 300_000  # table entries from which several cores are faster: starting threads takes about 40 µs
 
 
 class TransitionTable(NamedTuple):
@@ -34,24 +33,19 @@ class TransitionTable(NamedTuple):
     The value of row i is reward[i] + discount * Σ_k probability[k] v[successor[k]].
     """
 
-    first: np.ndarray
-    """uint32 [S + 1]: the rows of state s are first[s] .. first[s + 1] - 1."""
-    start: np.ndarray
-    """uint32 [rows + 1]: the entries of row i are start[i] .. start[i + 1] - 1."""
-    successor: np.ndarray
-    """uint32 [entries]."""
-    probability: np.ndarray
-    """float64 [entries]; the discount may be multiplied in."""
-    reward: np.ndarray
-    """float64 [rows]; -inf marks an action that is not available."""
+    first: np.ndarray  # uint32 [S + 1]: the rows of state s are first[s] .. first[s + 1] - 1.
+    start: np.ndarray  # uint32 [rows + 1]: the entries of row i are start[i] .. start[i + 1] - 1.
+    successor: np.ndarray  # uint32 [entries]
+    probability: np.ndarray  # float64 [entries]; the discount may be multiplied in
+    reward: np.ndarray  # float64 [rows]; -inf marks an action that is not available
 
 
-_ints, _floats = nb.uint32[::1], nb.float64[::1]
-TABLE_TYPE = nb.types.NamedTuple((_ints, _ints, _ints, _floats, _floats), TransitionTable)
+INTS, LONG_INTS, FLOATS, FLAGS = nb.uint32[::1], nb.int64[::1], nb.float64[::1], nb.boolean[::1]
+MATRIX = nb.float64[:, ::1]
+TABLE_TYPE = nb.types.NamedTuple((INTS, INTS, INTS, FLOATS, FLOATS), TransitionTable)
 _bounds = nb.types.UniTuple(nb.float64, 2)
 unsigned = np.uintp
-ONE, TWO, THREE, FOUR = (unsigned(n) for n in (1, 2, 3, 4))
-"""Unsigned constants: adding one to an unsigned index keeps it unsigned."""
+ONE, TWO, THREE, FOUR = (unsigned(n) for n in (1, 2, 3, 4))  # added to an unsigned index, it stays unsigned
 
 
 # The helpers below take arrays, not the table: taking a field out of it in a loop costs a reference count each time.
@@ -104,7 +98,7 @@ def _best_row(first, start, to, p, reward, discount, s, v):
     return best, choice
 
 
-@njit(_bounds(TABLE_TYPE, nb.float64, _floats, _floats, _ints, nb.int64, nb.int64), cache=True, nogil=True)
+@njit(_bounds(TABLE_TYPE, nb.float64, FLOATS, FLOATS, INTS, nb.int64, nb.int64), cache=True, nogil=True)
 def _bellman_block(table, discount, v, out, choice, begin, end):
     first, start, to, p, reward = table
     low, high = np.inf, -np.inf
@@ -121,15 +115,18 @@ def bellman(
     table: TransitionTable, discount: float, v: np.ndarray, out: np.ndarray, choice: np.ndarray
 ) -> tuple[float, float]:
     """Jacobi backup out = B v, with the greedy rows in `choice`; returns (min, max) of out - v."""
-    ranges = run_parallel(_bellman_block, table, discount, v, out, choice, end=v.size, entries=table.probability.size)
+    parts = (table, discount, v, out, choice)
+    return _range(run_parallel(_bellman_block, *parts, end=v.size, entries=table.probability.size))
+
+
+def _range(ranges: list[tuple[float, float]]) -> tuple[float, float]:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-@njit(
-    _bounds(TABLE_TYPE, nb.float64, _floats, _floats, _ints, _floats, nb.float64, nb.int64, nb.int64),
-    cache=True,
-    nogil=True,
-)
+_pruned = _bounds(TABLE_TYPE, nb.float64, FLOATS, FLOATS, INTS, FLOATS, nb.float64, nb.int64, nb.int64)
+
+
+@njit(_pruned, cache=True, nogil=True)
 def _pruned_block(table, discount, v, out, choice, upper, rise, begin, end):
     first, start, to, p, reward = table
     low, high = np.inf, -np.inf
@@ -164,11 +161,10 @@ def pruned_bellman(
     `choice` holds some row of every state, and afterwards the best one; `upper` is updated. Pays for long rows.
     """
     parts = (table, discount, v, out, choice, upper, rise)
-    ranges = run_parallel(_pruned_block, *parts, end=v.size, entries=table.probability.size)
-    return min(low for low, _ in ranges), max(high for _, high in ranges)
+    return _range(run_parallel(_pruned_block, *parts, end=v.size, entries=table.probability.size))
 
 
-@njit(_bounds(nb.float64[:, ::1], _floats, nb.float64, _floats, _floats, _ints, _floats, nb.float64), cache=True)
+@njit(_bounds(MATRIX, FLOATS, nb.float64, FLOATS, FLOATS, INTS, FLOATS, nb.float64), cache=True)
 def pruned_dense_bellman(matrix, reward, discount, v, out, choice, upper, rise):
     """`pruned_bellman` for a dense model, matrix [S*A, S]."""
     S = v.size
@@ -191,7 +187,7 @@ def pruned_dense_bellman(matrix, reward, discount, v, out, choice, upper, rise):
     return low, high
 
 
-@njit(_bounds(nb.float64[:, ::1], nb.float64, _floats, _ints, _floats, _floats), cache=True)
+@njit(_bounds(MATRIX, nb.float64, FLOATS, INTS, FLOATS, FLOATS), cache=True)
 def dense_chain_backup(matrix, discount, reward, choice, v, out):
     """out = r^π + γ T^π v for the chosen rows of a dense model, matrix [S*A, S]; returns (min, max) of out - v."""
     low, high = np.inf, -np.inf
@@ -203,7 +199,7 @@ def dense_chain_backup(matrix, discount, reward, choice, v, out):
     return low, high
 
 
-@njit(_floats(TABLE_TYPE), cache=True)
+@njit(FLOATS(TABLE_TYPE), cache=True)
 def best_rewards(table):
     """max_a r(s, a), [S]."""
     first, _, _, _, reward = table
@@ -215,23 +211,19 @@ def best_rewards(table):
     return best
 
 
-@njit(_bounds(TABLE_TYPE, _floats, _floats, nb.int64, nb.int64), cache=True, nogil=True)
-def _chain_block(chain, v, out, begin, end):
+@njit(_bounds(TABLE_TYPE, FLOATS, FLOATS), cache=True)
+def chain_backup(chain, v, out):
+    """out = r + T v for a chain with the discount multiplied in; returns (min, max) of out - v."""
     _, start, to, p, reward = chain
     low, high = np.inf, -np.inf
-    for s in range(unsigned(begin), unsigned(end)):
+    for s in range(unsigned(v.size)):
         out[s] = reward[s] + expectation(start, to, p, s, v)
         low = min(low, out[s] - v[s])
         high = max(high, out[s] - v[s])
     return low, high
 
 
-def chain_backup(chain: TransitionTable, v: np.ndarray, out: np.ndarray) -> tuple[float, float]:
-    """out = r + T v for a chain with the discount multiplied in; returns (min, max) of out - v."""
-    return _chain_block(chain, v, out, 0, v.size)
-
-
-@njit(nb.float64(TABLE_TYPE, _floats, _ints, nb.boolean, nb.int64, nb.int64), cache=True, nogil=True)
+@njit(nb.float64(TABLE_TYPE, FLOATS, INTS, nb.boolean, nb.int64, nb.int64), cache=True, nogil=True)
 def _sweep_block(table, v, choice, backward, begin, end):
     first, start, to, p, reward = table
     change = 0.0
@@ -250,8 +242,7 @@ def sweep(table: TransitionTable, v: np.ndarray, choice: np.ndarray, backward: b
     In parallel, every thread sweeps its own range of states and sees the others as they were before: the result does
     not depend on timing, and a lower bound on v* stays one.
     """
-    pieces = provenance.available_cores() if parallel and table.probability.size >= PARALLEL_FROM else 1
-    if pieces == 1:
+    if not parallel or table.probability.size < PARALLEL_FROM:
         return _sweep_block(table, v, choice, backward, 0, v.size)
 
     def sweep_range(begin: int, end: int) -> tuple[np.ndarray, float]:
@@ -259,10 +250,8 @@ def sweep(table: TransitionTable, v: np.ndarray, choice: np.ndarray, backward: b
         change = _sweep_block(table, own, choice, backward, begin, end)
         return own[begin:end], change
 
-    edges = list(pairwise(v.size * i // pieces for i in range(pieces + 1)))
-    done = _run_on_threads(sweep_range, edges)
-    for (begin, end), (own, _) in zip(edges, done, strict=True):
-        v[begin:end] = own
+    done = run_parallel(sweep_range, end=v.size, entries=table.probability.size)
+    np.concatenate([own for own, _ in done], out=v)
     return max(change for _, change in done)
 
 
@@ -274,20 +263,20 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def run_parallel(loop: Callable[..., Any], *arguments: Any, begin: int = 0, end: int, entries: int) -> list[Any]:
-    """Run loop(*arguments, begin, end) on parts of range(begin, end), one per core if the table has enough entries."""
-    pieces = provenance.available_cores() if entries >= PARALLEL_FROM else 1
-    edges = pairwise(begin + (end - begin) * i // pieces for i in range(pieces + 1))
-    return _run_on_threads(loop, [(*arguments, *edge) for edge in edges])
+    """Run loop(*arguments, begin, end) on parts of range(begin, end), one per core if the table has enough entries.
 
-
-def _run_on_threads(loop: Callable[..., Any], pieces: list[tuple]) -> list[Any]:
-    """Return [loop(*piece) for piece in pieces], computed in parallel; the calling thread takes the last piece."""
+    Returns the results in order. The calling thread takes the last part.
+    """
     global _pool
+    pieces = provenance.available_cores() if entries >= PARALLEL_FROM else 1
+    if pieces == 1:
+        return [loop(*arguments, begin, end)]
     if _pool is None:
-        _pool = ThreadPoolExecutor(max(1, provenance.available_cores() - 1), thread_name_prefix="greedystep")
-    others = [_pool.submit(loop, *piece) for piece in pieces[:-1]]
+        _pool = ThreadPoolExecutor(pieces - 1, thread_name_prefix="greedystep")
+    *edges, last = pairwise(begin + (end - begin) * i // pieces for i in range(pieces + 1))
+    others = [_pool.submit(loop, *arguments, *edge) for edge in edges]
     try:
-        own = loop(*pieces[-1])
+        own = loop(*arguments, *last)
     finally:
         wait(others)  # after a Ctrl-C, too: no thread may go on writing to arrays that the caller uses again
     return [other.result() for other in others] + [own]

@@ -13,23 +13,16 @@ import numpy as np
 from numba import njit
 
 from greedystep.planning import kernels
-from greedystep.planning.deadline import CHUNK, Deadline
 from greedystep.planning.elimination import solve_sparse
-from greedystep.planning.kernels import ONE, TABLE_TYPE, UNIT, TransitionTable, expectation, unsigned
+from greedystep.planning.kernels import FLOATS, INTS, ONE, TABLE_TYPE, UNIT, TransitionTable, expectation, unsigned
+from greedystep.signals import CHUNK, Deadline
 
-SWEEPS_PER_ROUND = 5
-"""The work of a round of BiCGSTAB, in sweeps of the chain."""
-REDUCTION = 1e-10
-"""Residual reduction after which BiCGSTAB restarts, because rounding makes its recurrence drift from the residual."""
-ROUNDS = 500
-"""Rounds after which BiCGSTAB restarts."""
-PATIENCE = 12
-"""Restarts that do not halve the residual after which evaluation stops."""
-BAND_WORTH = 200
-"""Operations per entry of the chain up to which banded elimination pays."""
+SWEEPS_PER_ROUND = 5  # the work of a round of BiCGSTAB, in sweeps of the chain
+REDUCTION = 1e-10  # of the residual, after which BiCGSTAB restarts: rounding makes its recurrence drift from it
+ROUNDS = 500  # rounds after which BiCGSTAB restarts
+PATIENCE = 12  # restarts that do not halve the residual after which evaluation stops
+BAND_WORTH = 200  # operations per entry of the chain up to which banded elimination pays
 SMALLEST_PIVOT = 1e-12
-
-_ints, _floats = nb.uint32[::1], nb.float64[::1]
 
 
 class PolicyEvaluator:
@@ -59,12 +52,10 @@ class PolicyEvaluator:
 
         Returns the work, in sweeps of the chain.
         """
-        chain = self._chain
-        longest = int(extract_chain(self._rows, choice, discount, True, chain))
-        work = self._evaluate_directly(chain, longest, v)
+        work, _ = self._evaluate_directly(choice, v, discount)
         if work > 0.0:
             return work
-        rounds, _ = bicgstab(chain, v, target, most, self._deadline)
+        rounds, _ = bicgstab(self._chain, v, target, most, self._deadline)
         return 1.0 + SWEEPS_PER_ROUND * rounds
 
     def evaluate_exactly(self, choice: np.ndarray, v: np.ndarray, discount: float) -> float:
@@ -74,11 +65,10 @@ class PolicyEvaluator:
         with hardly any discount and much fill-in, v is what they and more and more sweeps reach. Returns the work of
         the rounds, in sweeps of the chain.
         """
-        chain = self._chain
-        longest = int(extract_chain(self._rows, choice, discount, True, chain))
-        work = self._evaluate_directly(chain, longest, v)
+        work, longest = self._evaluate_directly(choice, v, discount)
         if work > 0.0:
             return work
+        chain = self._chain
         largest_reward, smallest, vain, rounds, eliminated = float(np.abs(chain.reward).max()), np.inf, 0, 0, False
         out, same = np.empty_like(v), np.empty(v.size, np.uint32)
         while True:
@@ -99,20 +89,22 @@ class PolicyEvaluator:
             rounds, _ = bicgstab(chain, v, max(noise, REDUCTION * residual), ROUNDS, self._deadline)
             work += 1.0 + SWEEPS_PER_ROUND * rounds
 
-    def _evaluate_directly(self, chain: TransitionTable, longest: int, v: np.ndarray) -> float:
-        """Solve a deterministic or banded chain; returns the work, 0 if the chain is neither."""
+    def _evaluate_directly(self, choice: np.ndarray, v: np.ndarray, discount: float) -> tuple[float, int]:
+        """Solve a chain if it is deterministic or banded; returns (work, else 0; length of the longest row)."""
+        chain = self._chain
+        longest = int(extract_chain(self._rows, choice, discount, True, chain))
         if longest <= 1 and solve_deterministic(chain, v):
-            return 3.0
+            return 3.0, longest
         if not self._wide:
             below, above = map(int, bandwidth(chain))
             work = below * (2 * above + 1)
             self._wide = work > BAND_WORTH * longest
             if not self._wide and solve_banded(chain, v, below, above, self._deadline):
-                return 1.0 + work / longest
-        return 0.0
+                return 1.0 + work / longest, longest
+        return 0.0, longest
 
 
-@njit(nb.int64(TABLE_TYPE, _ints, nb.float64, nb.boolean, TABLE_TYPE), cache=True)
+@njit(nb.int64(TABLE_TYPE, INTS, nb.float64, nb.boolean, TABLE_TYPE), cache=True)
 def extract_chain(table, choice, discount, solve_loops, chain):
     """Copy one row of each state into `chain`, with the discount multiplied in; returns the length of the longest row.
 
@@ -140,7 +132,7 @@ def extract_chain(table, choice, discount, solve_loops, chain):
     return longest
 
 
-@njit(nb.boolean(TABLE_TYPE, _floats), cache=True)
+@njit(nb.boolean(TABLE_TYPE, FLOATS), cache=True)
 def solve_deterministic(chain, v):
     """Solve v = r + T v exactly for a chain with at most one successor per state: follow paths and close loops.
 
@@ -215,7 +207,7 @@ def solve_banded(chain: TransitionTable, v: np.ndarray, below: int, above: int, 
     return True
 
 
-_banded_signature = nb.boolean(TABLE_TYPE, _floats, nb.int64, nb.int64, nb.float64[:, ::1], _floats, nb.int64, nb.int64)
+_banded_signature = nb.boolean(TABLE_TYPE, FLOATS, nb.int64, nb.int64, nb.float64[:, ::1], FLOATS, nb.int64, nb.int64)
 
 
 @njit(_banded_signature, cache=True)
@@ -250,7 +242,7 @@ def _solve_banded(chain, v, below, above, band, x, begin, end):
     return True
 
 
-@njit(nb.boolean(TABLE_TYPE, _floats, nb.int64, nb.int64), cache=True)
+@njit(nb.boolean(TABLE_TYPE, FLOATS, nb.int64, nb.int64), cache=True)
 def _solve_banded_at_once(chain, v, below, above):
     """Solve a small model in one call, to save the overhead of several."""
     S = v.size
@@ -284,7 +276,7 @@ def bicgstab(chain: TransitionTable, v: np.ndarray, target: float, most: int, de
     return int(numbers[0]), float(numbers[1])
 
 
-@njit(nb.boolean(TABLE_TYPE, _floats, nb.float64, nb.int64, nb.int64, nb.float64[:, ::1], _floats), cache=True)
+@njit(nb.boolean(TABLE_TYPE, FLOATS, nb.float64, nb.int64, nb.int64, nb.float64[:, ::1], FLOATS), cache=True)
 def _bicgstab(chain, v, target, most, at_once, room, numbers):
     """Run the next `at_once` rounds; returns whether they were the last, and then updates v.
 
@@ -366,7 +358,7 @@ def _bicgstab(chain, v, target, most, at_once, room, numbers):
     return last
 
 
-@njit(nb.types.Tuple((nb.int64, nb.float64))(TABLE_TYPE, _floats, nb.float64, nb.int64), cache=True)
+@njit(nb.types.Tuple((nb.int64, nb.float64))(TABLE_TYPE, FLOATS, nb.float64, nb.int64), cache=True)
 def _bicgstab_at_once(chain, v, target, most):
     """Run all rounds of a small model in one call, to save the overhead of several."""
     numbers = np.zeros(8)

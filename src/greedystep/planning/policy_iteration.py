@@ -18,31 +18,23 @@ from numba import njit
 from greedystep.mdp import MDP
 from greedystep.planning import kernels
 from greedystep.planning.backups import DenseModel, Iteration, SparseModel
-from greedystep.planning.deadline import Deadline
-from greedystep.planning.kernels import ONE, TABLE_TYPE, unsigned
+from greedystep.planning.kernels import FLOATS, INTS, ONE, TABLE_TYPE, unsigned
 from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.planning.transition_tables import absorbing_states, reordered_table, reward_distance_order
 from greedystep.planning.undiscounted import UndiscountedModel
+from greedystep.signals import Deadline
 
 MIXING_SWEEPS, MIXING_BACKUPS = 30, 4
 """A model mixes slowly if evaluating a policy takes more sweeps than this, which cost more full backups than that."""
-TRIAL_BACKUPS = 2
-"""Work, in full backups, before that is judged: some models need a few sweeps before the span begins to fall."""
-SPAN_PATIENCE = 12
-"""Improvements without a smaller span after which another variant takes over."""
-STATES_PER_CHECK = 100_000
-"""States swept between two checks of the deadline: about 1 ms of work, beside which a check costs nothing."""
-SMALLEST_FORCING = 1e-4
-"""Smallest share of the span to which a policy evaluation brings it down."""
+TRIAL_BACKUPS = 2  # full backups before that is judged: the span of some models begins to fall after a few sweeps
+SPAN_PATIENCE = 12  # improvements without a smaller span after which another variant takes over
+STATES_PER_CHECK = 100_000  # states swept between two checks of the deadline: about 1 ms of work
+SMALLEST_FORCING = 1e-4  # smallest share of the span to which a policy evaluation brings it down
 
-SWEEPS_SUFFICE = 0.3
-"""Gauss-Seidel sweeps go on without policy evaluation while each cuts the change to this share."""
-FORCING = 0.02
-"""A policy is evaluated until this share of the last change is left: it is not the last policy."""
-MOST_ROUNDS = 60
-"""BiCGSTAB rounds per policy evaluation."""
-PATIENCE = 10
-"""Evaluations in vain after which as many sweeps go without one; the pause doubles each time."""
+SWEEPS_SUFFICE = 0.3  # sweeps go on without policy evaluation while each cuts the change to this share
+FORCING = 0.02  # a policy is evaluated until this share of the last change is left: it is not the last policy
+MOST_ROUNDS = 60  # BiCGSTAB rounds per policy evaluation
+PATIENCE = 10  # evaluations in vain after which as many sweeps go without one; the pause doubles each time
 
 
 def auto(
@@ -88,7 +80,7 @@ def direct_policy_iteration(
         yield Iteration(lambda v=backup.out: v, backup, sweeps)
         if backup.choice.tobytes() in seen:  # only policies that are equal but for rounding are left
             return
-        value = model.policy_value(backup.choice, deadline)
+        value = model.policy_value(backup.choice, backup.out, deadline)
         if value is not None:
             v = value
             seen.add(backup.choice.tobytes())
@@ -170,8 +162,8 @@ def gauss_seidel_policy_iteration(
         sweeps += 2
         v = backup.out
         yield Iteration(lambda v=v: v, backup, sweeps)
-    order = reordered_table(model.table, mdp.discount, state, position, deadline)
-    evaluator = PolicyEvaluator(order.table, deadline)
+    table, parallel = reordered_table(model.table, mdp.discount, state, position, deadline)
+    evaluator = PolicyEvaluator(table, deadline)
     share = 1.0 / model.rows_per_state
     w, choice = v[state], np.empty(state.size, np.uint32)
     target = 0.5 * tolerance * (1.0 - mdp.discount) if mdp.discount < 1 else 1e-3 * tolerance
@@ -179,7 +171,7 @@ def gauss_seidel_policy_iteration(
     patience = _Patience()
     while True:
         previous = change
-        change = kernels.sweep(order.table, w, choice, backward, order.parallel)
+        change = kernels.sweep(table, w, choice, backward, parallel)
         backward = not backward
         sweeps += 1
         if change <= target:
@@ -217,10 +209,7 @@ class _Patience:
         return True
 
 
-_ints, _floats = nb.uint32[::1], nb.float64[::1]
-
-
-@njit(nb.void(TABLE_TYPE, nb.float64, _ints, _ints, _floats, nb.int64, nb.int64), cache=True)
+@njit(nb.void(TABLE_TYPE, nb.float64, INTS, INTS, FLOATS, nb.int64, nb.int64), cache=True)
 def first_guess(table, discount, state, position, v, begin, end):
     """Value the states at positions begin .. end - 1 of the order, taking unknown successors for as good as the state:
 

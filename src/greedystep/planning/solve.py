@@ -1,9 +1,11 @@
-"""`solve`: one entry point to all planning methods."""
+"""`solve`: one entry point to all planning methods, and the `Solution` it returns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -13,24 +15,73 @@ from greedystep.checks import check_float, check_int
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import dynamic_programming, policy_iteration
 from greedystep.planning.backups import BellmanBackup, DenseModel, Iteration, SparseModel
-from greedystep.planning.certificate import Certificate, longest_episode
-from greedystep.planning.convergence import COARSE, OVERFLOW, ConvergenceMonitor, Proof
-from greedystep.planning.deadline import Deadline
+from greedystep.planning.certificate import Certificate, longest_episode, rational_policy_iteration
+from greedystep.planning.convergence import COARSE, OVERFLOW, ConvergenceMonitor, Proof, SolveProgress
 from greedystep.planning.policy_evaluation import PolicyEvaluator
-from greedystep.planning.rational import rational_policy_iteration
-from greedystep.planning.solution import Solution, SolveProgress
 from greedystep.planning.transition_tables import as_table, widest_row
 from greedystep.planning.undiscounted import UndiscountedModel, normalised
+from greedystep.signals import Deadline
 
 SolveMethod = Literal[
     "auto", "greedy-step", "value-iteration", "policy-iteration", "modified-policy-iteration", "multi-step"
 ]
 METHODS: tuple[str, ...] = get_args(SolveMethod)
 DEFAULT_HORIZON = 20
-WARM_START_ROUNDS = 100
-"""BiCGSTAB rounds spent on the value of a policy that was given to start from."""
+WARM_START_ROUNDS = 100  # BiCGSTAB rounds spent on the value of a policy that was given to start from
 HUGE = 1e150
 """Rewards below this cannot overflow with a discount below 1, for 1 / (1 - discount) is at most 2^53."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Values and a policy of an MDP, with proved bounds on their distance from optimal."""
+
+    v: np.ndarray
+    """[S], within `error_bound` of v* in every state."""
+    policy: np.ndarray
+    """int [S], greedy: the first action with q(s, a) = v(s)."""
+    error_bound: float
+    """v - error_bound <= v* <= v + error_bound; infinite where nothing can be proved (see `message`)."""
+    policy_loss_bound: float
+    """The policy's own value is at most this much below v*."""
+    converged: bool
+    """Whether error_bound <= tolerance."""
+    iterations: int
+    sweeps: float
+    """Work in backups of the whole model; a backup of one policy counts for its share."""
+    trace: np.ndarray
+    """[iterations], the largest change of a value in each iteration (for multi-step: its own residual)."""
+    seconds: float
+    method: str
+    message: str
+    """Why the solve stopped early, or why there is no bound, in one sentence; else empty."""
+    _backed_up: tuple[MDP, np.ndarray, float] = field(repr=False)
+    """(mdp, values, shift) with q = B values + shift."""
+
+    @cached_property
+    def q(self) -> np.ndarray:
+        """[S, A], within error_bound of q* up to rounding; -inf where an action is not available.
+
+        Computed on first use: often only the policy is wanted, and q is A times as large as v.
+        """
+        mdp, before, shift = self._backed_up
+        with np.errstate(over="ignore", invalid="ignore"):
+            q = (normalised(mdp) if mdp.discount == 1.0 else mdp).backup(before) + shift
+            if not np.isfinite(self.error_bound):
+                q = np.where(mdp.available, np.nan_to_num(q, nan=0.0), -np.inf)
+            # v and policy came from the same backup, summed in another order: make the last bit agree, so that the
+            # policy is the first action with q = v.
+            earlier = np.arange(mdp.num_actions) < self.policy[:, None]
+            q = np.minimum(q, np.where(earlier, np.nextafter(self.v, -np.inf)[:, None], self.v[:, None]))
+        q[np.arange(self.v.size), self.policy] = self.v
+        return q
+
+    def __str__(self) -> str:
+        state = "converged" if self.converged else "not converged"
+        return (
+            f"{self.method}: {state} after {self.iterations} iterations ({self.sweeps:.1f} sweeps, "
+            f"{self.seconds:.3g} s); v is within {self.error_bound:.3g} of v*"
+        )
 
 
 def solve(
@@ -65,31 +116,45 @@ def solve(
         A `Solution`. With a discount below 1 its `error_bound` is always finite. With discount 1 it is finite where
         every policy terminates.
     """
-    _check_arguments(mdp, method, policies, horizon, tolerance, max_iterations, time_limit)
+    if not isinstance(mdp, MDP):
+        raise TypeError(f"mdp: expected a greedystep MDP, got {type(mdp).__name__}")
+    if method not in METHODS:
+        raise ValueError(f"method: {method!r} is not one of {', '.join(METHODS)}")
+    if policies is not None and method not in ("greedy-step", "multi-step"):
+        raise ValueError(f"policies: only greedy-step and multi-step use behaviour policies, not {method!r}")
+    if method == "multi-step" and policies is None:
+        raise ValueError("policies: multi-step needs at least one behaviour policy")
+    if horizon is not None and method not in ("greedy-step", "multi-step", "modified-policy-iteration"):
+        raise ValueError(f"horizon: {method!r} has no horizon")
+    for name, count in (("horizon", horizon), ("max_iterations", max_iterations)):
+        if count is not None:
+            check_int(name, count)
+    check_float("tolerance", tolerance, 0, above=True)
+    if time_limit is not None:
+        check_float("time_limit", time_limit, 0, above=True)
     with Deadline(time_limit) as deadline:
         task = _Task(mdp, method, policies, horizon, tolerance, initial, deadline)
         certificate = task.certificate
-        monitor = ConvergenceMonitor(
-            *(certificate, task.backup, tolerance, deadline, max_iterations, callback),
-            backs_up_again=task.on_table and method != "auto",
-        )
         # Overflow is reported in `message`. (To silence NumPy takes as long as to solve a small model.)
         safe = certificate.discounted and initial is None and certificate.largest_reward < HUGE
-        with nullcontext() if safe else np.errstate(over="ignore", invalid="ignore"):
-            with _status_line(progress) as show:
-                last, reason = monitor.run(task.prepare_and_iterate(), show)
-                while reason == COARSE and monitor.best_is_much_smaller():
-                    # The values carry a constant that hides their differences, from a start far off: go on without it.
-                    last, reason = monitor.run(task.iterate(monitor.best_values()), show)
-            best = monitor.best
-            if best is None or (last is not None and last.backup is None):
+        with (
+            nullcontext() if safe else np.errstate(over="ignore", invalid="ignore"),
+            _status_line(callback) if progress else nullcontext(callback) as report,
+        ):
+            monitor = ConvergenceMonitor(
+                *(certificate, task.backup, tolerance, deadline, max_iterations, report),
+                backs_up_again=task.on_table and method != "auto",
+            )
+            last, reason = monitor.run(task.prepare_and_iterate())
+            while reason == COARSE and (best := monitor.best) and best.much_smaller_than_backed_up:
+                # The values carry a constant that hides their differences, from a start far off: go on without it.
+                last, reason = monitor.run(task.iterate(best.values))
+            if monitor.best is None or (last is not None and last.backup is None):
                 # Stopped between two proofs: prove a bound for the values as they are, and keep the better.
                 values = task.start if last is None else last.values()
-                best = monitor.record(task.backup(np.zeros(mdp.num_states) if values is None else values))
+                monitor.record(task.backup(np.zeros(mdp.num_states) if values is None else values))
                 monitor.sweeps += 1
-            exhausted = reason in ("", COARSE) and not monitor.error_bound <= tolerance
-            best = task.finish(best, exhausted)
-            return _solution(mdp, certificate, best, monitor, tolerance, method, reason, deadline.elapsed)
+            return task.solution(monitor, reason)
 
 
 class _Task:
@@ -132,14 +197,14 @@ class _Task:
     def iterate(self, v: np.ndarray | None) -> Iterator[Iteration]:
         """Return the iterations of the method from v, or from its own start."""
         mdp, method, deadline = self._mdp, self._method, self._deadline
+        assert self._model is not None
         if method == "auto":
-            assert self._model is not None
             return policy_iteration.auto(mdp, self._model, v, self._tolerance, deadline)
         v = np.zeros(mdp.num_states) if v is None else v
         if method == "value-iteration":
             return dynamic_programming.value_iteration(mdp, v)
         if method == "policy-iteration":
-            return dynamic_programming.policy_iteration(mdp, v, deadline)
+            return dynamic_programming.policy_iteration(mdp, self._model, v, deadline)
         if method == "modified-policy-iteration":
             return dynamic_programming.modified_policy_iteration(mdp, v, self._horizon, deadline)
         q = np.where(mdp.available, v[:, None], -np.inf)
@@ -154,15 +219,48 @@ class _Task:
             return self._model.backup(v)
         return dynamic_programming.backup_of(self._mdp, v)
 
-    def finish(self, proof: Proof, exhausted: bool) -> Proof:
-        """Turn the chosen rows into actions; where float64 is exhausted, replace the proof by a rational one."""
-        if not self.on_table or self._model is None:
-            return proof
-        proof = proof._replace(backup=proof.backup._replace(choice=self._model.actions_of(proof.backup.choice)))
-        proper = isinstance(self._model, UndiscountedModel) and self._model.improper_start is None
-        if proper and self._method == "auto" and exhausted:
-            return _rational_proof(self._given, proof) or proof
-        return proof
+    def solution(self, monitor: ConvergenceMonitor, reason: str) -> Solution:
+        """Return the best values that were proved; where float64 is exhausted, those of rational arithmetic."""
+        proof, certificate, tolerance = monitor.best, self.certificate, self._tolerance
+        assert proof is not None
+        if self.on_table and self._model is not None:
+            proof = proof._replace(backup=proof.backup._replace(choice=self._model.actions_of(proof.backup.choice)))
+            proper = isinstance(self._model, UndiscountedModel) and self._model.improper_start is None
+            exhausted = reason in ("", COARSE) and not monitor.error_bound <= tolerance
+            if proper and self._method == "auto" and exhausted:
+                exact = rational_policy_iteration(self._given, proof.backup.choice)
+                if exact is not None and (rounded := exact.rounded()) is not None:
+                    v, lower, upper = rounded
+                    proof = Proof(BellmanBackup(v, v, exact.policy, 0.0, 0.0), lower, upper)
+        v, bound, loss = proof.values, proof.bound, proof.upper - proof.lower
+        largest = float(np.abs(v).max())
+        bound, loss = bound + 2.0**-52 * largest, loss + 2.0**-52 * largest
+        if not np.isfinite(largest):
+            v, bound, loss = np.nan_to_num(v, nan=0.0), np.inf, np.inf
+        converged, message = bool(bound <= tolerance), ""
+        if not np.isfinite(bound):
+            message = certificate.obstacle() or OVERFLOW
+            if reason and reason != message:
+                message = f"{reason}; {message}"
+        elif not converged:
+            if self._method == "multi-step" and not reason:
+                reason = "the multi-step operator has converged to its own fixed point"
+            message = f"{reason or 'nothing changes any more'}: v is only known to be within {bound:.3g} of v*"
+        return Solution(
+            v=v,
+            policy=np.asarray(proof.backup.choice, np.int64),
+            error_bound=float(bound),
+            policy_loss_bound=float(loss),
+            converged=converged,
+            iterations=len(monitor.trace),
+            sweeps=float(monitor.sweeps),
+            trace=np.array(monitor.trace),
+            seconds=self._deadline.elapsed,
+            method=self._method,
+            message=message,
+            # With discount 1 backups are made of jumps, which are more than a step: q is the step before v.
+            _backed_up=(self._given, *((proof.backup.v, proof.shift) if certificate.discounted else (v, 0.0))),
+        )
 
     def _initial_values(self) -> np.ndarray | None:
         mdp = self._mdp
@@ -170,7 +268,14 @@ class _Task:
             return None
         array = np.asarray(self._initial)
         if array.shape == (mdp.num_states,) and np.issubdtype(array.dtype, np.integer):
-            return self._rough_policy_value(mdp.check_policy(array, "initial"))
+            policy = mdp.check_policy(array, "initial")
+            assert self._model is not None
+            v = np.zeros(mdp.num_states)
+            if self._table is None or mdp.discount == 1.0:
+                return dynamic_programming.policy_value(self._model, policy, v, self._deadline)
+            choice = (self._table.first[:-1] + policy).astype(np.uint32)
+            PolicyEvaluator(self._table, self._deadline).evaluate(choice, v, 0.0, WARM_START_ROUNDS, mdp.discount)
+            return v  # near enough for a start
         if not np.issubdtype(array.dtype, np.floating) or array.shape not in ((mdp.num_states,), mdp.rewards.shape):
             raise ValueError(
                 f"initial: expected values float [{mdp.num_states}], action values float {list(mdp.rewards.shape)} "
@@ -181,113 +286,20 @@ class _Task:
             raise ValueError("initial: values must be finite")
         return values.astype(np.float64)
 
-    def _rough_policy_value(self, policy: np.ndarray) -> np.ndarray:
-        """Return v^π, near enough for a start."""
-        mdp, table, v = self._mdp, self._table, np.zeros(self._mdp.num_states)
-        if table is None or mdp.discount == 1.0:
-            return dynamic_programming.policy_value(mdp, policy, v, self._deadline)
-        choice = (table.first[:-1] + policy).astype(np.uint32)
-        PolicyEvaluator(table, self._deadline).evaluate(choice, v, 0.0, WARM_START_ROUNDS, mdp.discount)
-        return v
-
-
-def _rational_proof(mdp: MDP, proof: Proof) -> Proof | None:
-    """Prove bounds in rational arithmetic, for a small model with discount 1; None if it is too large."""
-    exact = rational_policy_iteration(mdp, np.asarray(proof.backup.choice, np.int64))
-    rounded = None if exact is None else exact.rounded()
-    if exact is None or rounded is None:
-        return None
-    v, lower, upper = rounded
-    return Proof(BellmanBackup(v, v, exact.policy, 0.0, 0.0), lower, upper)
-
-
-def _solution(
-    mdp: MDP,
-    certificate: Certificate,
-    proof: Proof,
-    monitor: ConvergenceMonitor,
-    tolerance: float,
-    method: str,
-    reason: str,
-    seconds: float,
-) -> Solution:
-    shift, bound = proof.shift_and_bound(certificate.shift_is_free)
-    v = proof.backup.out + shift
-    largest = float(np.abs(v).max())
-    bound += 2.0**-52 * largest
-    loss = proof.upper - proof.lower + 2.0**-52 * largest
-    if not np.isfinite(largest):
-        v, bound, loss = np.nan_to_num(v, nan=0.0), np.inf, np.inf
-    converged = bool(bound <= tolerance)
-    message = ""
-    if not np.isfinite(bound):
-        message = certificate.obstacle() or OVERFLOW
-        if reason and reason != message:
-            message = f"{reason}; {message}"
-    elif not converged:
-        if method == "multi-step" and not reason:
-            reason = "the multi-step operator has converged to its own fixed point"
-        message = f"{reason or 'nothing changes any more'}: v is only known to be within {bound:.3g} of v*"
-    return Solution(
-        v=v,
-        policy=np.asarray(proof.backup.choice, np.int64),
-        error_bound=float(bound),
-        policy_loss_bound=float(loss),
-        converged=converged,
-        iterations=len(monitor.trace),
-        sweeps=float(monitor.sweeps),
-        trace=np.array(monitor.trace),
-        seconds=seconds,
-        method=method,
-        message=message,
-        # With discount 1 backups are made of jumps, which are more than a step: q is the step before v.
-        _backed_up=(mdp, proof.backup.v, shift) if certificate.discounted else (mdp, v, 0.0),
-    )
-
-
-def _check_arguments(
-    mdp: MDP,
-    method: str,
-    policies: Sequence[Policy] | None,
-    horizon: int | None,
-    tolerance: float,
-    max_iterations: int | None,
-    time_limit: float | None,
-) -> None:
-    if not isinstance(mdp, MDP):
-        raise TypeError(f"mdp: expected a greedystep MDP, got {type(mdp).__name__}")
-    if method not in METHODS:
-        raise ValueError(f"method: {method!r} is not one of {', '.join(METHODS)}")
-    if policies is not None and method not in ("greedy-step", "multi-step"):
-        raise ValueError(f"policies: only greedy-step and multi-step use behaviour policies, not {method!r}")
-    if method == "multi-step" and policies is None:
-        raise ValueError("policies: multi-step needs at least one behaviour policy")
-    if horizon is not None:
-        if method not in ("greedy-step", "multi-step", "modified-policy-iteration"):
-            raise ValueError(f"horizon: {method!r} has no horizon")
-        check_int("horizon", horizon)
-    check_float("tolerance", tolerance, 0, above=True)
-    if max_iterations is not None:
-        check_int("max_iterations", max_iterations)
-    if time_limit is not None:
-        check_float("time_limit", time_limit, 0, above=True)
-
 
 @contextmanager
-def _status_line(wanted: bool) -> Iterator[Callable[[SolveProgress], None]]:
-    """Show a status line on the terminal, if wanted; yields the function that updates it."""
-    if not wanted:
-        yield lambda progress: None
-        return
+def _status_line(callback: Callable[[SolveProgress], object] | None) -> Iterator[Callable[[SolveProgress], object]]:
+    """Show a status line on the terminal; yields a callback that updates it and calls the given one."""
     from rich.console import Console
 
     with Console(stderr=True).status("solving") as status:
 
-        def show(progress: SolveProgress) -> None:
+        def show(progress: SolveProgress) -> object:
             bound = f", within {progress.error_bound:.2g} of v*" if np.isfinite(progress.error_bound) else ""
             status.update(
                 f"iteration {progress.iteration}, {progress.sweeps:.0f} sweeps, {progress.seconds:.1f} s, "
                 f"last change {progress.residual:.2g}{bound}"
             )
+            return callback is not None and callback(progress)
 
         yield show

@@ -10,18 +10,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numba as nb
 import numpy as np
 from numba import njit
 
 from greedystep import provenance
 from greedystep.mdp import MDP
-from greedystep.planning.deadline import CHUNK, Deadline
-from greedystep.planning.kernels import ONE, TABLE_TYPE, TWO, TransitionTable, run_parallel, unsigned
-
-_ints, _floats, _flags = nb.uint32[::1], nb.float64[::1], nb.boolean[::1]
+from greedystep.planning import kernels
+from greedystep.planning.kernels import FLAGS, INTS, LONG_INTS, ONE, TABLE_TYPE, TWO, TransitionTable, unsigned
+from greedystep.signals import CHUNK, Deadline
 
 
 def as_table(mdp: MDP) -> TransitionTable:
@@ -53,46 +50,35 @@ def widest_row(mdp: MDP) -> int:
     return int(np.diff(mdp.transitions.indptr).max(initial=0))
 
 
-class OrderedTable(NamedTuple):
-    """A reordered table; state i of it is state `state[i]` of the model."""
-
-    table: TransitionTable
-    state: np.ndarray
-    position: np.ndarray
-    parallel: bool
-    """Whether distant ranges of the order hardly read each other, so that threads may sweep them in parallel."""
-
-
 def reward_distance_order(table: TransitionTable, deadline: Deadline) -> tuple[np.ndarray, np.ndarray]:
     """Return (states by distance to the highest-paying ends or rows, position of each state), both uint32 [S]."""
     final = absorbing_states(table)
-    state, position, _ = backward_order(table, final, _reward_sources(table, final), deadline)
-    return state, position
+    return backward_order(table, final, _reward_sources(table, final), deadline)
 
 
 def reordered_table(
     table: TransitionTable, discount: float, state: np.ndarray, position: np.ndarray, deadline: Deadline
-) -> OrderedTable:
-    """Return the table in this order, with the discount multiplied in, without self-loops and unavailable actions."""
+) -> tuple[TransitionTable, bool]:
+    """Return the table in this order, with the discount multiplied in, without self-loops and unavailable actions.
+
+    Also returns whether distant ranges of the order hardly read each other, so that threads may sweep them in parallel.
+    """
     first, row, start = _ordered_rows(table, state)
     reach, entries = 0, int(start[-1])
     out = TransitionTable(first, start, np.empty(entries, np.uint32), np.empty(entries), np.empty(row.size))
     for begin, end in deadline.chunks(state.size, entries):
         arguments = (table, discount, state, position, row, out)
-        reach = max(reach, *run_parallel(_renumber, *arguments, begin=begin, end=end, entries=entries))
-    return OrderedTable(out, state, position, parallel=reach < state.size // (4 * provenance.available_cores()))
+        reach = max(reach, *kernels.run_parallel(_renumber, *arguments, begin=begin, end=end, entries=entries))
+    return out, reach < state.size // (4 * provenance.available_cores())
 
 
-@njit(nb.types.UniTuple(_ints, 3)(TABLE_TYPE, _ints), cache=True)
+@njit(nb.types.UniTuple(INTS, 3)(TABLE_TYPE, INTS), cache=True)
 def _ordered_rows(table, state):
     """Return (first, old row of each new row, start) of the reordered table, without rows of unavailable actions."""
     first, start, _, _, reward = table
     S = state.size
-    new_first, old_row, new_start = (
-        np.empty(S + 1, np.uint32),
-        np.empty(reward.size, np.uint32),
-        np.empty(reward.size + 1, np.uint32),
-    )
+    new_first, new_start = np.empty(S + 1, np.uint32), np.empty(reward.size + 1, np.uint32)
+    old_row = np.empty(reward.size, np.uint32)
     count, entries = unsigned(0), unsigned(0)
     for i in range(unsigned(S)):
         new_first[i] = count
@@ -108,7 +94,7 @@ def _ordered_rows(table, state):
     return new_first, old_row[:count], new_start[: count + ONE]
 
 
-@njit(_flags(TABLE_TYPE), cache=True)
+@njit(FLAGS(TABLE_TYPE), cache=True)
 def absorbing_states(table):
     """Return bool [S]: states that no action leaves for another state."""
     first, start, successor, probability, reward = table
@@ -125,7 +111,7 @@ def absorbing_states(table):
     return final
 
 
-@njit(_flags(TABLE_TYPE, _flags), cache=True)
+@njit(FLAGS(TABLE_TYPE, FLAGS), cache=True)
 def _reward_sources(table, final):
     """Return bool [S]: where the highest-paying rows that end lead to; without such rows, the highest-paying states."""
     first, start, successor, probability, reward = table
@@ -160,28 +146,15 @@ def _reward_sources(table, final):
     return sources
 
 
-# Predecessor lists by counting. `last` holds the last predecessor of each state, which removes repeats: the rows of a
-# state are neighbours.
-
-
-@njit(nb.void(TABLE_TYPE, _flags, _ints, _ints, nb.int64, nb.int64), cache=True)
-def _count_predecessors(table, final, last, offset, begin, end):
-    """Count the predecessors of each state s in offset[s + 2]."""
-    first, start, successor, probability, _ = table
-    for s in range(unsigned(begin), unsigned(end)):
-        if final[s]:
-            continue
-        for k in range(unsigned(start[first[s]]), unsigned(start[first[s + ONE]])):
-            to = unsigned(successor[k])
-            if last[to] != s and probability[k] > 0.0:
-                last[to] = s
-                offset[to + TWO] += ONE
-
-
-@njit(nb.void(TABLE_TYPE, _flags, _ints, _ints, _ints, nb.int64, nb.int64), cache=True)
+@njit(nb.void(TABLE_TYPE, FLAGS, INTS, INTS, INTS, nb.int64, nb.int64), cache=True)
 def _list_predecessors(table, final, last, offset, predecessor, begin, end):
-    """List the predecessors of each state s from offset[s + 1] on, which is moved to the end of the list."""
+    """List the predecessors of each state s from offset[s + 1] on, which is moved to the end of the list.
+
+    With an empty `predecessor` array they are counted, in offset[s + 2]. `last` holds the last predecessor of each
+    state, which removes repeats: the rows of a state are neighbours.
+    """
     first, start, successor, probability, _ = table
+    counting = predecessor.size == 0
     for s in range(unsigned(begin), unsigned(end)):
         if final[s]:
             continue
@@ -189,27 +162,19 @@ def _list_predecessors(table, final, last, offset, predecessor, begin, end):
             to = unsigned(successor[k])
             if last[to] != s and probability[k] > 0.0:
                 last[to] = s
-                predecessor[offset[to + ONE]] = s
-                offset[to + ONE] += ONE
+                if counting:
+                    offset[to + TWO] += ONE
+                else:
+                    predecessor[offset[to + ONE]] = s
+                    offset[to + ONE] += ONE
 
 
-@njit(nb.int64[::1](_flags, _flags, _ints, _ints), cache=True)
-def _begin_search(final, sources, state, position):
-    """Place the sources; returns [states placed, states whose predecessors are placed, final states not placed]."""
-    known, finals_left = unsigned(0), 0
-    for s in range(unsigned(sources.size)):
-        if sources[s]:
-            state[known] = s
-            position[s] = known
-            known += ONE
-        elif final[s]:
-            finals_left += 1
-    return np.array([np.int64(known), 0, finals_left])
-
-
-@njit(nb.void(TABLE_TYPE, _flags, _ints, _ints, _ints, _ints, nb.int64[::1], nb.int64), cache=True)
+@njit(nb.void(TABLE_TYPE, FLAGS, INTS, INTS, INTS, INTS, LONG_INTS, nb.int64), cache=True)
 def _search_back(table, final, offset, predecessor, state, position, counts, most):
-    """Place the predecessors of the next `most` states."""
+    """Place the predecessors of the next `most` states.
+
+    `counts` holds the numbers of states placed, of states whose predecessors are, and of final states that are not.
+    """
     first, start, successor, _, _ = table
     nowhere = np.uint32(state.size)
     known, done, finals_left = unsigned(counts[0]), unsigned(counts[1]), counts[2]
@@ -234,62 +199,51 @@ def _search_back(table, final, offset, predecessor, state, position, counts, mos
     counts[0], counts[1], counts[2] = known, done, finals_left
 
 
-@njit(nb.int64(_ints, _ints, nb.int64[::1]), cache=True)
-def _end_search(state, position, counts):
-    """Place the states that were not reached behind the others; returns the number of those that were."""
-    known, nowhere = unsigned(counts[0]), np.uint32(state.size)
-    for s in range(unsigned(state.size)):
-        if position[s] == nowhere:
-            position[s] = known
-            state[known] = s
-            known += ONE
-    return counts[0]
-
-
-@njit(nb.types.Tuple((_ints, _ints, nb.int64))(TABLE_TYPE, _flags, _flags), cache=True)
-def _backward_order(table, final, sources):
-    """Compute `backward_order` of a small model in one call."""
-    S = sources.size
+def _backward_order(table, final, sources, pieces):
+    """Compute `backward_order`; `pieces` are three sequences of ranges, each of which covers all states."""
+    S = final.size
     offset, last = np.zeros(S + 2, np.uint32), np.full(S, S, np.uint32)
-    _count_predecessors(table, final, last, offset, 0, S)
-    for s in range(unsigned(S)):
-        offset[s + TWO] += offset[s + ONE]
-    predecessor = np.empty(offset[S + 1], np.uint32)
+    for begin, end in pieces[0]:
+        _list_predecessors(table, final, last, offset, np.empty(0, np.uint32), begin, end)
+    offset[:] = np.cumsum(offset)
+    predecessor = np.empty(max(1, offset[S + 1]), np.uint32)
     last[:] = S
-    _list_predecessors(table, final, last, offset, predecessor, 0, S)
+    for begin, end in pieces[1]:
+        _list_predecessors(table, final, last, offset, predecessor, begin, end)
     state, position = np.empty(S, np.uint32), np.full(S, S, np.uint32)
-    counts = _begin_search(final, sources, state, position)
-    _search_back(table, final, offset, predecessor, state, position, counts, S)
-    return state, position, _end_search(state, position, counts)
+    placed = np.flatnonzero(sources)
+    state[: placed.size] = placed
+    position[placed] = np.arange(placed.size)
+    counts = np.array([placed.size, 0, np.count_nonzero(final & ~sources)])
+    for begin, end in pieces[2]:
+        _search_back(table, final, offset, predecessor, state, position, counts, end - begin)
+    missed = np.flatnonzero(position == S)
+    state[counts[0] :] = missed
+    position[missed] = np.arange(counts[0], S)
+    return state, position
+
+
+_ranges = nb.types.UniTuple(nb.types.UniTuple(nb.types.UniTuple(nb.int64, 2), 1), 3)
+_backward_order_at_once = njit(nb.types.UniTuple(INTS, 2)(TABLE_TYPE, FLAGS, FLAGS, _ranges), cache=True)(
+    _backward_order
+)
 
 
 def backward_order(
     table: TransitionTable, final: np.ndarray, sources: np.ndarray, deadline: Deadline
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Search breadth first from the sources over predecessors; returns (states in order, position of each, reached).
+) -> tuple[np.ndarray, np.ndarray]:
+    """Search breadth first from the sources over predecessors; returns (states in order, position of each).
 
     States that cannot reach a source follow in their old order. Final states lead nowhere, but are placed beside the
     first state that leads to them: close in memory.
     """
     if table.probability.size <= CHUNK:
-        return _backward_order(table, final, sources)
-    S, pieces = final.size, lambda: deadline.chunks(final.size, table.probability.size)
-    offset, last = np.zeros(S + 2, np.uint32), np.full(S, S, np.uint32)
-    for begin, end in pieces():
-        _count_predecessors(table, final, last, offset, begin, end)
-    np.cumsum(offset, dtype=np.uint32, out=offset)
-    predecessor = np.empty(offset[-1], np.uint32)
-    last[:] = S
-    for begin, end in pieces():
-        _list_predecessors(table, final, last, offset, predecessor, begin, end)
-    state, position = np.empty(S, np.uint32), np.full(S, S, np.uint32)
-    counts = _begin_search(final, sources, state, position)
-    for begin, end in pieces():
-        _search_back(table, final, offset, predecessor, state, position, counts, end - begin)
-    return state, position, _end_search(state, position, counts)
+        return _backward_order_at_once(table, final, sources, (((0, final.size),),) * 3)
+    pieces = [deadline.chunks(final.size, table.probability.size) for _ in range(3)]
+    return _backward_order(table, final, sources, pieces)
 
 
-_renumber_signature = nb.int64(TABLE_TYPE, nb.float64, _ints, _ints, _ints, TABLE_TYPE, nb.int64, nb.int64)
+_renumber_signature = nb.int64(TABLE_TYPE, nb.float64, INTS, INTS, INTS, TABLE_TYPE, nb.int64, nb.int64)
 
 
 @njit(_renumber_signature, cache=True, nogil=True)

@@ -26,16 +26,13 @@ import scipy.sparse as sp
 from numba import njit
 
 from greedystep.mdp import MDP
+from greedystep.planning import kernels
 from greedystep.planning.backups import BellmanBackup, SparseModel
-from greedystep.planning.deadline import Deadline
-from greedystep.planning.kernels import ONE, SMALLEST, SMALLEST_NORMAL, TABLE_TYPE, UNIT, run_parallel, unsigned
-from greedystep.planning.policy_evaluation import PolicyEvaluator
+from greedystep.planning.kernels import FLOATS, INTS, ONE, SMALLEST, SMALLEST_NORMAL, TABLE_TYPE, UNIT, unsigned
 from greedystep.planning.transition_tables import as_table, widest_row
+from greedystep.signals import Deadline
 
-SMALL = 256
-"""States up to which policies are evaluated by dense elimination, which takes S^3 / 3 operations."""
-
-_ints, _floats = nb.uint32[::1], nb.float64[::1]
+SMALL = 256  # states up to which policies are evaluated by dense elimination, which takes S^3 / 3 operations
 
 
 class UndiscountedModel(SparseModel):
@@ -66,28 +63,33 @@ class UndiscountedModel(SparseModel):
         """Return max_a q̂, the greedy rows, the range of max_a q̂ - v and a bound on its rounding error."""
         out, choice = np.empty_like(v), np.empty(v.size, np.uint32)
         parts = (self.table, self.ends, v, out, choice)
-        ranges = run_parallel(_backup_block, *parts, end=v.size, entries=self.table.probability.size)
+        ranges = kernels.run_parallel(_backup_block, *parts, end=v.size, entries=self.table.probability.size)
         lows, highs, errors = zip(*ranges, strict=True)
         return BellmanBackup(v, out, choice, min(lows), max(highs), max(errors))
 
-    def policy_value(
-        self, choice: np.ndarray, deadline: Deadline, start: np.ndarray | None = None
-    ) -> np.ndarray | None:
+    def never_ends(self, choice: np.ndarray) -> bool:
+        """Return whether the policy of the chosen rows is improper: from some state it never ends."""
+        chain = self._evaluator.chain(choice, 1.0)
+        used = chain.start[-1]
+        chain = chain._replace(successor=chain.successor[:used], probability=chain.probability[:used])
+        return _improper_row(chain, self.ends[choice]) >= 0
+
+    def policy_value(self, choice: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray | None:
         """Return the value of the chosen rows [S], up to rounding; None if they never end or float64 overflows.
 
         By elimination in a small model, else iteratively from `start`.
         """
-        S = choice.size
+        if self.improper_start is not None and self.never_ends(choice):
+            return None
         if not self.small:
-            v = np.zeros(S) if start is None else start.copy()
-            PolicyEvaluator(self.table, deadline).evaluate_exactly(choice, v, 1.0)
-            return v if np.isfinite(v).all() else None
-        weights, v = np.zeros((S, S + 1)), np.empty(S)
-        solved = _gth_eliminate(self.table, self.ends, choice, weights, v)
-        return v if solved and np.isfinite(v).all() else None
+            v = super().policy_value(choice, start, deadline)
+        else:
+            weights, v = np.zeros((choice.size, choice.size + 1)), np.empty(choice.size)
+            v = v if _gth_eliminate(self.table, self.ends, choice, weights, v) else None
+        return v if v is not None and np.isfinite(v).all() else None
 
 
-@njit(nb.void(TABLE_TYPE, _floats, TABLE_TYPE, _floats), cache=True)
+@njit(nb.void(TABLE_TYPE, FLOATS, TABLE_TYPE, FLOATS), cache=True)
 def _jumps(given, ends, table, jump_ends):
     """Fill the table of the jump chain: the outcomes of each row, given that the state is left.
 
@@ -111,7 +113,7 @@ def _jumps(given, ends, table, jump_ends):
             jump_reward[row] = reward[row] / leave * (leave + stay) if leaves else reward[row]
 
 
-_block = nb.types.UniTuple(nb.float64, 3)(TABLE_TYPE, _floats, _floats, _floats, _ints, nb.int64, nb.int64)
+_block = nb.types.UniTuple(nb.float64, 3)(TABLE_TYPE, FLOATS, FLOATS, FLOATS, INTS, nb.int64, nb.int64)
 
 
 @njit(_block, cache=True, nogil=True)
@@ -155,7 +157,7 @@ def _backup_block(table, ends, v, out, choice, begin, end):
     return low, high, worst
 
 
-@njit(nb.boolean(TABLE_TYPE, _floats, _ints, nb.float64[:, ::1], _floats), cache=True)
+@njit(nb.boolean(TABLE_TYPE, FLOATS, INTS, nb.float64[:, ::1], FLOATS), cache=True)
 def _gth_eliminate(table, ends, choice, weights, v):
     """Solve v = r + T v for the chosen rows by elimination without subtraction (Grassmann, Taksar and Heyman 1985).
 
@@ -193,7 +195,7 @@ def _gth_eliminate(table, ends, choice, weights, v):
     return True
 
 
-@njit(nb.int64(TABLE_TYPE, _floats), cache=True)
+@njit(nb.int64(TABLE_TYPE, FLOATS), cache=True)
 def _improper_row(table, ends):
     """Return a row of the largest set of states that some policy never leaves; -1 if the set is empty.
 
@@ -253,29 +255,6 @@ def normalised(mdp: MDP) -> MDP:
     if mdp.termination is not None:
         twin.termination = mdp.termination / total
     return twin
-
-
-def policy_value(mdp: MDP, policy: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray:
-    """Return v^π [S] with discount 1 up to rounding; ValueError if the policy never ends or its values overflow."""
-    states = np.arange(mdp.num_states)
-    chain = copy.copy(mdp)
-    chain.transitions, reward = mdp.under(policy)
-    chain.rewards = reward[:, None]
-    if mdp.termination is not None:
-        chain.termination = mdp.termination[states, policy][:, None]
-    model = UndiscountedModel(chain, deadline)
-    if model.improper_start is not None:
-        raise ValueError(
-            "method: policy iteration met a policy that never ends, which has no value with discount 1; "
-            "use 'auto' or 'value-iteration'"
-        )
-    v = model.policy_value(states.astype(np.uint32), deadline, start)
-    if v is None:
-        raise ValueError(
-            "method: policy iteration met a policy whose values float64 cannot hold or tell from infinite ones; "
-            "use 'auto' or 'value-iteration'"
-        )
-    return v
 
 
 def _with_sparse_rows(mdp: MDP, deadline: Deadline) -> MDP:

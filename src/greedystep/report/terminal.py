@@ -14,7 +14,7 @@ from greedystep.runs.progress import say
 from greedystep.tables import cell
 
 if TYPE_CHECKING:
-    from greedystep.model_registry import GridLayout, NamedModel
+    from greedystep.models import GridLayout, NamedModel
     from greedystep.planning import Solution
 
 MAX_ROWS = 64

@@ -18,8 +18,7 @@ xp = jnp
 
 COMPUTABLE = "floating-point numbers"
 
-ASSOCIATIVE_FROM = 16
-"""Steps from which a tree is faster than a scan on a GPU."""
+ASSOCIATIVE_FROM = 16  # steps from which a tree is faster than a scan on a GPU
 
 WINDOW_SCAN_UP_TO = 512
 """Window length up to which a scan is used; beyond, a tree does less work on every device."""

@@ -8,6 +8,8 @@ import numpy as np
 
 Array = Any
 """A NumPy or JAX array, or a number. `Any`, because JAX is not imported here; the same kind and dtype are returned."""
+RANGES = {"lambda_": (0.0, 1.0), "sigma": (0.0, 1.0), "alpha": (0.0, np.inf)}
+"""Arguments that must lie in a closed interval, and be finite."""
 
 
 class Segment(NamedTuple):
@@ -37,25 +39,15 @@ class Segment(NamedTuple):
 
 
 def segment(
-    rewards: Array,
-    discounts: Array,
-    values: Array,
-    cuts: Array | None,
-    *,
-    beside: Array | None = None,
-    **others: Array,
+    rewards: Array, discounts: Array, values: Array, cuts: Array, *, beside: Array = None, **others: Array
 ) -> tuple[Segment, list[Array]]:
     """Check the arguments of an estimator and convert them to one backend and one dtype.
 
-    Args:
-        rewards, discounts, values: arrays `[T, ...]` of one shape.
-        cuts: booleans of that shape, or None.
-        beside: an argument of another shape, which only counts for the choice of the backend.
-        **others: further arguments by name; each a single number or an array of that shape.
-
-    Returns:
-        The segment, and the other arguments in the order given.
+    `cuts` may be None. `others` are numbers or arrays of the shape of rewards, and are returned in the order given;
+    `beside`, an argument of another shape, only counts for the choice of the backend.
     """
+    for name in RANGES.keys() & others.keys():
+        _check_range(name, others[name], *RANGES[name])
     kernels = _kernels(rewards, discounts, values, cuts, beside, *others.values())
     arrays = {"rewards": rewards, "discounts": discounts, "values": values} | others
     arrays = {name: kernels.xp.asarray(x) for name, x in arrays.items()}
@@ -73,28 +65,23 @@ def segment(
     arrays = {name: x.astype(dtype) if x.dtype != dtype else x for name, x in arrays.items()}
     if isinstance(discounts := arrays["discounts"], np.ndarray) and not discounts.min(initial=0) >= 0:
         raise ValueError(f"discounts must not be negative, got {discounts.min()}")
+    if cuts is not None:
+        cuts = kernels.xp.asarray(cuts)
+        if cuts.dtype != bool:
+            raise TypeError(f"cuts must hold booleans, got {cuts.dtype}")
+        if cuts.shape != shape:
+            raise ValueError(f"cuts must have the shape of rewards, {shape}, got {cuts.shape}")
     rewards, discounts, values, *rest = arrays.values()
-    return Segment(rewards, discounts, values, _check_cuts(cuts, shape, kernels), kernels), rest
+    return Segment(rewards, discounts, values, cuts, kernels), rest
 
 
-def _check_cuts(cuts: Any, shape: tuple[int, ...], kernels: ModuleType) -> Array | None:
-    if cuts is None:
-        return None
-    cuts = kernels.xp.asarray(cuts)
-    if cuts.dtype != bool:
-        raise TypeError(f"cuts must hold booleans, got {cuts.dtype}")
-    if cuts.shape != shape:
-        raise ValueError(f"cuts must have the shape of rewards, {shape}, got {cuts.shape}")
-    return cuts
-
-
-def check_range(name: str, value: Array, low: float, high: float) -> None:
-    """Check that NumPy numbers lie in [low, high] and are finite; JAX arrays are not checked, to not wait for them."""
+def _check_range(name: str, value: Array, low: float, high: float) -> None:
+    """Check that NumPy numbers are finite and in [low, high]; checking JAX arrays would mean waiting for the device."""
     if is_jax(value):
         return
     value = np.asarray(value)
     if value.size and not (value.min() >= low and value.max() <= high and np.isfinite(value).all()):
-        expected = f"be finite and at least {low}" if high == np.inf else f"lie in [{low}, {high}]"
+        expected = f"be finite and at least {low:g}" if high == np.inf else f"lie in [{low:g}, {high:g}]"
         found = value if value.ndim == 0 else f"numbers from {value.min()} to {value.max()}"
         raise ValueError(f"{name} must {expected}, got {found}")
 

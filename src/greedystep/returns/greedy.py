@@ -6,15 +6,12 @@ The greedy-step return is the largest of the n-step returns:
 
 It needs no behaviour policy and no importance sampling. It is the sampled form of the greedy-step operator for
 deterministic problems (Eq. 6 of the paper); where transitions or rewards are random it is biased upwards.
-
-All functions take arrays of one segment of stored steps, time axis first; see `greedy_step` for the conventions.
 """
 
-import math
 from typing import NamedTuple
 
 from greedystep.checks import check_int
-from greedystep.returns._segment import Array, check_range, segment
+from greedystep.returns._segment import Array, segment
 
 
 class Greedy(NamedTuple):
@@ -38,14 +35,10 @@ def greedy_step(
     With a horizon that recursion would look too far, and windows of `horizon` steps are composed instead: exact at
     every length, since no power of γ is ever divided out. The cost grows with the logarithm of `horizon` at most.
 
-    A segment may hold several episodes back to back. Where a discount is 0 (a termination) the return is the reward:
-    the value there is not read and may be NaN. Where `cuts` is set (a truncation) and after the last step, the return
-    bootstraps and goes no further. Elsewhere a value of -inf means "never bootstrap here".
-
     Args:
-        rewards: `[T, ...]`, rewards[t] for the action taken in s[t]. Axes after the first are independent segments.
+        rewards: `[T, ...]`, rewards[t] for the action taken in s[t].
         discounts: `[T, ...]`, γ(1 - terminated[t]), not negative.
-        values: `[T, ...]`, values[t] = max_a Q(s[t+1], a), the value of the state that step t leads to.
+        values: `[T, ...]`, values[t] = max_a Q(s[t+1], a); -inf means "never bootstrap here".
         cuts: `[T, ...]` booleans, true where step t is the last of its episode or of what is stored, but not terminal.
         horizon: the largest n to consider; None for no limit.
 
@@ -70,9 +63,8 @@ def greedy_step_twin(
     The maximum over noisy estimates is too high on average; a second, independent estimate of the chosen one is not
     (Hu et al. 2021, Generalizable Episodic Memory; van Hasselt 2010 for the same idea over actions).
 
-    Args:
-        rewards, discounts, values, cuts: as in `greedy_step`.
-        other_values: `[T, ...]`, the values of the same states from another estimator.
+    other_values `[T, ...]` holds the values of the same states from another estimator; other arguments as in
+    `greedy_step`.
     """
     s, (other_values,) = segment(rewards, discounts, values, cuts, other_values=other_values)
     xp = s.kernels.xp
@@ -94,10 +86,8 @@ def soft_greedy_step(
     `lambda_return` with λ = ½. The smaller α, the less weight a lucky return gets. The soft maximum is taken
     between two numbers at every step of the recursion, not once over all n.
 
-    Args:
-        rewards, discounts, values, cuts: as in `greedy_step`, but values must be finite except at terminations.
-        alpha: ≥ 0 and finite, in units of one over reward; a number or `[T, ...]`.
+    alpha, in units of one over reward, is ≥ 0 and finite, a number or `[T, ...]`; other arguments as in `greedy_step`,
+    but values must be finite except at terminations.
     """
-    check_range("alpha", alpha, 0, math.inf)
     s, (alpha,) = segment(rewards, discounts, values, cuts, alpha=alpha)
     return s.kernels.soft(s.rewards, s.discounts, s.values, s.cuts, alpha)

@@ -12,37 +12,21 @@ what follows:
     q_lambda        c = λ                         q_sigma       c = σ π/μ + (1 - σ) π
 
 The others take a number of steps without correction: n_step, sarsa, monte_carlo, importance_sampled, weighted.
-
-Shapes and conventions are those of `greedy_step`: arrays `[T, ...]` with index t for the step from s[t] to s[t+1], so
-that what belongs to the next state or the next action (values, taken, traces, probabilities) stands at t too. At a
-termination, a cut and the last step there is no next action: whatever is stored there for one is not read. Arguments
-other than rewards, discounts and values may also be single numbers.
+Arguments are those of `greedystep.returns`.
 """
 
 import numpy as np
 
 from greedystep.checks import check_int
-from greedystep.returns._segment import Array, Segment, check_range, is_jax, segment
+from greedystep.returns._segment import Array, Segment, is_jax, segment
 
 
 def off_policy(
-    rewards: Array,
-    discounts: Array,
-    values: Array,
-    taken: Array,
-    traces: Array,
-    *,
-    cuts: Array | None = None,
+    rewards: Array, discounts: Array, values: Array, taken: Array, traces: Array, *, cuts: Array | None = None
 ) -> Array:
     """Compute the general off-policy return, yₜ = rₜ + dₜ (vₜ - cₜ₊₁ qₜ₊₁ + cₜ₊₁ yₜ₊₁).
 
-    Args:
-        rewards: `[T, ...]`.
-        discounts: `[T, ...]`, γ(1 - terminated[t]).
-        values: `[T, ...]`, values[t] = E_π Q(s[t+1], ·), or max_a Q(s[t+1], a) for a greedy π.
-        taken: `[T, ...]`, taken[t] = Q(s[t+1], a[t+1]) for the action that was taken.
-        traces: `[T, ...]`, traces[t] = c[t+1], not negative.
-        cuts: `[T, ...]` booleans, true where the segment ends at step t without a termination.
+    traces[t] = c[t+1] is not negative, a number or `[T, ...]`; other arguments as in `greedystep.returns`.
     """
     s, (taken, traces) = segment(rewards, discounts, values, cuts, taken=taken, traces=traces)
     return _corrected(s, taken, traces)
@@ -56,60 +40,32 @@ def lambda_return(
     With values[t] = max_a Q(s[t+1], a) this is Peng's Q(λ), with Q(s[t+1], a[t+1]) Sarsa(λ), with V_μ(s[t+1]) TD(λ).
     The weights of the n-step returns are (1 - λ)λⁿ⁻¹; at the end of a segment the longest one takes what is left.
     (The paper prints λⁿ for λⁿ⁻¹: those weights do not sum to one.)
-
-    Args:
-        rewards, discounts, values, cuts: as in `off_policy`.
-        lambda_: in [0, 1]; a number or `[T, ...]`.
     """
-    check_range("lambda_", lambda_, 0, 1)
     s, (lambda_,) = segment(rewards, discounts, values, cuts, lambda_=lambda_)
     return _corrected(s, s.values, lambda_)
 
 
 def watkins(
-    rewards: Array,
-    discounts: Array,
-    values: Array,
-    greedy: Array,
-    lambda_: Array = 1.0,
-    *,
-    cuts: Array | None = None,
+    rewards: Array, discounts: Array, values: Array, greedy: Array, lambda_: Array = 1.0, *, cuts: Array | None = None
 ) -> Array:
     """Compute Watkins's Q(λ): the λ-return up to the first action that is not greedy, c = λ 1[aₜ₊₁ is greedy].
 
-    Args:
-        rewards, discounts, cuts: as in `off_policy`.
-        values: `[T, ...]`, max_a Q(s[t+1], a).
-        greedy: `[T, ...]`, true where a[t+1] attains that maximum (ties count).
-        lambda_: in [0, 1].
+    values[t] = max_a Q(s[t+1], a), and greedy[t] is true where a[t+1] attains that maximum (ties count).
     """
-    check_range("lambda_", lambda_, 0, 1)
     s, (greedy, lambda_) = segment(rewards, discounts, values, cuts, greedy=greedy, lambda_=lambda_)
     return _corrected(s, s.values, lambda_ * greedy)
 
 
 def q_lambda(
-    rewards: Array,
-    discounts: Array,
-    values: Array,
-    taken: Array,
-    lambda_: Array,
-    *,
-    cuts: Array | None = None,
+    rewards: Array, discounts: Array, values: Array, taken: Array, lambda_: Array, *, cuts: Array | None = None
 ) -> Array:
     """Compute Q^π(λ) of Harutyunyan et al. (2016), Q(λ) with Off-Policy Corrections: c = λ for every action.
 
     It converges only if λ is small or the behaviour close to π: λ < (1 - γ) / (γ max_s |π - μ|₁) suffices.
-    Peng's Q(λ) is `lambda_return`.
-
-    Args:
-        rewards, discounts, cuts: as in `off_policy`.
-        values: `[T, ...]`, E_π Q(s[t+1], ·); max_a Q(s[t+1], a) makes it Q*(λ).
-        taken: `[T, ...]`, Q(s[t+1], a[t+1]).
-        lambda_: in [0, 1].
+    With values[t] = max_a Q(s[t+1], a) it is Q*(λ). Peng's Q(λ) is `lambda_return`.
     """
-    check_range("lambda_", lambda_, 0, 1)
-    return off_policy(rewards, discounts, values, taken, lambda_, cuts=cuts)
+    s, (taken, lambda_) = segment(rewards, discounts, values, cuts, taken=taken, lambda_=lambda_)
+    return _corrected(s, taken, lambda_)
 
 
 def tree_backup(
@@ -122,20 +78,13 @@ def tree_backup(
     *,
     cuts: Array | None = None,
 ) -> Array:
-    """Compute tree-backup returns TB(λ) of Precup et al. (2000): c = λ π(aₜ₊₁|sₜ₊₁). Needs no behaviour probabilities.
+    """Compute tree-backup returns TB(λ) of Precup et al. (2000): c = λ π(aₜ₊₁|sₜ₊₁), without behaviour probabilities.
 
-    Args:
-        rewards, discounts, cuts: as in `off_policy`.
-        values: `[T, ...]`, E_π Q(s[t+1], ·).
-        taken: `[T, ...]`, Q(s[t+1], a[t+1]).
-        target_prob: `[T, ...]`, π(a[t+1]|s[t+1]).
-        lambda_: in [0, 1].
+    values[t] = E_π Q(s[t+1], ·).
     """
-    check_range("lambda_", lambda_, 0, 1)
-    s, (taken, target_prob, lambda_) = segment(
-        rewards, discounts, values, cuts, taken=taken, target_prob=target_prob, lambda_=lambda_
-    )
-    return _corrected(s, taken, lambda_ * target_prob)
+    others = {"taken": taken, "target_prob": target_prob, "lambda_": lambda_}
+    s, (taken, target, lambda_) = segment(rewards, discounts, values, cuts, **others)
+    return _corrected(s, taken, lambda_ * target)
 
 
 def retrace(
@@ -151,24 +100,10 @@ def retrace(
 ) -> Array:
     """Compute Retrace(λ) of Munos et al. (2016): c = λ min(1, π(aₜ₊₁|sₜ₊₁) / μ(aₜ₊₁|sₜ₊₁)).
 
-    Args:
-        rewards, discounts, cuts: as in `off_policy`.
-        values: `[T, ...]`, E_π Q(s[t+1], ·).
-        taken: `[T, ...]`, Q(s[t+1], a[t+1]).
-        target_prob, behaviour_prob: `[T, ...]`, π and μ of the action a[t+1].
-        lambda_: in [0, 1].
+    values[t] = E_π Q(s[t+1], ·).
     """
-    check_range("lambda_", lambda_, 0, 1)
-    s, (taken, target, behaviour, lambda_) = segment(
-        rewards,
-        discounts,
-        values,
-        cuts,
-        taken=taken,
-        target_prob=target_prob,
-        behaviour_prob=behaviour_prob,
-        lambda_=lambda_,
-    )
+    others = {"taken": taken, "target_prob": target_prob, "behaviour_prob": behaviour_prob, "lambda_": lambda_}
+    s, (taken, target, behaviour, lambda_) = segment(rewards, discounts, values, cuts, **others)
     return _corrected(s, taken, lambda_ * s.kernels.xp.minimum(1, _ratios(s, target, behaviour)))
 
 
@@ -185,26 +120,10 @@ def q_sigma(
 ) -> Array:
     """Compute Q(σ) of De Asis et al. (2018): c = σ π/μ + (1 - σ) π, from tree backup (σ = 0) to sampling (σ = 1).
 
-    Sutton & Barto (2018), Eq. 7.17, with the look-ahead going to the end of the segment.
-
-    Args:
-        rewards, discounts, cuts: as in `off_policy`.
-        values: `[T, ...]`, E_π Q(s[t+1], ·).
-        taken: `[T, ...]`, Q(s[t+1], a[t+1]).
-        target_prob, behaviour_prob: `[T, ...]`, π and μ of the action a[t+1].
-        sigma: in [0, 1]; a number or `[T, ...]`.
+    Sutton & Barto (2018), Eq. 7.17, with the look-ahead going to the end of the segment. values[t] = E_π Q(s[t+1], ·).
     """
-    check_range("sigma", sigma, 0, 1)
-    s, (taken, target, behaviour, sigma) = segment(
-        rewards,
-        discounts,
-        values,
-        cuts,
-        taken=taken,
-        target_prob=target_prob,
-        behaviour_prob=behaviour_prob,
-        sigma=sigma,
-    )
+    others = {"taken": taken, "target_prob": target_prob, "behaviour_prob": behaviour_prob, "sigma": sigma}
+    s, (taken, target, behaviour, sigma) = segment(rewards, discounts, values, cuts, **others)
     return _corrected(s, taken, sigma * _ratios(s, target, behaviour) + (1 - sigma) * target)
 
 
@@ -223,31 +142,21 @@ def importance_sampled(
         Σᵢ₌₀ⁿ⁻¹ dₜ⋯dₜ₊ᵢ₋₁ ζᵢ rₜ₊ᵢ + dₜ⋯dₜ₊ₙ₋₁ ζₙ₋₁ vₜ₊ₙ₋₁,    ζᵢ = ρₜ₊₁⋯ρₜ₊ᵢ,    ρ = π/μ
 
     The paper ends with ζₙ Q(sₜ₊ₙ, aₜ₊ₙ), whose expectation over aₜ₊ₙ ~ μ is ζₙ₋₁ E_π Q(sₜ₊ₙ, ·): bootstrapping from
-    that expectation says the same with less noise, and needs no action after the last step. For the letter of Eq. 9
-    pass values[t] = ρ[t+1] Q(s[t+1], a[t+1]). With control variates it is `q_sigma` at σ = 1.
-
-    Args:
-        rewards, discounts, cuts: as in `off_policy`.
-        values: `[T, ...]`, E_π Q(s[t+1], ·).
-        target_prob, behaviour_prob: `[T, ...]`, π and μ of the action a[t+1].
-        n: the number of rewards to take; None for all up to the end of the segment.
+    that expectation, values[t] = E_π Q(s[t+1], ·), says the same with less noise, and needs no action after the last
+    step. For the letter of Eq. 9 pass values[t] = ρ[t+1] Q(s[t+1], a[t+1]). With control variates it is `q_sigma` at
+    σ = 1. With n = None the return takes all rewards up to the end of the segment.
     """
     n = None if n is None else check_int("n", n)
-    s, (target, behaviour) = segment(
-        rewards, discounts, values, cuts, target_prob=target_prob, behaviour_prob=behaviour_prob
-    )
+    others = {"target_prob": target_prob, "behaviour_prob": behaviour_prob}
+    s, (target, behaviour) = segment(rewards, discounts, values, cuts, **others)
     return _uncorrected(s, s.discounts * _ratios(s, target, behaviour), n)
 
 
 def n_step(rewards: Array, discounts: Array, values: Array, n: int, *, cuts: Array | None = None) -> Array:
-    """Compute the uncorrected n-step return, rₜ + dₜ rₜ₊₁ + … + dₜ⋯dₜ₊ₙ₋₁ vₜ₊ₙ₋₁.
+    """Compute the uncorrected n-step return, rₜ + dₜ rₜ₊₁ + … + dₜ⋯dₜ₊ₙ₋₁ vₜ₊ₙ₋₁, n ≥ 1.
 
     Where the segment ends sooner, the return takes the steps that are left and bootstraps there, discounted for just
     those steps. The cost grows with the logarithm of n at most.
-
-    Args:
-        rewards, discounts, values, cuts: as in `off_policy`.
-        n: the number of rewards to take, at least 1.
     """
     n = check_int("n", n)
     s, _ = segment(rewards, discounts, values, cuts)
@@ -257,12 +166,8 @@ def n_step(rewards: Array, discounts: Array, values: Array, n: int, *, cuts: Arr
 def sarsa(rewards: Array, discounts: Array, taken: Array, n: int = 1, *, cuts: Array | None = None) -> Array:
     """Compute the n-step Sarsa return, Eq. 8 of the paper: `n_step` with the values of the actions taken.
 
-    Sarsa(λ) is `lambda_return` with these values.
-
-    Args:
-        rewards, discounts, cuts: as in `off_policy`.
-        taken: `[T, ...]`, Q(s[t+1], a[t+1]). At a cut, where no action was taken, put the value that π would give.
-        n: the number of rewards to take, at least 1.
+    At a cut, where no action was taken, put the value that π would give into `taken`. Sarsa(λ) is `lambda_return` with
+    these values.
     """
     return n_step(rewards, discounts, taken, n, cuts=cuts)
 
@@ -270,7 +175,7 @@ def sarsa(rewards: Array, discounts: Array, taken: Array, n: int = 1, *, cuts: A
 def monte_carlo(rewards: Array, discounts: Array, values: Array, *, cuts: Array | None = None) -> Array:
     """Compute the return up to the end of the segment, yₜ = rₜ + dₜ yₜ₊₁; values are read only at cuts.
 
-    Pass zeros for values to count the stored rewards alone. Arguments as in `off_policy`.
+    Pass zeros for values to count the stored rewards alone.
     """
     s, _ = segment(rewards, discounts, values, cuts)
     return _uncorrected(s, s.discounts, None)
@@ -279,12 +184,9 @@ def monte_carlo(rewards: Array, discounts: Array, values: Array, *, cuts: Array 
 def weighted(rewards: Array, discounts: Array, values: Array, weights: Array, *, cuts: Array | None = None) -> Array:
     """Compute the weighted average Σₙ wₙ yₜ⁽ⁿ⁾ of the n-step returns y⁽¹⁾ … y⁽ᴺ⁾ (Sharma et al. 2017).
 
-    Where fewer than n steps are left, y⁽ⁿ⁾ is the longest return there is, as in `n_step`: it takes the weights of
-    those that are missing. One pass over the segment for each weight.
-
-    Args:
-        rewards, discounts, values, cuts: as in `off_policy`.
-        weights: `[N]`, weights[n-1] = wₙ; they sum to one.
+    weights `[N]` holds weights[n-1] = wₙ, which sum to one. Where fewer than n steps are left, y⁽ⁿ⁾ is the longest
+    return there is, as in `n_step`: it takes the weights of those that are missing. One pass over the segment per
+    weight.
     """
     if not is_jax(weights):
         weights = np.asarray(weights)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from greedystep.checks import check_memory
 from greedystep.envs.toy_task import END, Outcomes, ToyTask
-from greedystep.memory import check_memory
 
 BYTES_PER_STEP = 40
 """Bytes of an `EpisodeBuffer` per step; it holds the longest episode."""

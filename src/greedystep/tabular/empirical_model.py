@@ -9,10 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from greedystep import io
-from greedystep.checks import check_int
+from greedystep.checks import check_int, check_memory
 from greedystep.envs.toy_task import END
 from greedystep.mdp import MDP
-from greedystep.memory import check_memory
 from greedystep.tabular.episodes import Episodes
 from greedystep.tabular.transition_counts import NONE, TransitionCounts, count_log
 

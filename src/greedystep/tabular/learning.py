@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from greedystep.checks import check_float, check_float_array, check_int
+from greedystep.checks import check_float, check_float_array, check_int, check_memory
 from greedystep.envs import ToyTask, as_task
-from greedystep.memory import check_memory
 from greedystep.tabular import compiled_loops
 from greedystep.tabular.acting import make_simulator
 from greedystep.tabular.episodes import Episodes

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from greedystep import envs, io, schema
-from greedystep.checks import check_float, check_int, check_seed
+from greedystep.checks import check_float, check_int, check_memory, check_seed
 from greedystep.envs import ToyTask
 from greedystep.evaluation import Evaluation
-from greedystep.memory import check_memory
 from greedystep.tabular.acting import check_episode_memory
 from greedystep.tabular.episodes import Episodes
 from greedystep.tabular.learning import DIVERGED, LearnResult, collect, filled_table, learn, replay, replay_in_place

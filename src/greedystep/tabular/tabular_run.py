@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from greedystep import envs, schema
-from greedystep.checks import check_int
-from greedystep.memory import check_memory
+from greedystep.checks import check_int, check_memory
 from greedystep.metrics import Row
 from greedystep.runs.lock import WriterLock
 from greedystep.runs.resumable_run import (
