@@ -79,7 +79,7 @@ class Rudder:
             raise ValueError(
                 f"features: expected [{task.num_states}, K] for {task.name}, got {list(self.features.shape)}"
             )
-        self.q, self.episodes = initial_table(task, q), 0
+        self.q, self.episodes = initial_table(task.mdp.available, q), 0
         self._simulator, self._random = make_simulator(task), np.random.default_rng(seed)
         self._epsilon, self._alpha = (
             check_float("epsilon", epsilon, 0, 1),

@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 
 from greedystep.envs.toy_task import END
+from greedystep.tabular.empirical_model import rewards_differ
 from greedystep.tabular.episodes import Episodes, buffer_for, load_episode
-from greedystep.tabular.transition_counts import rewards_differ
 
 UNSEEN = -2
 """The successor of a row that has not been seen yet."""

@@ -16,8 +16,18 @@ from greedystep.evaluation import Evaluation
 from greedystep.memory import check_memory
 from greedystep.tabular.acting import check_episode_memory
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.learning import DIVERGED, LearnResult, collect, filled_table, learn, replay, replay_in_place
-from greedystep.tabular.methods import SAMPLED, Memory, check_method_memory, parameters_of
+from greedystep.tabular.learning import (
+    DIVERGED,
+    LearnResult,
+    Memory,
+    check_method_memory,
+    collect,
+    initial_table,
+    learn,
+    replay,
+    replay_in_place,
+)
+from greedystep.tabular.methods import SAMPLED, parameters_of
 from greedystep.tabular.stochasticity_warning import StochasticityDetector
 from greedystep.trajectory import Trajectory
 
@@ -111,7 +121,7 @@ class TabularAgent:
             self.task.seed(seed)
         if q is None:
             q = self.task.lowest_return if code in SAMPLED and isinstance(self.task, ToyTask) else 0.0
-        self.q, self.episodes, self.steps = filled_table(available, q), 0, 0
+        self.q, self.episodes, self.steps = initial_table(available, q), 0, 0
         self.memory = check_method_memory(code, self.q.shape)
         rows = self.q.size if code in SAMPLED else 0
         self._detector = StochasticityDetector(rows, self.q.shape[1], options.get("form", "running"))
@@ -170,7 +180,7 @@ class TabularAgent:
         if not numbers.size:  # NumPy takes an empty list for real numbers
             numbers = numbers.astype(np.int64)
         if not np.issubdtype(numbers.dtype, np.integer):
-            raise ValueError(f"states: expected whole numbers, got {numbers.dtype}")
+            raise ValueError(f"states: expected integers, got {numbers.dtype}")
         if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self.q):
             raise ValueError(
                 f"states: expected numbers in 0..{len(self.q) - 1}, got {numbers.min()} to {numbers.max()}"
