@@ -19,12 +19,10 @@ from greedystep.envs.core import Environment, ObservationSpec, State, Step
 class Control(Environment):
     """A deterministic system whose first state is drawn uniformly from a box."""
 
-    title: ClassVar[str]
-    """The part of the name after the slash."""
+    title: ClassVar[str]  # the part of the name after the slash
     start_low: ClassVar[tuple[float, ...]]
     start_high: ClassVar[tuple[float, ...]]
-    seen_high: ClassVar[tuple[float, ...]]
-    """The largest values of the observation."""
+    seen_high: ClassVar[tuple[float, ...]]  # the largest values of the observation
     stochastic: ClassVar[bool] = False
 
     @property
@@ -88,10 +86,8 @@ class Cart(NamedTuple):
 
     x: jax.Array
     velocity: jax.Array
-    angle: jax.Array
-    """Radians from upright, to the right."""
-    turning: jax.Array
-    """Radians per second."""
+    angle: jax.Array  # radians from upright, to the right
+    turning: jax.Array  # radians per second
 
 
 @dataclass(frozen=True)
@@ -130,10 +126,8 @@ class CartPole(Control):
 class Links(NamedTuple):
     """The state of the acrobot; float32, radians and radians per second."""
 
-    first: jax.Array
-    """Angle of the first link from hanging straight down, in [-pi, pi]."""
-    second: jax.Array
-    """Angle of the second link relative to the first one."""
+    first: jax.Array  # angle of the first link from hanging straight down, in [-pi, pi]
+    second: jax.Array  # angle of the second link relative to the first one
     first_turning: jax.Array
     second_turning: jax.Array
 

@@ -21,10 +21,8 @@ import numpy as np
 
 from greedystep.checks import INT32_MAX, check_int
 
-State = Any
-"""A pytree of arrays; each environment has its own NamedTuple."""
-Draws = Any
-"""A pytree of random numbers; each environment has its own NamedTuple."""
+State = Any  # a pytree of arrays; each environment has its own NamedTuple
+Draws = Any  # a pytree of random numbers; each environment has its own NamedTuple
 
 
 class Step(NamedTuple):
@@ -157,8 +155,7 @@ class TimedState(NamedTuple):
     """The state of `TimeLimit`."""
 
     state: State
-    steps: jax.Array
-    """int32: steps taken in this episode."""
+    steps: jax.Array  # int32: steps taken in this episode
 
 
 @dataclass(frozen=True)

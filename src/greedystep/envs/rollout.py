@@ -18,8 +18,7 @@ class PolicyOutput(NamedTuple):
     """Lines under the live image."""
 
 
-Policy = Callable[[jax.Array, State, Any], PolicyOutput]
-"""Function of key, state and observation."""
+Policy = Callable[[jax.Array, State, Any], PolicyOutput]  # function of key, state and observation
 
 
 class QAnnotation(NamedTuple):

@@ -18,19 +18,15 @@ from greedystep.envs.toy_task import END, ToyTask
 class ToyState(NamedTuple):
     """State of an episode."""
 
-    number: jax.Array
-    """int32: the state; after the last step of an episode that ended, the one before."""
-    steps: jax.Array
-    """int32: steps taken."""
+    number: jax.Array  # int32: the state; after the last step of an episode that ended, the one before
+    steps: jax.Array  # int32: steps taken
 
 
 class ToyDraws(NamedTuple):
     """Random numbers of one step."""
 
-    outcome: jax.Array
-    """float32, uniform in [0, 1): which outcome of the row."""
-    noise: jax.Array
-    """float32, standard normal: how far the reward is from its mean."""
+    outcome: jax.Array  # float32, uniform in [0, 1): which outcome of the row
+    noise: jax.Array  # float32, standard normal: how far the reward is from its mean
 
 
 @dataclass(frozen=True)

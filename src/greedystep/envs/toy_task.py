@@ -22,29 +22,22 @@ from greedystep.planning import solve
 if TYPE_CHECKING:
     from greedystep.envs.toy_env import ToyEnvironment
 
-SOLVED_SHARE = 0.9
-"""A task counts as solved from this share of the optimal expected return on (RUDDER's rule)."""
+SOLVED_SHARE = 0.9  # A task counts as solved from this share of the optimal expected return on (RUDDER's rule)
 
 BYTES_PER_OUTCOME, BYTES_PER_PAIR = 220, 50
 """Peak bytes while a task is made, per outcome and per pair (s, a); measured with tracemalloc."""
 
-END = -1
-"""The successor of an outcome that ends the episode."""
+END = -1  # the successor of an outcome that ends the episode
 
 
 class Outcomes(NamedTuple):
     """All outcomes, sorted by row s*A + a, for compiled loops; a row without outcomes is an unavailable action."""
 
-    first: np.ndarray
-    """int64 [S*A + 1]: the outcomes of row i are first[i] .. first[i + 1] - 1."""
-    cumulative: np.ndarray
-    """float64 [K]: cumulative probabilities within the row; the last of each row is 1."""
-    successor: np.ndarray
-    """int32 [K]: the next state, or END."""
-    reward: np.ndarray
-    """float64 [K]: the mean reward of the outcome."""
-    noise: np.ndarray
-    """float64 [K]: the standard deviation of its reward, which is Gaussian."""
+    first: np.ndarray  # int64 [S*A + 1]: the outcomes of row i are first[i] .. first[i + 1] - 1.
+    cumulative: np.ndarray  # float64 [K]: cumulative probabilities within the row; the last of each row is 1
+    successor: np.ndarray  # int32 [K]: the next state, or END
+    reward: np.ndarray  # float64 [K]: the mean reward of the outcome
+    noise: np.ndarray  # float64 [K]: the standard deviation of its reward, which is Gaussian
 
 
 @dataclass(frozen=True, eq=False)

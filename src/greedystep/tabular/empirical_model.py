@@ -16,10 +16,8 @@ from greedystep.mdp import MDP
 from greedystep.memory import check_memory
 from greedystep.tabular.episodes import Episodes, buffer_for, grown, load_episode
 
-NONE = -1
-"""The end of a list of edges."""
-SAME_REWARD = 1e-9
-"""Rewards whose relative difference is at most this count as equal."""
+NONE = -1  # the end of a list of edges
+SAME_REWARD = 1e-9  # rewards whose relative difference is at most this count as equal
 
 
 class TransitionCounts(NamedTuple):
@@ -28,28 +26,17 @@ class TransitionCounts(NamedTuple):
     The edges of a row, and those that lead into a state, are linked lists: a new successor needs no sorting.
     """
 
-    visits: np.ndarray
-    """int64 [S*A]: how often the action was taken."""
-    reward: np.ndarray
-    """float64 [S*A]: the mean reward."""
-    varies: np.ndarray
-    """bool [S*A]: whether its rewards differed."""
-    head: np.ndarray
-    """int64 [S*A]: the first edge of the row, or NONE."""
-    into: np.ndarray
-    """int64 [S]: the first edge that leads into the state, or NONE."""
-    row: np.ndarray
-    """int64 [capacity]: the row of an edge."""
-    successor: np.ndarray
-    """int32 [capacity]: the successor of an edge; END where the episode ends."""
-    count: np.ndarray
-    """int64 [capacity]: how often it was taken."""
-    next: np.ndarray
-    """int64 [capacity]: the next edge of the same row, or NONE."""
-    next_into: np.ndarray
-    """int64 [capacity]: the next edge into the same state, or NONE."""
-    size: np.ndarray
-    """int64 [1]: the number of edges."""
+    visits: np.ndarray  # int64 [S*A]: how often the action was taken
+    reward: np.ndarray  # float64 [S*A]: the mean reward
+    varies: np.ndarray  # bool [S*A]: whether its rewards differed
+    head: np.ndarray  # int64 [S*A]: the first edge of the row, or NONE
+    into: np.ndarray  # int64 [S]: the first edge that leads into the state, or NONE
+    row: np.ndarray  # int64 [capacity]: the row of an edge
+    successor: np.ndarray  # int32 [capacity]: the successor of an edge; END where the episode ends
+    count: np.ndarray  # int64 [capacity]: how often it was taken
+    next: np.ndarray  # int64 [capacity]: the next edge of the same row, or NONE
+    next_into: np.ndarray  # int64 [capacity]: the next edge into the same state, or NONE
+    size: np.ndarray  # int64 [1]: the number of edges
 
 
 def make_counts(S: int, A: int) -> TransitionCounts:

@@ -147,16 +147,14 @@ def load_episode(buffer, log, episode):
 
 # -- a growing store --------------------------------------------------------------------------------------------------
 
-NAMES_IN_FILES = {"behaviour_prob": "chances"}
-"""Arrays whose name in saved agents differs from that in `Episodes`."""
+NAMES_IN_FILES = {"behaviour_prob": "chances"}  # arrays whose name in saved agents differs from that in `Episodes`
 
 
 class EpisodeStore(NamedTuple):
     """A log with spare capacity: only the beginning of each array is in use."""
 
     log: Episodes
-    used: np.ndarray
-    """int64 [2]: the number of episodes and of steps."""
+    used: np.ndarray  # int64 [2]: the number of episodes and of steps
 
 
 class StoredEpisodes:

@@ -17,8 +17,7 @@ from greedystep.envs.gymnasium_ids import register_ids
 from greedystep.tabular.acting import epsilon_greedy
 from greedystep.tabular.episodes import Episodes
 
-Policy = Callable[[int], tuple[int, float]]
-"""State -> (action, its probability)."""
+Policy = Callable[[int], tuple[int, float]]  # state -> (action, its probability)
 
 
 class GymnasiumTask:

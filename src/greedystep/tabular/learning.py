@@ -43,13 +43,11 @@ from greedystep.tabular.stochasticity_warning import StochasticityDetector, chec
 if TYPE_CHECKING:
     from greedystep.envs import ToyEnvironment
 
-Task: TypeAlias = "str | ToyTask | ToyEnvironment"
-"""A toy task: its name, the task itself or its environment."""
+Task: TypeAlias = "str | ToyTask | ToyEnvironment"  # A toy task: its name, the task itself or its environment
 DIVERGED = "its values have no bound, and left float64{}; try a smaller alpha, lambda_ or n"
 """The message of a FloatingPointError, with the place where it happened."""
 
-Memory = EmpiricalModel | StoredEpisodes | None
-"""What a method keeps besides its table."""
+Memory = EmpiricalModel | StoredEpisodes | None  # what a method keeps besides its table
 MEMORY_CLASSES = {
     MODEL: EmpiricalModel,
     GREEDY_STEP_EXPECTED: EmpiricalModel,

@@ -64,11 +64,9 @@ stochastic environments too.
 SAMPLED = (GREEDY_STEP, GREEDY_STEP_STORED)
 """Codes whose values are maxima over sampled returns: right only in deterministic environments."""
 
-NEEDS_BEHAVIOUR_PROB = ("retrace", "q-sigma")
-"""Methods that divide by the behaviour probabilities μ(a | s)."""
+NEEDS_BEHAVIOUR_PROB = ("retrace", "q-sigma")  # methods that divide by the behaviour probabilities μ(a | s)
 
-WHOLE_EPISODE = 2**62
-"""The horizon N that stands for the whole episode."""
+WHOLE_EPISODE = 2**62  # the horizon N that stands for the whole episode
 
 
 class Parameters(NamedTuple):

@@ -11,8 +11,7 @@ from greedystep.envs.toy_task import END
 from greedystep.tabular.empirical_model import NONE
 from greedystep.tabular.methods import max_q
 
-TOLERANCE = 1e-10
-"""A state's value is propagated when it has changed by more than this, absolute or relative."""
+TOLERANCE = 1e-10  # A state's value is propagated when it has changed by more than this, absolute or relative
 MAX_BACKUPS_PER_EDGE = 10_000
 """With discount 1 values may grow without bound: planning gives up after this many backups per edge."""
 
@@ -72,14 +71,10 @@ def backup(q, counts, row, gamma, recurring, ahead):
 class BackupQueue(NamedTuple):
     """States whose changed value has not been propagated to their predecessors yet, first in, first out."""
 
-    propagated: np.ndarray
-    """float64 [S]: the value that was propagated last."""
-    queued: np.ndarray
-    """bool [S]: whether the state is in the queue."""
-    ring: np.ndarray
-    """int32 [S]: the queue as a ring buffer."""
-    head_and_size: np.ndarray
-    """int64 [2]: where the queue's first entry is in the ring, and the number of entries."""
+    propagated: np.ndarray  # float64 [S]: the value that was propagated last
+    queued: np.ndarray  # bool [S]: whether the state is in the queue
+    ring: np.ndarray  # int32 [S]: the queue as a ring buffer
+    head_and_size: np.ndarray  # int64 [2]: where the queue's first entry is in the ring, and the number of entries
 
 
 @njit(cache=True)

@@ -21,31 +21,21 @@ FIRST_UPDATES, MORE_UPDATES = 1000, 100
 """The most updates of the first training and of a later one: noisy returns may never be predicted well enough."""
 
 STORED, SEEN, TRAINED, UPDATES, VARIED = range(5)
-SCALE, ERROR = range(2)
-"""Indices into `RudderState.numbers` and `RudderState.levels`."""
+SCALE, ERROR = range(2)  # indices into `RudderState.numbers` and `RudderState.levels`
 
 
 class RudderState(NamedTuple):
     """The newest episodes, the network and its optimiser."""
 
-    states: np.ndarray
-    """int32 [CAPACITY, T + 1]."""
-    actions: np.ndarray
-    """int32 [CAPACITY, T]."""
-    lengths: np.ndarray
-    """int64 [CAPACITY]."""
-    returns: np.ndarray
-    """float64 [CAPACITY]."""
-    theta: np.ndarray
-    """float64 [P]: the parameters of the network."""
-    first: np.ndarray
-    """float64 [P]: Adam's mean of the gradient."""
-    second: np.ndarray
-    """float64 [P]: Adam's mean of the squared gradient."""
-    numbers: np.ndarray
-    """int64 [5]: episodes STORED and SEEN, times TRAINED, UPDATES of θ, whether returns VARIED."""
-    levels: np.ndarray
-    """float64 [2]: the SCALE of returns and the running mean of the squared ERROR, in scaled units."""
+    states: np.ndarray  # int32 [CAPACITY, T + 1]
+    actions: np.ndarray  # int32 [CAPACITY, T]
+    lengths: np.ndarray  # int64 [CAPACITY]
+    returns: np.ndarray  # float64 [CAPACITY]
+    theta: np.ndarray  # float64 [P]: the parameters of the network
+    first: np.ndarray  # float64 [P]: Adam's mean of the gradient
+    second: np.ndarray  # float64 [P]: Adam's mean of the squared gradient
+    numbers: np.ndarray  # int64 [5]: episodes STORED and SEEN, times TRAINED, UPDATES of θ, whether returns VARIED
+    levels: np.ndarray  # float64 [2]: the SCALE of returns and the running mean of the squared ERROR, in scaled units
 
 
 def make_state(horizon: int, parameters: int) -> RudderState:

@@ -16,8 +16,7 @@ from greedystep.envs.toy_task import END
 from greedystep.tabular.empirical_model import rewards_differ
 from greedystep.tabular.episodes import Episodes, buffer_for, load_episode
 
-UNSEEN = -2
-"""The successor of a row that has not been seen yet."""
+UNSEEN = -2  # the successor of a row that has not been seen yet
 
 
 class StochasticityWarning(UserWarning):
@@ -27,14 +26,10 @@ class StochasticityWarning(UserWarning):
 class FirstOutcomes(NamedTuple):
     """The first outcome of every row s*A + a, and the first later one that differs; no rows if nothing is checked."""
 
-    successor: np.ndarray
-    """int32 [S*A]: the successor, END or UNSEEN."""
-    reward: np.ndarray
-    """float64 [S*A]."""
-    found: np.ndarray
-    """int64 [2]: the first row that had a different outcome later, or -1, and the successor of that outcome."""
-    found_reward: np.ndarray
-    """float64 [1]: the reward of that outcome."""
+    successor: np.ndarray  # int32 [S*A]: the successor, END or UNSEEN
+    reward: np.ndarray  # float64 [S*A]
+    found: np.ndarray  # int64 [2]: the first row that later had another outcome, or -1, and that outcome's successor
+    found_reward: np.ndarray  # float64 [1]: the reward of that outcome
 
 
 def unseen_outcomes(rows: int) -> FirstOutcomes:

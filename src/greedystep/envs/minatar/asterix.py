@@ -8,8 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar import packed_rows
-from greedystep.envs.minatar.game import DOWN, LEFT, NONE, RIGHT, SIZE, UP, MinAtar, below, cell, fraction, part
+from greedystep.envs.minatar import DOWN, LEFT, NONE, RIGHT, SIZE, UP, MinAtar, below, cell, fraction, packed_rows, part
 
 SPAWN_PERIOD, MOVE_PERIOD, RAMP_WAIT = 10, 5, 100
 
@@ -17,27 +16,19 @@ SPAWN_PERIOD, MOVE_PERIOD, RAMP_WAIT = 10, 5, 100
 class Chance(NamedTuple):
     """Random numbers of a step: the next object, used if one is due."""
 
-    right: jax.Array
-    """bool: it comes from the left and goes right."""
-    gold: jax.Array
-    """bool, probability 1/3."""
-    where: jax.Array
-    """Which of the empty rows: uint32, a `fraction`."""
+    right: jax.Array  # bool: it comes from the left and goes right
+    gold: jax.Array  # bool, probability 1/3
+    where: jax.Array  # which of the empty rows: uint32, a `fraction`
 
 
 class Position(NamedTuple):
     """Position of the game; the first three are `packed_rows`, others are int32."""
 
-    place: jax.Array
-    """The column plus one of the object in a row, 0 for none: so one that leaves on the left becomes none by itself."""
-    gold: jax.Array
-    """Flags: it is gold and no enemy."""
-    right: jax.Array
-    """Flags: it goes right."""
-    x: jax.Array
-    """The player's column."""
-    y: jax.Array
-    """The player's row, 1..8."""
+    place: jax.Array  # 1 + the column of the object in a row, 0 for none: one that leaves on the left becomes none
+    gold: jax.Array  # flags: it is gold and no enemy
+    right: jax.Array  # flags: it goes right
+    x: jax.Array  # the player's column
+    y: jax.Array  # the player's row, 1..8
     spawn_period: jax.Array
     spawn_timer: jax.Array
     move_period: jax.Array

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar.game import LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
+from greedystep.envs.minatar import LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
 
-WALL = (1 << 3 * SIZE) - 1
-"""All bricks of rows 1 to 3: bit 10 (y - 1) + x."""
+WALL = (1 << 3 * SIZE) - 1  # all bricks of rows 1 to 3: bit 10 (y - 1) + x
 
 
 class Position(NamedTuple):
@@ -19,18 +18,13 @@ class Position(NamedTuple):
 
     x: jax.Array
     y: jax.Array
-    dx: jax.Array
-    """-1 or 1, the way the ball goes; dy likewise, 1 is down."""
+    dx: jax.Array  # -1 or 1, the way the ball goes; dy likewise, 1 is down
     dy: jax.Array
-    trail_x: jax.Array
-    """Where the ball was one step before."""
+    trail_x: jax.Array  # where the ball was one step before
     trail_y: jax.Array
-    paddle: jax.Array
-    """Its column; its row is 9."""
-    bricks: jax.Array
-    """uint32, as `WALL`."""
-    struck: jax.Array
-    """bool: the ball met a brick in the last step. It then passes through bricks until it has met none."""
+    paddle: jax.Array  # its column; its row is 9
+    bricks: jax.Array  # uint32, as `WALL`
+    struck: jax.Array  # bool: the ball met a brick in the last step; then it passes through bricks until it meets none
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar import packed_rows
-from greedystep.envs.minatar.game import DOWN, NONE, ROW, SIZE, UP, MinAtar, cell
+from greedystep.envs.minatar import DOWN, NONE, ROW, SIZE, UP, MinAtar, cell, packed_rows
 
-COLUMN = 4
-"""Constants of the chicken."""
+COLUMN = 4  # constants of the chicken
 COOL_DOWN, CLOCK = 3, 2500
 CLASSES = 5
 
@@ -20,23 +18,18 @@ CLASSES = 5
 class Chance(NamedTuple):
     """Random numbers of a step: the new cars after a crossing, with a number per row (`packed_rows`)."""
 
-    slowness: jax.Array
-    """1..5, evenly."""
-    right: jax.Array
-    """Flags: they drive to the right."""
+    slowness: jax.Array  # 1..5, evenly
+    right: jax.Array  # flags: they drive to the right
 
 
 class Position(NamedTuple):
     """Position of the game; the first four are `packed_rows`, others are int32."""
 
-    place: jax.Array
-    """The columns of the cars."""
-    slowness: jax.Array
-    """A car moves every slowness + 1 steps."""
+    place: jax.Array  # the columns of the cars
+    slowness: jax.Array  # a car moves every slowness + 1 steps
     timer: jax.Array
     right: jax.Array
-    y: jax.Array
-    """The chicken's row."""
+    y: jax.Array  # the chicken's row
     cool_down: jax.Array
     clock: jax.Array
 

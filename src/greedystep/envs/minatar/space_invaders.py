@@ -9,13 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from greedystep.envs.minatar.game import FIRE, LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
+from greedystep.envs.minatar import FIRE, LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
 
-HEIGHT, WIDTH = 4, 6
-"""Size of a wave of aliens."""
+HEIGHT, WIDTH = 4, 6  # size of a wave of aliens
 WAVE = (1 << HEIGHT * WIDTH) - 1
-COLUMN, TOP = 2, 0
-"""Where a new wave appears."""
+COLUMN, TOP = 2, 0  # where a new wave appears
 SHOT_COOL_DOWN, ALIEN_SHOT_PERIOD = 5, 10
 MOVE_PERIOD, MOVE_PERIOD_MIN = 12, 6
 
@@ -28,28 +26,20 @@ class Position(NamedTuple):
     There are never more than two own bullets (nine steps of life, five between shots), and one of the aliens.
     """
 
-    aliens: jax.Array
-    """uint32: bit 6 i + j is the alien in row i and column j of the wave."""
-    column: jax.Array
-    """Of the wave's left border; it is off the board when that border is dead."""
-    top: jax.Array
-    """The row of the wave's upper border."""
-    to_left: jax.Array
-    """bool: the aliens go left."""
+    aliens: jax.Array  # uint32: bit 6 i + j is the alien in row i and column j of the wave
+    column: jax.Array  # of the wave's left border; it is off the board when that border is dead
+    top: jax.Array  # the row of the wave's upper border
+    to_left: jax.Array  # bool: the aliens go left
     move_period: jax.Array
     move_timer: jax.Array
     alien_shot_timer: jax.Array
-    bomb_x: jax.Array
-    """The aliens' bullet; row 10 for none."""
+    bomb_x: jax.Array  # the aliens' bullet; row 10 for none
     bomb_y: jax.Array
-    x: jax.Array
-    """The cannon's column; its row is 9."""
+    x: jax.Array  # the cannon's column; its row is 9
     shot_timer: jax.Array
-    new_x: jax.Array
-    """The latest own bullet; row -1 for none."""
+    new_x: jax.Array  # the latest own bullet; row -1 for none
     new_y: jax.Array
-    old_x: jax.Array
-    """The one before."""
+    old_x: jax.Array  # the one before
     old_y: jax.Array
 
 

@@ -9,59 +9,41 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.ple.ple_game import LOSS, NEGATIVE, POSITIVE, WIN, PLEGame, unit
+from greedystep.envs.ple import LOSS, NEGATIVE, POSITIVE, WIN, PLEGame, unit
 
-PIXEL = 50
-"""What never meets chance (the ball's column, the opponent's row) stands on a grid of 50ths of a pixel."""
+PIXEL = 50  # what never meets chance (the ball's column, the opponent's row) stands on a grid of 50ths of a pixel
 WIDTH, HEIGHT, MIDDLE_X, MIDDLE_Y = 64 * PIXEL, 48, 32 * PIXEL, 24 * PIXEL
 SERVE, FASTER = 60, 3
 """The ball's columns per step, in 50ths: 36 pixels per second; a hit adds 1.8 to the right before it turns."""
-SECONDS = np.float32(1 / 30)
-"""Seconds per step."""
-BALL_SPEED = 36
-"""Pixels per second."""
-PUSH, FRICTION = 0.64, 0.9
-"""The player's: 19.2 pixels per second, per step."""
-FOLLOW, RETURN = 48, 12
-"""The opponent's rows per step, in 50ths: 28.8 and 7.2 pixels per second."""
+SECONDS = np.float32(1 / 30)  # seconds per step
+BALL_SPEED = 36  # pixels per second
+PUSH, FRICTION = 0.64, 0.9  # the player's: 19.2 pixels per second, per step
+FOLLOW, RETURN = 48, 12  # the opponent's rows per step, in 50ths: 28.8 and 7.2 pixels per second
 HALF_PADDLE = 3.5
-LOWEST, HIGHEST = 175, 2225
-"""3.5 and 44.5, in 50ths."""
+LOWEST, HIGHEST = 175, 2225  # 3.5 and 44.5, in 50ths
 POINTS = 11
 
 
 class StartDraws(NamedTuple):
     """Random numbers of a start."""
 
-    right: jax.Array
-    """bool: the first serve goes to the right."""
-    slope: jax.Array
-    """float32 in [0, 1): how it goes down."""
+    right: jax.Array  # bool: the first serve goes to the right
+    slope: jax.Array  # float32 in [0, 1): how it goes down
 
 
 class State(NamedTuple):
     """The state of the game. The player's paddle is on the left, in column 4, the opponent's in column 60."""
 
-    y: jax.Array
-    """float32: row of the centre of the player's paddle, which is 1 pixel wide and 7 high."""
-    velocity: jax.Array
-    """float32, pixels per step."""
-    opponent_y: jax.Array
-    """int32: row of the centre of the opponent's paddle, in 50ths of a pixel."""
-    ball_x: jax.Array
-    """int32: column of the ball's centre, in 50ths of a pixel; its radius is 1 pixel."""
-    ball_y: jax.Array
-    """float32."""
-    ball_dx: jax.Array
-    """int32: 50ths of a pixel per step; -63, -60, 57 or 60."""
-    ball_vy: jax.Array
-    """float32, pixels per second."""
-    points: jax.Array
-    """int32."""
-    opponent_points: jax.Array
-    """int32."""
-    over: jax.Array
-    """bool."""
+    y: jax.Array  # float32: row of the centre of the player's paddle, which is 1 pixel wide and 7 high
+    velocity: jax.Array  # float32, pixels per step
+    opponent_y: jax.Array  # int32: row of the centre of the opponent's paddle, in 50ths of a pixel
+    ball_x: jax.Array  # int32: column of the ball's centre, in 50ths of a pixel; its radius is 1 pixel
+    ball_y: jax.Array  # float32
+    ball_dx: jax.Array  # int32: 50ths of a pixel per step; -63, -60, 57 or 60
+    ball_vy: jax.Array  # float32, pixels per second
+    points: jax.Array  # int32
+    opponent_points: jax.Array  # int32
+    over: jax.Array  # bool
 
 
 @dataclass(frozen=True)

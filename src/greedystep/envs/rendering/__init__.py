@@ -11,14 +11,12 @@ from greedystep.envs.rendering import grids, scenes
 from greedystep.envs.rendering.canvas import GROUND, PANEL, QUIET, SKY, TEXT, YELLOW, Canvas, rgb
 from greedystep.envs.rollout import QAnnotation
 
-HEIGHT = 240
-"""Default height of an image in pixels."""
+HEIGHT = 240  # default height of an image in pixels
 FRAMES_PER_SECOND = {"minatar": 12, "ple": 30, "classic": 30, "toy": 5}
 """Family -> steps per second at which it is pleasant to watch."""
 PANEL_SIZE = (100.0, 120.0)
 """Width and height of the panel of action values, in its own units; it is as high as the image of the game."""
-BARS = 78.0
-"""Units of the panel's height for the bars of all actions."""
+BARS = 78.0  # units of the panel's height for the bars of all actions
 
 
 def render(env: Environment, state: State, height: int = HEIGHT) -> np.ndarray:

@@ -73,8 +73,7 @@ def _draw_look(canvas: Canvas, x: int, y: int, colour: str, shape: Shape) -> Non
 
 # -- toy tasks on a grid ----------------------------------------------------------------------------------------------
 
-SMALL = 48
-"""The largest side of a grid whose cells are drawn one by one."""
+SMALL = 48  # the largest side of a grid whose cells are drawn one by one
 
 
 def toy_side(env: Any) -> int:
@@ -111,8 +110,7 @@ def toy_marks(env: Any, number: int) -> list[tuple[int, str]]:
 
 # -- any observation --------------------------------------------------------------------------------------------------
 
-CHANNELS = (c.SKY, c.VERMILION, c.YELLOW, c.GREEN, c.ORANGE, c.PINK, c.WHITE)
-"""One colour per channel, repeating."""
+CHANNELS = (c.SKY, c.VERMILION, c.YELLOW, c.GREEN, c.ORANGE, c.PINK, c.WHITE)  # one colour per channel, repeating
 
 
 def planes(shape: tuple[int, ...]) -> tuple[int, int, int]:
