@@ -48,11 +48,7 @@ DIVERGED = "its values have no bound, and left float64{}; try a smaller alpha, l
 """The message of a FloatingPointError, with the place where it happened."""
 
 Memory = EmpiricalModel | StoredEpisodes | None  # what a method keeps besides its table
-MEMORY_CLASSES = {
-    MODEL: EmpiricalModel,
-    GREEDY_STEP_EXPECTED: EmpiricalModel,
-    GREEDY_STEP_STORED: StoredEpisodes,
-}
+MEMORY_CLASSES = {MODEL: EmpiricalModel, GREEDY_STEP_EXPECTED: EmpiricalModel, GREEDY_STEP_STORED: StoredEpisodes}
 """Code of the method -> the class of its memory; all other methods keep nothing."""
 NO_COUNTS, NO_EPISODES = make_counts(0, 0), make_store(0)
 """What the compiled loops get of a memory that the method does not have."""

@@ -65,10 +65,10 @@ class StochasticityDetector:
             return
         (s, a), first = divmod(row, self._num_actions), int(self.outcomes.successor[row])
         if first != later:
-            what = f"led to {_place(first)} at one time and to {_place(later)} at another"
+            places = ["the end" if place == END else f"state {place}" for place in (first, later)]
+            what = f"led to {places[0]} at one time and to {places[1]} at another"
         else:
-            rewards = self.outcomes.reward[row], self.outcomes.found_reward[0]
-            what = f"paid {rewards[0]:g} at one time and {rewards[1]:g} at another"
+            what = f"paid {self.outcomes.reward[row]:g} at one time and {self.outcomes.found_reward[0]:g} at another"
         self.stop()
         warnings.warn(
             f"greedy-step in its {self._form} form keeps the best that ever happened, but action {a} of state {s} "
@@ -77,10 +77,6 @@ class StochasticityDetector:
             StochasticityWarning,
             stacklevel=3,
         )
-
-
-def _place(successor: int) -> str:
-    return "the end" if successor == END else f"state {successor}"
 
 
 @njit(cache=True)

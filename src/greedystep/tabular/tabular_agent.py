@@ -118,7 +118,7 @@ class TabularAgent:
             available, self.discount = self.task.mdp.available, self.task.mdp.discount
         else:
             available, self.discount = np.ones((S, A), bool), self.task.discount
-            self.task.seed(seed)
+            self.task.next_seed = seed
         if q is None:
             q = self.task.lowest_return if code in SAMPLED and isinstance(self.task, ToyTask) else 0.0
         self.q, self.episodes, self.steps = initial_table(available, q), 0, 0
@@ -145,21 +145,19 @@ class TabularAgent:
 
     def _learn_in_gymnasium(self, task: GymnasiumTask, episodes: int) -> LearnResult:
         code, parameters = parameters_of(self.method, self.options)
-        table, returns, lengths = self.q.copy(), [], []
+        table, returns, lengths, bounded = self.q.copy(), [], [], True
         try:
             for _ in range(episodes):
                 log = task.epsilon_greedy_episode(table, self.epsilon, self._random)
-                if not replay_in_place(code, parameters, table, self.memory, log, self.discount, 1):
+                bounded = replay_in_place(code, parameters, table, self.memory, log, self.discount, 1)
+                if not bounded:
                     raise FloatingPointError(f"{self.method}: {DIVERGED.format('')}")
                 self._detector.check_log(log)
                 lengths.append(len(log.rewards))
                 returns.append(_discounted_sum(log.rewards, self.discount))
-        except FloatingPointError:
-            raise
-        except BaseException:
-            self.q, self.episodes, self.steps = table, self.episodes + len(returns), self.steps + sum(lengths)
-            raise
-        self.q, self.episodes, self.steps = table, self.episodes + episodes, self.steps + sum(lengths)
+        finally:
+            if bounded:
+                self.q, self.episodes, self.steps = table, self.episodes + len(returns), self.steps + sum(lengths)
         return LearnResult(table, np.array(returns), np.array(lengths, np.int64), self.memory)
 
     def fit(self, log: Episodes | Iterable[tuple | Trajectory], sweeps: int = 1) -> TabularAgent:
@@ -182,9 +180,8 @@ class TabularAgent:
         if not np.issubdtype(numbers.dtype, np.integer):
             raise ValueError(f"states: expected integers, got {numbers.dtype}")
         if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self.q):
-            raise ValueError(
-                f"states: expected numbers in 0..{len(self.q) - 1}, got {numbers.min()} to {numbers.max()}"
-            )
+            got = f"{numbers.min()} to {numbers.max()}"
+            raise ValueError(f"states: expected numbers in 0..{len(self.q) - 1}, got {got}")
         actions = self.q[numbers].argmax(axis=-1)
         return int(actions) if numbers.ndim == 0 else actions
 
@@ -208,7 +205,7 @@ class TabularAgent:
         else:
             before, random, rewards = self.task.state, np.random.default_rng(seed), []
             try:
-                self.task.seed(seed)
+                self.task.next_seed = seed
                 for _ in range(episodes):
                     rewards.append(self.task.epsilon_greedy_episode(greedy, epsilon, random).rewards)
             finally:

@@ -98,17 +98,7 @@ class Asterix(MinAtar):
             ramps = ramps + due
 
         position = Position(
-            place,
-            gold,
-            right,
-            x,
-            y,
-            spawn_period,
-            spawn_timer - 1,
-            move_period,
-            move_timer - 1,
-            ramp_timer,
-            ramps,
+            place, gold, right, x, y, spawn_period, spawn_timer - 1, move_period, move_timer - 1, ramp_timer, ramps
         )
         return position, taken | taken_too, caught | caught_too
 
@@ -117,9 +107,4 @@ class Asterix(MinAtar):
         ahead = jnp.uint32(1) << place  # one column to the right of the object
         objects = ahead >> 1
         trail = jnp.where(right != 0, ahead >> 2, jnp.where(place != 0, ahead, 0))
-        return [
-            cell(position.x, position.y),
-            jnp.where(gold != 0, 0, objects),
-            trail,
-            jnp.where(gold != 0, objects, 0),
-        ]
+        return [cell(position.x, position.y), jnp.where(gold != 0, 0, objects), trail, jnp.where(gold != 0, objects, 0)]

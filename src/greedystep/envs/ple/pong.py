@@ -58,15 +58,7 @@ class Pong(PLEGame):
     action_names = ("up", "down", "none")
     default_limit: ClassVar[int | None] = 10_000
     # The player's velocity approaches PUSH * 0.9 / (1 - 0.9); the opponent's paddle is kept in before it moves.
-    bounds = (
-        (3.5, 44.5),
-        (-5.76, 5.76),
-        (2.54, 45.46),
-        (0, 64),
-        (-np.inf, np.inf),
-        (-37.8, 36),
-        (-np.inf, np.inf),
-    )
+    bounds = ((3.5, 44.5), (-5.76, 5.76), (2.54, 45.46), (0, 64), (-np.inf, np.inf), (-37.8, 36), (-np.inf, np.inf))
 
     def draw(self, key: jax.Array) -> jax.Array:
         """float32 in [0, 1). A hit or a serve uses it; no step has both."""
