@@ -36,6 +36,11 @@ class Step(NamedTuple):
     """bool: the episode was cut off; its last state still has a value."""
 
 
+def int32s(**numbers: int) -> dict[str, jax.Array]:
+    """Return numbers of a first state as int32 scalars."""
+    return {name: jnp.int32(number) for name, number in numbers.items()}
+
+
 class ObservationSpec(NamedTuple):
     """Shape, dtype and range of an observation."""
 

@@ -33,12 +33,13 @@ class Episodes(NamedTuple):
         """Make the log of `Trajectory`s, or of (states [T + 1], actions [T], rewards [T], terminated[, μ [T]])."""
         first, parts = [0], []
         for number, episode in enumerate(episodes):
+            columns: Any = episode
             if isinstance(episode, Trajectory):
                 columns = episode.observations, episode.actions, episode.rewards, episode.terminated[-1]
-                episode = (*columns, episode.behaviour_prob)
-            states, actions, rewards, terminated, behaviour_prob = (*episode, None)[:5]
+                columns = (*columns, episode.behaviour_prob)
+            states, actions, rewards, terminated, *rest = columns
             T = len(actions)
-            behaviour_prob = np.full(T, np.nan) if behaviour_prob is None else behaviour_prob
+            behaviour_prob = np.full(T, np.nan) if not rest or rest[0] is None else rest[0]
             if len(states) != T + 1 or len(rewards) != T or len(behaviour_prob) != T:
                 raise ValueError(
                     f"episodes: number {number} has {len(states)} states, {T} actions, {len(rewards)} rewards and "

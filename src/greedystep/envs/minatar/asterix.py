@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from greedystep.envs.core import int32s
 from greedystep.envs.minatar import DOWN, LEFT, NONE, RIGHT, SIZE, UP, MinAtar, below, cell, fraction, packed_rows, part
 
 SPAWN_PERIOD, MOVE_PERIOD, RAMP_WAIT = 10, 5, 100
@@ -53,11 +54,10 @@ class Asterix(MinAtar):
         return Chance(words[0] & 1 != 0, below(words[0], 1 / 3), fraction(words[1]))
 
     def first(self, chance: tuple[()]) -> Position:
-        empty, middle = jnp.uint32(0), jnp.int32(5)
         spawn, move = jnp.int32(SPAWN_PERIOD), jnp.int32(MOVE_PERIOD)
-        return Position(
-            empty, empty, empty, middle, middle, spawn, spawn, move, move, jnp.int32(RAMP_WAIT), jnp.int32(0)
-        )
+        nothing, numbers = jnp.uint32(0), int32s(x=5, y=5, ramp_timer=RAMP_WAIT, ramps=0)
+        periods = {"spawn_period": spawn, "spawn_timer": spawn, "move_period": move, "move_timer": move}
+        return Position(nothing, nothing, nothing, **numbers, **periods)
 
     def play(self, chance: Chance, position: Position, action: jax.Array) -> tuple[Position, jax.Array, jax.Array]:
         place, gold, right, x, y, spawn_period, spawn_timer, move_period, move_timer, ramp_timer, ramps = position
@@ -97,13 +97,11 @@ class Asterix(MinAtar):
             spawn_period = spawn_period - (due & (spawn_period > 1))
             ramps = ramps + due
 
-        position = Position(
-            place, gold, right, x, y, spawn_period, spawn_timer - 1, move_period, move_timer - 1, ramp_timer, ramps
-        )
-        return position, taken | taken_too, caught | caught_too
+        timers = (spawn_period, spawn_timer - 1, move_period, move_timer - 1, ramp_timer, ramps)
+        return Position(place, gold, right, x, y, *timers), taken | taken_too, caught | caught_too
 
     def rows(self, position: Position) -> list[jax.Array]:
-        place, gold, right = (packed_rows.by_row(word) for word in position[:3])
+        place, gold, right = map(packed_rows.by_row, position[:3])
         ahead = jnp.uint32(1) << place  # one column to the right of the object
         objects = ahead >> 1
         trail = jnp.where(right != 0, ahead >> 2, jnp.where(place != 0, ahead, 0))

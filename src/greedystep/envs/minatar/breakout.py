@@ -45,9 +45,8 @@ class Breakout(MinAtar):
         return words[0] >> 31 != 0
 
     def first(self, chance: jax.Array) -> Position:
-        x = jnp.where(chance, 9, 0).astype(jnp.int32)
+        x, dx = jnp.where(chance, 9, 0).astype(jnp.int32), jnp.where(chance, -1, 1).astype(jnp.int32)
         y = jnp.int32(3)
-        dx = jnp.where(chance, -1, 1).astype(jnp.int32)
         return Position(x, y, dx, jnp.int32(1), x, y, jnp.int32(4), jnp.uint32(WALL), jnp.bool_(False))
 
     def play(self, chance: Any, position: Position, action: jax.Array) -> tuple[Position, jax.Array, jax.Array]:
@@ -69,25 +68,11 @@ class Breakout(MinAtar):
 
         turn = ceiling | broken | straight | back
         bricks = jnp.where(broken, bricks ^ place, jnp.where(bottom & (bricks == 0), jnp.uint32(WALL), bricks))
-        position = Position(
-            to_x,
-            jnp.where(turn, y, to_y),
-            jnp.where(side ^ back, -dx, dx),
-            jnp.where(turn, -dy, dy),
-            x,
-            y,
-            paddle,
-            bricks,
-            brick,
-        )
-        return position, broken, lost
+        to_y, dx, dy = jnp.where(turn, y, to_y), jnp.where(side ^ back, -dx, dx), jnp.where(turn, -dy, dy)
+        return Position(to_x, to_y, dx, dy, x, y, paddle, bricks, brick), broken, lost
 
     def rows(self, position: Position) -> list[jax.Array]:
         shift = jnp.clip(SIZE * (ROW - 1), 0, 31).astype(jnp.uint32)
         wall = jnp.where((ROW >= 1) & (ROW <= 3), position.bricks >> shift, 0)
-        return [
-            cell(position.paddle, jnp.int32(SIZE - 1)),
-            cell(position.x, position.y),
-            cell(position.trail_x, position.trail_y),
-            wall,
-        ]
+        ball, trail = cell(position.x, position.y), cell(position.trail_x, position.trail_y)
+        return [cell(position.paddle, jnp.int32(SIZE - 1)), ball, trail, wall]

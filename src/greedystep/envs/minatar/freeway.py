@@ -10,9 +10,8 @@ import jax.numpy as jnp
 
 from greedystep.envs.minatar import DOWN, NONE, ROW, SIZE, UP, MinAtar, cell, packed_rows
 
-COLUMN = 4  # constants of the chicken
-COOL_DOWN, CLOCK = 3, 2500
-CLASSES = 5
+COLUMN, COOL_DOWN = 4, 3  # of the chicken
+CLOCK, CLASSES = 2500, 5
 
 
 class Chance(NamedTuple):
@@ -57,15 +56,8 @@ class Freeway(MinAtar):
     chance_of_start = chance
 
     def first(self, chance: Chance) -> Position:
-        return Position(
-            jnp.uint32(0),
-            chance.slowness,
-            chance.slowness,
-            chance.right,
-            jnp.int32(SIZE - 1),
-            jnp.int32(COOL_DOWN),
-            jnp.int32(CLOCK),
-        )
+        cars = jnp.uint32(0), chance.slowness, chance.slowness, chance.right
+        return Position(*cars, jnp.int32(SIZE - 1), jnp.int32(COOL_DOWN), jnp.int32(CLOCK))
 
     def play(self, chance: Chance, position: Position, action: jax.Array) -> tuple[Position, jax.Array, jax.Array]:
         place, slowness, timer, right, y, cool_down, clock = position
@@ -94,9 +86,7 @@ class Freeway(MinAtar):
         return position, across, clock < 0
 
     def rows(self, position: Position) -> list[jax.Array]:
-        place, slowness, right = (
-            packed_rows.by_row(word) for word in (position.place, position.slowness, position.right)
-        )
+        place, slowness, _, right = map(packed_rows.by_row, position[:4])
         car = jnp.where((ROW >= 1) & (ROW <= 8), jnp.uint32(1) << place, 0)
         behind = jnp.where(right != 0, (car >> 1) | (car << 9), (car << 1) | (car >> 9))
         trails = [jnp.where(slowness == level, behind, 0) for level in range(1, CLASSES + 1)]

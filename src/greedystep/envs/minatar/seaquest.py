@@ -32,6 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from greedystep.envs.core import int32s
 from greedystep.envs.minatar import ACTIONS, DOWN, FIRE, LEFT, RIGHT, ROW, SIZE, UP, MinAtar, below, cell
 
 LINE = np.uint32((1 << SIZE) - 1)  # all cells of a row
@@ -103,27 +104,17 @@ class Seaquest(MinAtar):
         return Chance(right(0), below(word, 1 / 3), row(1), right(4), row(5))
 
     def first(self, chance: tuple[()]) -> Position:
-        number = jnp.int32
         nothing, nobody = jnp.zeros(SIZE, jnp.uint32), jnp.zeros((4, SIZE), jnp.uint32)
         return Position(
-            x=number(5),
-            y=number(0),
+            **int32s(x=5, y=0, air=AIR, aboard=0, newer=0, older=0, clock=1, ramp=0),
+            **int32s(enemy_timer=20, diver_timer=DIVER_PERIOD, shot_timer=0),
             right=jnp.bool_(False),
             at_surface=jnp.bool_(True),
-            air=number(AIR),
-            aboard=number(0),
+            rightward=jnp.zeros(SIZE, bool),
             near=nobody,
             far=nobody,
-            rightward=jnp.zeros(SIZE, bool),
             shots=nothing,
             torpedoes=nothing,
-            newer=number(0),
-            older=number(0),
-            enemy_timer=number(20),
-            diver_timer=number(DIVER_PERIOD),
-            shot_timer=number(0),
-            clock=number(1),
-            ramp=number(0),
         )
 
     def play(self, chance: Chance, position: Position, action: jax.Array) -> tuple[Position, jax.Array, jax.Array]:

@@ -1,9 +1,8 @@
 """PLE's Pixelcopter: keep a helicopter inside a winding cave and off the blocks in it; it climbs faster than it falls.
 
 The original makes the cave in batches of 48 pieces, the next one when 13 pieces are left. Nothing looks at a piece
-before it is near the screen, and where pieces stand is not random; so here the height of a piece is drawn when it
-becomes one of the 14 leftmost ones. That is the same game: piece 14 of the row comes into being with a batch at the
-latest, and which random number is behind its height is nobody's business.
+before it is near the screen, and where pieces stand is not random. So here the height of a piece is drawn when it
+becomes one of the 14 leftmost ones, which is the same game: by then the original has drawn it too.
 """
 
 from __future__ import annotations
@@ -135,18 +134,10 @@ class Pixelcopter(PLEGame):
         touching = self._touching(state)
         first = touching & ~jnp.pad(touching[:-1], (1, 0))
         middle = jnp.sum(jnp.where(first, state.cave[UNDER], 0)).astype(jnp.float32)
-        block = state.block
-        return jnp.stack(
-            [
-                state.y,
-                state.momentum,
-                state.y - (middle - HALF_GAP),
-                (middle + HALF_GAP) - state.y,
-                (block.x - X * PIXEL).astype(jnp.float32) / PIXEL,
-                block.y.astype(jnp.float32),
-                (block.y + BLOCK_HEIGHT).astype(jnp.float32),
-            ]
-        )
+        above, below = state.y - (middle - HALF_GAP), (middle + HALF_GAP) - state.y
+        ahead = (state.block.x - X * PIXEL).astype(jnp.float32) / PIXEL
+        block = (state.block.y.astype(jnp.float32), (state.block.y + BLOCK_HEIGHT).astype(jnp.float32))
+        return jnp.stack([state.y, state.momentum, above, below, ahead, *block])
 
     def cave_columns(self, state: State) -> jax.Array:
         """int32 [14]: columns of the centres of the pieces, in 25ths of a pixel."""

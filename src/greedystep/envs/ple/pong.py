@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from greedystep.envs.core import int32s
 from greedystep.envs.ple import LOSS, NEGATIVE, POSITIVE, WIN, PLEGame, unit
 
 PIXEL = 50  # what never meets chance (the ball's column, the opponent's row) stands on a grid of 50ths of a pixel
@@ -70,16 +71,13 @@ class Pong(PLEGame):
 
     def start(self, draws: StartDraws) -> State:
         return State(
+            **int32s(opponent_y=MIDDLE_Y, ball_x=MIDDLE_X, points=0, opponent_points=0),
             y=jnp.float32(24),
             velocity=jnp.float32(0),
-            opponent_y=jnp.int32(MIDDLE_Y),
-            ball_x=jnp.int32(MIDDLE_X),
             ball_y=jnp.float32(24),
+            over=jnp.bool_(False),
             ball_dx=jnp.where(draws.right, SERVE, -SERVE).astype(jnp.int32),
             ball_vy=_served(draws.slope),
-            points=jnp.int32(0),
-            opponent_points=jnp.int32(0),
-            over=jnp.bool_(False),
         )
 
     def play(self, draws: jax.Array, state: State, action: jax.Array) -> tuple[State, jax.Array]:
@@ -101,17 +99,9 @@ class Pong(PLEGame):
         return state._replace(points=points, opponent_points=opponent_points, over=winner | loser), reward
 
     def observe(self, state: State) -> jax.Array:
-        return jnp.stack(
-            [
-                state.y,
-                state.velocity,
-                state.opponent_y.astype(jnp.float32) / PIXEL,
-                state.ball_x.astype(jnp.float32) / PIXEL,
-                state.ball_y,
-                state.ball_dx.astype(jnp.float32) * np.float32(BALL_SPEED / SERVE),
-                state.ball_vy,
-            ]
-        )
+        opponent_y, ball_x = (place.astype(jnp.float32) / PIXEL for place in (state.opponent_y, state.ball_x))
+        ball_vx = state.ball_dx.astype(jnp.float32) * np.float32(BALL_SPEED / SERVE)
+        return jnp.stack([state.y, state.velocity, opponent_y, ball_x, state.ball_y, ball_vx, state.ball_vy])
 
 
 # -- the rules in parts ------------------------------------------------------------------------------------------------
@@ -141,8 +131,7 @@ def _ball_moved(draws: jax.Array, state: State) -> State:
     vy = vy + jnp.where(by_player, 2 * state.velocity, 0)
     vy = vy + jnp.where(hit, draws * np.float32(0.001) - np.float32(0.0005), 0)
 
-    at_top = y - 1 <= 0
-    at_bottom = y + 1 >= HEIGHT
+    at_top, at_bottom = y - 1 <= 0, y + 1 >= HEIGHT
     vy = jnp.where(at_top | at_bottom, vy * np.float32(-0.99), vy)
     y = y + at_top - at_bottom
     return state._replace(ball_x=x, ball_y=y, ball_dx=dx, ball_vy=vy)

@@ -140,12 +140,11 @@ def draw_choice(canvas: Canvas, env: Any, state: Any) -> None:
     step = 12.4 / env.task.horizon
     start, fork = (1.2, 5.0), (1.2 + step, 5.0)
     for height, colour in ((3.0, c.GREEN), (7.0, c.VERMILION)):
-        line = [fork, (1.2 + 2 * step, height), (13.6, height)]
-        canvas.line([start, *line], 0.1, c.QUIET)
-        canvas.disc(*line[-1], 0.5, blend(colour, c.GROUND, 0.2))
+        canvas.line([start, fork, (1.2 + 2 * step, height), (13.6, height)], 0.1, c.QUIET)
+        canvas.disc(13.6, height, 0.5, blend(colour, c.GROUND, 0.2))
     at = int(state.number)
-    time, height = (0, 5) if at == 0 else (1 + (at - 1) // 2, (3, 7)[(at - 1) % 2])
-    canvas.disc(1.2 + step * time, height, 0.4, c.SKY)
+    time, y = (0, 5) if at == 0 else (1 + (at - 1) // 2, (3, 7)[(at - 1) % 2])
+    canvas.disc(1.2 + step * time, y, 0.4, c.SKY)
 
 
 def draw_watch(canvas: Canvas, env: Any, state: Any) -> None:
