@@ -28,12 +28,9 @@ Draws = Any  # a pytree of random numbers; each environment has its own NamedTup
 class Step(NamedTuple):
     """The result of a step besides the next state; scalars, or [N] under vmap."""
 
-    reward: jax.Array
-    """float32."""
-    terminated: jax.Array
-    """bool: the episode has ended; nothing follows."""
-    truncated: jax.Array
-    """bool: the episode was cut off; its last state still has a value."""
+    reward: jax.Array  # float32
+    terminated: jax.Array  # bool: the episode has ended; nothing follows
+    truncated: jax.Array  # bool: the episode was cut off; its last state still has a value
 
 
 def int32s(**numbers: int) -> dict[str, jax.Array]:
@@ -46,8 +43,7 @@ class ObservationSpec(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    low: Any
-    """Smallest value, a number or an array of that shape; -inf where there is none."""
+    low: Any  # smallest value, a number or an array of that shape; -inf where there is none
     high: Any
 
 

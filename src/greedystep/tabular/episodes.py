@@ -15,18 +15,13 @@ from greedystep.trajectory import Trajectory
 class Episodes(NamedTuple):
     """A log of E episodes with K steps in total; episode e has the steps first[e] .. first[e + 1] - 1."""
 
-    first: np.ndarray
-    """int64 [E + 1]."""
-    states: np.ndarray
-    """int32 [K + E]: T + 1 states per episode, those of episode e from first[e] + e on."""
-    actions: np.ndarray
-    """int32 [K]."""
-    rewards: np.ndarray
-    """float64 [K]."""
+    first: np.ndarray  # int64 [E + 1]
+    states: np.ndarray  # int32 [K + E]: T + 1 states per episode, those of episode e from first[e] + e on
+    actions: np.ndarray  # int32 [K]
+    rewards: np.ndarray  # float64 [K]
     behaviour_prob: np.ndarray
     """float64 [K]: μ(a | s), the behaviour policy's probability of the action; nan where unknown."""
-    terminated: np.ndarray
-    """bool [E]: whether the episode terminated; a truncated one bootstraps from its last state."""
+    terminated: np.ndarray  # bool [E]: whether the episode terminated; a truncated one bootstraps from its last state
 
     @classmethod
     def of(cls, episodes: Iterable[tuple | Trajectory]) -> Episodes:

@@ -57,14 +57,10 @@ NO_COUNTS, NO_EPISODES = make_counts(0, 0), make_store(0)
 class LearnResult(NamedTuple):
     """The table that was learned, and the episodes it was learned from."""
 
-    q: np.ndarray
-    """float64 [S, A]; -inf where the state does not have the action."""
-    returns: np.ndarray
-    """float64 [episodes]: the discounted return of each episode, exploration included."""
-    lengths: np.ndarray
-    """int64 [episodes]."""
-    memory: Memory
-    """What the method keeps besides its table, for the next call; None for most methods."""
+    q: np.ndarray  # float64 [S, A]; -inf where the state does not have the action
+    returns: np.ndarray  # float64 [episodes]: the discounted return of each episode, exploration included
+    lengths: np.ndarray  # int64 [episodes]
+    memory: Memory  # what the method keeps besides its table, for the next call; None for most methods
 
 
 def learn(
@@ -177,7 +173,10 @@ def replay(
     if method in NEEDS_BEHAVIOUR_PROB and not (log.behaviour_prob > 0).all():
         raise ValueError(f"log: {method} needs the behaviour's probability of every action")
     if not _assigns(code, parameters):
-        _check_known(log, table, method)
+        # The last state of a terminated episode has no value and may hold anything.
+        last = log.states[log.first[1:] + np.arange(len(log.terminated))][~log.terminated]
+        if not (np.isfinite(table[log.origins, log.actions]).all() and np.isfinite(table[last].max(axis=1)).all()):
+            raise ValueError(f"q: {method} cannot begin with infinite values at pairs that the log shows")
     kept = check_method_memory(code, table.shape, memory)
     if not replay_in_place(code, parameters, table, kept, log, gamma, check_int("sweeps", sweeps)):
         raise FloatingPointError(f"{method}: {DIVERGED.format('')}")
@@ -202,14 +201,6 @@ def replay_in_place(
 def _assigns(code: int, parameters: Parameters) -> bool:
     """Whether the update replaces -inf by a number."""
     return code == GREEDY_STEP or code in MEMORY_CLASSES or (code == BACKWARD_Q_LEARNING and parameters.alpha == 1.0)
-
-
-def _check_known(log: Episodes, table: np.ndarray, method: str) -> None:
-    pairs = table[log.origins, log.actions]
-    # The last state of a terminated episode has no value and may hold anything.
-    last = log.states[log.first[1:] + np.arange(len(log.terminated))][~log.terminated]
-    if not (np.isfinite(pairs).all() and np.isfinite(table[last].max(axis=1)).all()):
-        raise ValueError(f"q: {method} cannot begin with infinite values at pairs that the log shows")
 
 
 def initial_table(available: np.ndarray, q: Any) -> np.ndarray:

@@ -14,19 +14,10 @@ from greedystep.checks import check_float, check_int, check_seed
 from greedystep.envs import ToyTask
 from greedystep.evaluation import Evaluation
 from greedystep.memory import check_memory
+from greedystep.tabular import learning
 from greedystep.tabular.acting import check_episode_memory
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.learning import (
-    DIVERGED,
-    LearnResult,
-    Memory,
-    check_method_memory,
-    collect,
-    initial_table,
-    learn,
-    replay,
-    replay_in_place,
-)
+from greedystep.tabular.learning import LearnResult, Memory
 from greedystep.tabular.methods import SAMPLED, parameters_of
 from greedystep.tabular.stochasticity_warning import StochasticityDetector
 from greedystep.trajectory import Trajectory
@@ -121,8 +112,8 @@ class TabularAgent:
             self.task.next_seed = seed
         if q is None:
             q = self.task.lowest_return if code in SAMPLED and isinstance(self.task, ToyTask) else 0.0
-        self.q, self.episodes, self.steps = initial_table(available, q), 0, 0
-        self.memory = check_method_memory(code, self.q.shape)
+        self.q, self.episodes, self.steps = learning.initial_table(available, q), 0, 0
+        self.memory = learning.check_method_memory(code, self.q.shape)
         rows = self.q.size if code in SAMPLED else 0
         self._detector = StochasticityDetector(rows, self.q.shape[1], options.get("form", "running"))
         self._random = np.random.default_rng(seed)
@@ -136,7 +127,9 @@ class TabularAgent:
             learned = self._learn_in_gymnasium(self.task, check_int("episodes", episodes))
         else:
             how: Any = {"q": self.q, "epsilon": self.epsilon, "seed": self._random, "memory": self.memory}
-            learned = learn(self.task, self.method, episodes=episodes, detector=self._detector, **how, **self.options)
+            learned = learning.learn(
+                self.task, self.method, episodes=episodes, detector=self._detector, **how, **self.options
+            )
             self.q = learned.q
             self.episodes += episodes
             self.steps += int(learned.lengths.sum())
@@ -149,9 +142,9 @@ class TabularAgent:
         try:
             for _ in range(episodes):
                 log = task.epsilon_greedy_episode(table, self.epsilon, self._random)
-                bounded = replay_in_place(code, parameters, table, self.memory, log, self.discount, 1)
+                bounded = learning.replay_in_place(code, parameters, table, self.memory, log, self.discount, 1)
                 if not bounded:
-                    raise FloatingPointError(f"{self.method}: {DIVERGED.format('')}")
+                    raise FloatingPointError(f"{self.method}: {learning.DIVERGED.format('')}")
                 self._detector.check_log(log)
                 lengths.append(len(log.rewards))
                 returns.append(_discounted_sum(log.rewards, self.discount))
@@ -167,7 +160,7 @@ class TabularAgent:
             log.check(*self.q.shape)
             log.check_available(self.task.mdp.available)
         how: Any = {"discount": self.discount, "sweeps": sweeps, "memory": self.memory, **self.options}
-        self.q = replay(log, self.q, self.method, **how)
+        self.q = learning.replay(log, self.q, self.method, **how)
         self._detector.check_log(log)
         self._detector.warn()
         return self
@@ -200,7 +193,7 @@ class TabularAgent:
         greedy = np.where(self.q > -np.inf, 0.0, -np.inf)  # a table whose only best action is that of `predict`
         greedy[np.arange(len(greedy)), self.q.argmax(axis=1)] = 1.0
         if isinstance(self.task, ToyTask):
-            log = collect(self.task, episodes=episodes, epsilon=epsilon, q=greedy, seed=seed)
+            log = learning.collect(self.task, episodes=episodes, epsilon=epsilon, q=greedy, seed=seed)
             rewards = np.split(log.rewards, log.first[1:-1])
         else:
             before, random, rewards = self.task.state, np.random.default_rng(seed), []
