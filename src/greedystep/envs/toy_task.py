@@ -49,8 +49,7 @@ class ToyTask:
     outcomes: Outcomes  # the table that simulators draw from
     start: np.ndarray  # float64 [S]: the distribution of the first state
     horizon: int  # the most steps of an episode; where the task could go on, the episode is truncated there
-    made_with: dict[str, Any] | None = None
-    """The options given to `envs.make` or `envs.make_task`, stored with saved agents; None for any other task."""
+    made_with: dict[str, Any] | None = None  # options of `envs.make`, for saved agents; None for any other task
 
     @property
     def num_states(self) -> int:

@@ -19,8 +19,7 @@ class Episodes(NamedTuple):
     states: np.ndarray  # int32 [K + E]: T + 1 states per episode, those of episode e from first[e] + e on
     actions: np.ndarray  # int32 [K]
     rewards: np.ndarray  # float64 [K]
-    behaviour_prob: np.ndarray
-    """float64 [K]: μ(a | s), the behaviour policy's probability of the action; nan where unknown."""
+    behaviour_prob: np.ndarray  # float64 [K]: μ(a | s), the probability of the action; nan where unknown
     terminated: np.ndarray  # bool [E]: whether the episode terminated; a truncated one bootstraps from its last state
 
     @classmethod
