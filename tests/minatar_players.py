@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from greedystep.envs.minatar.game import DOWN, FIRE, LEFT, NONE, RIGHT, UP
+from greedystep.envs.minatar import DOWN, FIRE, LEFT, NONE, RIGHT, UP
 
 
 class Random:

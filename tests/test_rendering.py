@@ -12,7 +12,7 @@ from rich.console import Console
 
 from greedystep import envs
 from greedystep.envs.core import Environment, ObservationSpec, TimeLimit
-from greedystep.envs.rendering import fitting_height, frames_per_second, generic, minatar_board, render, toy_grid
+from greedystep.envs.rendering import fitting_height, frames_per_second, grids, render, scenes
 from greedystep.envs.rendering.canvas import PANEL, WHITE, Canvas, blend
 from greedystep.envs.rollout import PolicyOutput, describe_step, play, random_policy
 from greedystep.report import video
@@ -41,7 +41,7 @@ def test_every_environment_has_a_picture_that_shows_what_changes(name):
 def test_every_channel_of_minatar_has_its_own_look():
     for name in NAMES:
         if name.startswith("minatar/"):
-            looks = minatar_board.LOOKS[name.split("/")[1]]
+            looks = grids.LOOKS[name.split("/")[1]]
             assert len(looks) == envs.make(name).observation.shape[-1]
             assert len(set(looks)) == len(looks)
 
@@ -50,7 +50,7 @@ def test_a_lit_cell_of_minatar_is_seen_where_it_is():
     env = envs.make("minatar/breakout")
     state = env.reset(jax.random.key(0))
     frame = render(env, state, 100)
-    paddle, _, _, brick = minatar_board.LOOKS["breakout"]
+    paddle, _, _, brick = grids.LOOKS["breakout"]
     seen = np.asarray(env.observe(state))
     for channel, look in ((0, paddle), (3, brick)):
         for row, column in np.argwhere(seen[:, :, channel] & ~seen[:, :, 1] & ~seen[:, :, 2]):
@@ -102,8 +102,8 @@ def test_what_is_unknown_is_drawn_by_its_observation(shape):
 
 def test_endless_ranges_have_a_place_too():
     spec = ObservationSpec((3,), np.dtype(np.float32), [-np.inf, -1, -3.4e38], [np.inf, 1, 3.4e38])
-    assert generic.shares(np.array([0.0, -1.0, 0.0]), spec).tolist() == [0.5, 0, 0.5]
-    assert generic.shares(np.array([1e30, 5.0, -1e30]), spec) == pytest.approx([1, 1, 0])
+    assert grids.shares(np.array([0.0, -1.0, 0.0]), spec).tolist() == [0.5, 0, 0.5]
+    assert grids.shares(np.array([1e30, 5.0, -1e30]), spec) == pytest.approx([1, 1, 0])
 
 
 def test_shapes_land_on_their_pixels():
@@ -269,13 +269,13 @@ def test_watches_are_read_back_as_the_task_counts_them(length):
             for jams in counts
             for tyres in counts
         ]
-    assert [toy_grid._watch_at(number) for number in range(len(expected))] == expected
+    assert [scenes.watch_state(number) for number in range(len(expected))] == expected
     assert len(expected) == envs.make_task("toy/watch-repair", length=length).num_states
 
 
 @pytest.mark.parametrize(("name", "side"), [("grid-world", 10), ("trace-back", 15), ("bomb", 31), ("choice", 0)])
 def test_grids_are_as_large_as_the_task_says(name, side):
-    assert toy_grid._side(envs.make(f"toy/{name}")) == side
+    assert grids.toy_side(envs.make(f"toy/{name}")) == side
 
 
 @pytest.mark.parametrize("name", ["grid-world", "trace-back", "bomb", "choice", "n-horizon"])
@@ -286,10 +286,7 @@ def test_every_state_of_a_small_task_can_be_drawn_on_the_board(name):
     pictures = set()
     for number in range(env.task.num_states):
         at = state._replace(number=number)
-        if toy_grid._side(env):
-            draw = {"grid-world": toy_grid._grid_world, "trace-back": toy_grid._trace_back, "bomb": toy_grid._bomb}[
-                name
-            ]
-            assert all(0 <= cell < toy_grid._side(env) ** 2 for cell, _ in draw(env, number))
+        if grids.toy_side(env):
+            assert all(0 <= cell < grids.toy_side(env) ** 2 for cell, _ in grids.toy_marks(env, number))
         pictures.add(render(env, at, 120).tobytes())
     assert len(pictures) >= 9

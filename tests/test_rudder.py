@@ -7,7 +7,7 @@ import oracles_rudder
 import pytest
 
 from greedystep import envs
-from greedystep.tabular import collect, rudder, rudder_loop, rudder_lstm
+from greedystep.tabular import collect, rudder, rudder_lstm
 from greedystep.tabular.rudder import Rudder, features_of, rudder_episodes_to_solve
 
 
@@ -104,7 +104,7 @@ def test_features_are_what_the_state_numbers_say():
 def test_inputs_are_action_change_of_features_and_time():
     features = np.array([[0.0], [2.0], [5.0]])
     x = np.full((3, 4), np.nan)
-    rudder_loop.encode_episode(np.array([0, 1, 2, 0]), np.array([1, 0, 1]), 3, 6, features, x)
+    rudder.encode_episode(np.array([0, 1, 2, 0]), np.array([1, 0, 1]), 3, 6, features, x)
     expected = [[0, 1, 2, 1 / 6], [1, 0, 3, 2 / 6], [0, 1, 0, 3 / 6]]  # the end of the episode is no state
     np.testing.assert_allclose(x, expected)
 
@@ -154,7 +154,7 @@ def test_the_move_that_decides_gets_the_most_credit():
 def test_the_table_waits_for_the_network():
     task = envs.make_task("toy/trace-back", delay=6)
     learner = Rudder(task, q=3.0)
-    learner.learn(rudder_loop.WARM_UP)
+    learner.learn(rudder.WARM_UP)
     assert (learner.q[task.mdp.available] == 3.0).all()
     with pytest.raises(ValueError, match="has not been trained yet"):
         learner.redistribute([0], [0], 1.0)
@@ -167,23 +167,23 @@ def test_a_task_whose_returns_never_differ_is_never_trained_on():
     learner = Rudder(task, q=np.tile([1.0, 0.0], (5, 1)), epsilon=0.0)
     assert set(learner.learn(400)) == {1.0}
     assert learner.episodes == 400
-    assert not learner._state.numbers[rudder_loop.TRAINED]
+    assert not learner._state.numbers[rudder.TRAINED]
 
 
 @pytest.mark.parametrize(("name", "delay"), [("toy/choice", 12), ("toy/trace-back", 6)])
 def test_it_solves_the_delayed_reward_tasks(name, delay):
     task = envs.make_task(name, delay=delay)
     found = [rudder_episodes_to_solve(task, limit=5000, seed=seed) for seed in range(3)]
-    assert all(episodes is not None and episodes > rudder_loop.WARM_UP for episodes in found)
+    assert all(episodes is not None and episodes > rudder.WARM_UP for episodes in found)
     assert rudder_episodes_to_solve(task, limit=100) is None
 
 
 def test_old_episodes_make_room():
     task = envs.make_task("toy/choice", delay=2)
     learner = Rudder(task, seed=0)
-    learner.learn(rudder_loop.CAPACITY + 10)
+    learner.learn(rudder.CAPACITY + 10)
     numbers = learner._state.numbers
-    assert (numbers[rudder_loop.STORED], numbers[rudder_loop.SEEN]) == (rudder_loop.CAPACITY, rudder_loop.CAPACITY + 10)
+    assert (numbers[rudder.STORED], numbers[rudder.SEEN]) == (rudder.CAPACITY, rudder.CAPACITY + 10)
 
 
 def test_a_seed_decides_everything_however_the_episodes_are_counted_out():

@@ -17,9 +17,8 @@ from oracles_seaquest import DOWN, FIRE, LEFT, RIGHT, UP, Game, Thing, encode
 from scipy.stats import chisquare
 
 from greedystep import envs
-from greedystep.envs.minatar.game import NONE, State
-from greedystep.envs.minatar.seaquest import Chance, Position, Seaquest
-from greedystep.envs.minatar.seaquest_masks import once
+from greedystep.envs.minatar import NONE, State
+from greedystep.envs.minatar.seaquest import Chance, Position, Seaquest, once
 
 SPELL = 128
 """Steps that are compared in one call."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from greedystep import envs, models
 from greedystep.envs import toy
 from greedystep.tabular import METHODS, Episodes, collect, episodes_to_solve, greedy_policy, learn, replay
-from greedystep.tabular.methods import check_method_memory
+from greedystep.tabular.learning import check_method_memory
 
 seeds = st.integers(0, 2**32 - 1)
 thorough = settings(max_examples=60, deadline=None)
@@ -311,7 +311,7 @@ def test_bad_arguments_of_learn_are_answered_by_one_sentence(arguments, message)
         ),
         (([0, 5], [0], [0.0], True), {}, r"state 5 is not in 0\.\.1"),
         (([0, 1], [-1], [0.0], True), {}, r"action -1 is not in 0\.\.1"),
-        (([0.5, 1], [0], [0.0], True), {}, "states must be whole numbers, one per step, got float64"),
+        (([0.5, 1], [0], [0.0], True), {}, "states must be integers, one per step, got float64"),
         (([0, 1], [0], [np.nan], True), {}, "rewards must be finite"),
         (([0, 1], [0], [0.0], True), {"method": "retrace"}, "retrace needs the behaviour's probability"),
         (

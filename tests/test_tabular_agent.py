@@ -130,7 +130,7 @@ def test_bad_states_are_answered_by_one_sentence():
     agent = gs.TabularAgent("toy/choice")
     with pytest.raises(ValueError, match=r"states: expected numbers in 0\.\.38, got 39 to 39"):
         agent.predict(39)
-    with pytest.raises(ValueError, match="states: expected whole numbers, got float64"):
+    with pytest.raises(ValueError, match="states: expected integers, got float64"):
         agent.predict(0.5)
 
 

@@ -232,9 +232,9 @@ def test_an_agent_fits_episodes_tuples_and_trajectories_alike(method):
         ({"actions": [0, 2]}, r"episodes: action 2 is not in 0\.\.1"),
         (
             {"observations": np.zeros((3, 2), int)},
-            r"episodes: states must be whole numbers, one per step, got int64 \[2\]",
+            r"episodes: states must be integers, one per step, got int64 \[2\]",
         ),
-        ({"observations": [0.0, 1.0, 2.0]}, "episodes: states must be whole numbers, one per step, got float64"),
+        ({"observations": [0.0, 1.0, 2.0]}, "episodes: states must be integers, one per step, got float64"),
     ],
 )
 def test_trajectories_that_do_not_fit_a_table_are_answered_by_one_sentence(bad, message):

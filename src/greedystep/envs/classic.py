@@ -19,12 +19,10 @@ from greedystep.envs.core import Environment, ObservationSpec, State, Step
 class Control(Environment):
     """A deterministic system whose first state is drawn uniformly from a box."""
 
-    title: ClassVar[str]
-    """The part of the name after the slash."""
+    title: ClassVar[str]  # the part of the name after the slash
     start_low: ClassVar[tuple[float, ...]]
     start_high: ClassVar[tuple[float, ...]]
-    seen_high: ClassVar[tuple[float, ...]]
-    """The largest values of the observation."""
+    seen_high: ClassVar[tuple[float, ...]]  # the largest values of the observation
     stochastic: ClassVar[bool] = False
 
     @property
@@ -88,10 +86,8 @@ class Cart(NamedTuple):
 
     x: jax.Array
     velocity: jax.Array
-    angle: jax.Array
-    """Radians from upright, to the right."""
-    turning: jax.Array
-    """Radians per second."""
+    angle: jax.Array  # radians from upright, to the right
+    turning: jax.Array  # radians per second
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class CartPole(Control):
     seen_high = (4.8, np.inf, 24 * np.pi / 180, np.inf)
 
     def start(self, draws: jax.Array) -> Cart:
-        return Cart(draws[0], draws[1], draws[2], draws[3])
+        return Cart(*draws)
 
     def advance(self, draws: tuple[()], state: Cart, action: jax.Array) -> tuple[Cart, Step]:
         x, velocity, angle, turning = state
@@ -117,9 +113,8 @@ class CartPole(Control):
         sine, cosine = jnp.sin(angle), jnp.cos(angle)
         push = jnp.where(action == 1, np.float32(10), np.float32(-10))
         pushed = (push + pole * length * turning * turning * sine) / mass
-        tips = (np.float32(9.8) * sine - cosine * pushed) / (
-            length * (np.float32(4 / 3) - pole * cosine * cosine / mass)
-        )
+        inertia = length * (np.float32(4 / 3) - pole * cosine * cosine / mass)
+        tips = (np.float32(9.8) * sine - cosine * pushed) / inertia
         speeds_up = pushed - pole * length * tips * cosine / mass
         tau = np.float32(0.02)
         state = Cart(x + tau * velocity, velocity + tau * speeds_up, angle + tau * turning, turning + tau * tips)
@@ -130,10 +125,8 @@ class CartPole(Control):
 class Links(NamedTuple):
     """The state of the acrobot; float32, radians and radians per second."""
 
-    first: jax.Array
-    """Angle of the first link from hanging straight down, in [-pi, pi]."""
-    second: jax.Array
-    """Angle of the second link relative to the first one."""
+    first: jax.Array  # angle of the first link from hanging straight down, in [-pi, pi]
+    second: jax.Array  # angle of the second link relative to the first one
     first_turning: jax.Array
     second_turning: jax.Array
 
@@ -155,7 +148,7 @@ class Acrobot(Control):
     seen_high = (1.0, 1.0, 1.0, 1.0, 4 * np.pi, 9 * np.pi)
 
     def start(self, draws: jax.Array) -> Links:
-        return Links(draws[0], draws[1], draws[2], draws[3])
+        return Links(*draws)
 
     def advance(self, draws: tuple[()], state: Links, action: jax.Array) -> tuple[Links, Step]:
         torque = action.astype(jnp.float32) - 1
@@ -168,15 +161,11 @@ class Acrobot(Control):
         k2 = _motion(after(k1, dt / 2), torque)
         k3 = _motion(after(k2, dt / 2), torque)
         k4 = _motion(after(k3, dt), torque)
-        first, second, first_turning, second_turning = after(
-            jax.tree.map(lambda a, b, c, d: a + 2 * b + 2 * c + d, k1, k2, k3, k4), dt / 6
-        )
-        state = Links(
-            _wrapped(first),
-            _wrapped(second),
-            jnp.clip(first_turning, np.float32(-4 * np.pi), np.float32(4 * np.pi)),
-            jnp.clip(second_turning, np.float32(-9 * np.pi), np.float32(9 * np.pi)),
-        )
+        slope = jax.tree.map(lambda a, b, c, d: a + 2 * b + 2 * c + d, k1, k2, k3, k4)
+        first, second, w1, w2 = after(slope, dt / 6)
+        w1 = jnp.clip(w1, np.float32(-4 * np.pi), np.float32(4 * np.pi))
+        w2 = jnp.clip(w2, np.float32(-9 * np.pi), np.float32(9 * np.pi))
+        state = Links(_wrapped(first), _wrapped(second), w1, w2)
         high = -jnp.cos(state.first) - jnp.cos(state.first + state.second) > 1
         return state, Step(jnp.where(high, np.float32(0), np.float32(-1)), high, jnp.bool_(False))
 

@@ -21,21 +21,21 @@ import numpy as np
 
 from greedystep.checks import INT32_MAX, check_int
 
-State = Any
-"""A pytree of arrays; each environment has its own NamedTuple."""
-Draws = Any
-"""A pytree of random numbers; each environment has its own NamedTuple."""
+State = Any  # a pytree of arrays; each environment has its own NamedTuple
+Draws = Any  # a pytree of random numbers; each environment has its own NamedTuple
 
 
 class Step(NamedTuple):
     """The result of a step besides the next state; scalars, or [N] under vmap."""
 
-    reward: jax.Array
-    """float32."""
-    terminated: jax.Array
-    """bool: the episode has ended; nothing follows."""
-    truncated: jax.Array
-    """bool: the episode was cut off; its last state still has a value."""
+    reward: jax.Array  # float32
+    terminated: jax.Array  # bool: the episode has ended; nothing follows
+    truncated: jax.Array  # bool: the episode was cut off; its last state still has a value
+
+
+def int32s(**numbers: int) -> dict[str, jax.Array]:
+    """Return numbers of a first state as int32 scalars."""
+    return {name: jnp.int32(number) for name, number in numbers.items()}
 
 
 class ObservationSpec(NamedTuple):
@@ -43,8 +43,7 @@ class ObservationSpec(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    low: Any
-    """Smallest value, a number or an array of that shape; -inf where there is none."""
+    low: Any  # smallest value, a number or an array of that shape; -inf where there is none
     high: Any
 
 
@@ -157,8 +156,7 @@ class TimedState(NamedTuple):
     """The state of `TimeLimit`."""
 
     state: State
-    steps: jax.Array
-    """int32: steps taken in this episode."""
+    steps: jax.Array  # int32: steps taken in this episode
 
 
 @dataclass(frozen=True)

@@ -20,22 +20,18 @@ class Option(NamedTuple):
 
     name: str
     default: Any
-    about: str
-    """Its meaning, from the docstring; empty where that says nothing."""
+    about: str  # its meaning, from the docstring; empty where that says nothing
 
 
 class Description(NamedTuple):
     """An environment in words."""
 
     name: str
-    about: str
-    """Its docstring without the options."""
+    about: str  # its docstring without the options
     observation: str
     actions: str
-    stochastic: bool
-    """Whether anything but the first state is random."""
-    limit: int | None
-    """Steps after which an episode is truncated."""
+    stochastic: bool  # whether anything but the first state is random
+    limit: int | None  # steps after which an episode is truncated
     options: tuple[Option, ...]
 
 

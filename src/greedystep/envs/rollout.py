@@ -14,44 +14,32 @@ class PolicyOutput(NamedTuple):
     """The action of a policy, and text to show with it."""
 
     action: int
-    text: tuple[str, ...] = ()
-    """Lines under the live image."""
+    text: tuple[str, ...] = ()  # lines under the live image
 
 
-Policy = Callable[[jax.Array, State, Any], PolicyOutput]
-"""Function of key, state and observation."""
+Policy = Callable[[jax.Array, State, Any], PolicyOutput]  # function of key, state and observation
 
 
 class QAnnotation(NamedTuple):
     """The action values of an agent in a state, and the return it would learn from there."""
 
-    values: tuple[float, ...]
-    """Q(s, a) per action."""
-    action: int | None
-    """The action taken next; None where the episode ends."""
-    target: float | None = None
-    """The training target of that action, known after the episode."""
-    lookahead: int | None = None
-    """The number of rewards in that target; None where it mixes all lengths."""
+    values: tuple[float, ...]  # Q(s, a) per action
+    action: int | None  # the action taken next; None where the episode ends
+    target: float | None = None  # the training target of that action, known after the episode
+    lookahead: int | None = None  # the number of rewards in that target; None where it mixes all lengths
 
 
 class RolloutStep(NamedTuple):
     """A state of an episode, and the step that led to it."""
 
-    episode: int
-    """Number of the episode, from 1."""
-    step: int
-    """Steps taken in this episode."""
+    episode: int  # number of the episode, from 1
+    step: int  # steps taken in this episode
     state: State
-    decision: PolicyOutput | None
-    """The policy's output that led here; None in the first state of an episode."""
+    decision: PolicyOutput | None  # the policy's output that led here; None in the first state of an episode
     reward: float
-    episode_return: float
-    """Sum of the rewards of this episode so far."""
-    end: str
-    """"terminated", "truncated", or empty while the episode goes on."""
-    annotation: QAnnotation | None = None
-    """Action values in this state, if the player provides them."""
+    episode_return: float  # sum of the rewards of this episode so far
+    end: str  # "terminated", "truncated", or empty while the episode goes on
+    annotation: QAnnotation | None = None  # action values in this state, if the player provides them
 
 
 def random_policy(env: Environment) -> Policy:

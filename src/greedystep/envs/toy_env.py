@@ -18,19 +18,15 @@ from greedystep.envs.toy_task import END, ToyTask
 class ToyState(NamedTuple):
     """State of an episode."""
 
-    number: jax.Array
-    """int32: the state; after the last step of an episode that ended, the one before."""
-    steps: jax.Array
-    """int32: steps taken."""
+    number: jax.Array  # int32: the state; after the last step of an episode that ended, the one before
+    steps: jax.Array  # int32: steps taken
 
 
 class ToyDraws(NamedTuple):
     """Random numbers of one step."""
 
-    outcome: jax.Array
-    """float32, uniform in [0, 1): which outcome of the row."""
-    noise: jax.Array
-    """float32, standard normal: how far the reward is from its mean."""
+    outcome: jax.Array  # float32, uniform in [0, 1): which outcome of the row
+    noise: jax.Array  # float32, standard normal: how far the reward is from its mean
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,8 @@ class ToyEnvironment(Environment):
         return jax.random.uniform(key)
 
     def start(self, draws: jax.Array) -> ToyState:
-        states, cumulative = self._starts
+        states = np.flatnonzero(self.task.start).astype(np.int32)
+        cumulative = np.cumsum(self.task.start[states]).astype(np.float32)
         place = jnp.searchsorted(cumulative, draws, side="right")
         return ToyState(jnp.asarray(states)[jnp.minimum(place, len(states) - 1)], jnp.int32(0))
 
@@ -98,13 +95,8 @@ class ToyEnvironment(Environment):
     @cached_property
     def _tables(self) -> tuple[np.ndarray, ...]:
         first, cumulative, successor, reward, noise = self.task.outcomes
-        return (
-            first.astype(np.int32),
-            cumulative.astype(np.float32),
-            successor,
-            reward.astype(np.float32),
-            noise.astype(np.float32),
-        )
+        cumulative, reward, noise = (column.astype(np.float32) for column in (cumulative, reward, noise))
+        return first.astype(np.int32), cumulative, successor, reward, noise
 
     @cached_property
     def _branching(self) -> int:
@@ -118,9 +110,3 @@ class ToyEnvironment(Environment):
         exists = np.diff(self.task.outcomes.first).reshape(S, A) > 0
         states, actions = np.arange(S)[:, None], np.arange(A)
         return (states * A + np.where(exists, actions, exists.argmax(axis=1)[:, None])).ravel().astype(np.int32)
-
-    @cached_property
-    def _starts(self) -> tuple[np.ndarray, np.ndarray]:
-        """The possible first states and their cumulative probabilities."""
-        states = np.flatnonzero(self.task.start)
-        return states.astype(np.int32), np.cumsum(self.task.start[states]).astype(np.float32)

@@ -21,29 +21,22 @@ from greedystep.planning import solve
 if TYPE_CHECKING:
     from greedystep.envs.toy_env import ToyEnvironment
 
-SOLVED_SHARE = 0.9
-"""A task counts as solved from this share of the optimal expected return on (RUDDER's rule)."""
+SOLVED_SHARE = 0.9  # A task counts as solved from this share of the optimal expected return on (RUDDER's rule)
 
 BYTES_PER_OUTCOME, BYTES_PER_PAIR = 220, 50
 """Peak bytes while a task is made, per outcome and per pair (s, a); measured with tracemalloc."""
 
-END = -1
-"""The successor of an outcome that ends the episode."""
+END = -1  # the successor of an outcome that ends the episode
 
 
 class Outcomes(NamedTuple):
     """All outcomes, sorted by row s*A + a, for compiled loops; a row without outcomes is an unavailable action."""
 
-    first: np.ndarray
-    """int64 [S*A + 1]: the outcomes of row i are first[i] .. first[i + 1] - 1."""
-    cumulative: np.ndarray
-    """float64 [K]: cumulative probabilities within the row; the last of each row is 1."""
-    successor: np.ndarray
-    """int32 [K]: the next state, or END."""
-    reward: np.ndarray
-    """float64 [K]: the mean reward of the outcome."""
-    noise: np.ndarray
-    """float64 [K]: the standard deviation of its reward, which is Gaussian."""
+    first: np.ndarray  # int64 [S*A + 1]: the outcomes of row i are first[i] .. first[i + 1] - 1.
+    cumulative: np.ndarray  # float64 [K]: cumulative probabilities within the row; the last of each row is 1
+    successor: np.ndarray  # int32 [K]: the next state, or END
+    reward: np.ndarray  # float64 [K]: the mean reward of the outcome
+    noise: np.ndarray  # float64 [K]: the standard deviation of its reward, which is Gaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +44,11 @@ class ToyTask:
     """A finite task with S states and A actions: its outcomes, its exact model and its optimal return."""
 
     name: str
-    mdp: MDP
-    """The exact model: expected rewards, transitions, termination, discount."""
-    outcomes: Outcomes
-    """The table that simulators draw from."""
-    start: np.ndarray
-    """float64 [S]: the distribution of the first state."""
-    horizon: int
-    """The most steps of an episode; where the task could go on, the episode is truncated there."""
-    made_with: dict[str, Any] | None = None
-    """The options given to `envs.make` or `envs.make_task`, stored with saved agents; None for any other task."""
+    mdp: MDP  # the exact model: expected rewards, transitions, termination, discount
+    outcomes: Outcomes  # the table that simulators draw from
+    start: np.ndarray  # float64 [S]: the distribution of the first state
+    horizon: int  # the most steps of an episode; where the task could go on, the episode is truncated there
+    made_with: dict[str, Any] | None = None  # options of `envs.make`, for saved agents; None for any other task
 
     @property
     def num_states(self) -> int:
@@ -130,22 +118,21 @@ def from_mdp(name: str, mdp: MDP, start: Any, horizon: int) -> ToyTask:
         start: the first state, or float [S], its distribution.
         horizon: episodes are truncated after so many steps.
     """
-    matrix = sp.coo_array(mdp.transitions)
+    matrix, A, outcomes = sp.coo_array(mdp.transitions), mdp.num_actions, OutcomeList()
     possible = matrix.data > 0
     row, successor = (index[possible] for index in matrix.coords)
-    successor = np.where(mdp.terminal[successor], END, successor)
-    ends = np.zeros(mdp.rewards.shape) if mdp.termination is None else mdp.termination
-    ending = np.flatnonzero(ends)
-    row = np.concatenate([row, ending])
-    outcomes = sorted_outcomes(
-        mdp.rewards.size,
-        row,
-        probability=np.concatenate([matrix.data[possible], ends.ravel()[ending]]),
-        successor=np.concatenate([successor, np.full(len(ending), END)]),
+    outcomes.add(
+        state=row // A,
+        action=row % A,
+        probability=matrix.data[possible],
+        successor=np.where(mdp.terminal[successor], END, successor),
         reward=mdp.rewards.ravel()[row],
-        noise=0.0,
     )
-    return ToyTask(name, mdp, outcomes, _start_distribution(start, mdp.num_states), check_int("horizon", horizon))
+    if mdp.termination is not None:
+        s, a = np.nonzero(mdp.termination)
+        outcomes.add(state=s, action=a, probability=mdp.termination[s, a], reward=mdp.rewards[s, a])
+    S = mdp.num_states
+    return ToyTask(name, mdp, outcomes.table(S, A), _start_distribution(start, S), check_int("horizon", horizon))
 
 
 # -- building a task from its outcomes --------------------------------------------------------------------------------
@@ -155,21 +142,36 @@ class OutcomeList:
     """Outcomes of a task in any order, added many at a time."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[np.ndarray, ...]] = []
+        self._parts: list[tuple[np.ndarray, ...]] = []
 
     def add(
         self, *, state, action, probability: Any = 1.0, successor: Any = END, reward: Any = 0.0, noise: Any = 0.0
     ) -> None:
         """Add the outcomes of many pairs (s, a): the arguments are arrays, broadcast against each other."""
         columns = np.broadcast_arrays(state, action, probability, successor, reward, noise)
-        self.parts.append(tuple(column.ravel() for column in columns))
+        self._parts.append(tuple(column.ravel() for column in columns))
+
+    def columns(self, A: int) -> tuple[np.ndarray, ...]:
+        """Return row s*A + a, probability, successor, reward and noise of all outcomes."""
+        state, action, *others = map(np.concatenate, zip(*self._parts, strict=True))
+        return state * A + action, *others
+
+    def table(self, S: int, A: int) -> Outcomes:
+        """Return the outcomes sorted by row, with the probabilities within each row summed up."""
+        row, probability, successor, reward, noise = self.columns(A)
+        order = np.argsort(row, kind="stable")
+        first = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=S * A))]).astype(np.int64)
+        total = np.cumsum(probability[order])
+        cumulative = total - np.repeat(np.concatenate([[0.0], total])[first[:-1]], np.diff(first))
+        cumulative[first[1:][np.diff(first) > 0] - 1] = 1.0
+        reward, noise = reward[order].astype(np.float64), noise[order].astype(np.float64)
+        return Outcomes(first, cumulative, successor[order].astype(np.int32), reward, noise)
 
 
 def build_task(name: str, S: int, A: int, discount: float, start: Any, horizon: int, listed: OutcomeList) -> ToyTask:
     """Make the task of these outcomes, with the exact MDP of their expectations."""
-    state, action, probability, successor, reward, noise = map(np.concatenate, zip(*listed.parts, strict=True))
-    row = state * A + action
-    outcomes = sorted_outcomes(S * A, row, probability, successor, reward, noise)
+    outcomes = listed.table(S, A)
+    row, probability, successor, reward, _ = listed.columns(A)
     rewards = np.bincount(row, probability * reward, minlength=S * A)
     rewards[np.bincount(row, minlength=S * A) == 0] = -np.inf
     ends = successor == END
@@ -177,30 +179,6 @@ def build_task(name: str, S: int, A: int, discount: float, start: Any, horizon: 
     entries = (probability[~ends], (row[~ends], successor[~ends]))
     mdp = MDP(sp.csr_array(entries, shape=(S * A, S)), rewards.reshape(S, A), discount, termination=termination)
     return ToyTask(name, mdp, outcomes, _start_distribution(start, S), horizon)
-
-
-def sorted_outcomes(
-    rows: int,
-    row: np.ndarray,
-    probability: np.ndarray,
-    successor: np.ndarray,
-    reward: np.ndarray,
-    noise: np.ndarray | float,
-) -> Outcomes:
-    """Sort outcomes by their row s*A + a, of which there are `rows`, and sum up the probabilities within each."""
-    order = np.argsort(row, kind="stable")
-    first = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows))]).astype(np.int64)
-    total = np.cumsum(probability[order])
-    before = np.concatenate([[0.0], total])[first[:-1]]
-    cumulative = total - np.repeat(before, np.diff(first))
-    cumulative[first[1:][np.diff(first) > 0] - 1] = 1.0
-    return Outcomes(
-        first,
-        cumulative,
-        successor[order].astype(np.int32),
-        reward[order].astype(np.float64),
-        np.broadcast_to(noise, row.shape)[order].astype(np.float64),
-    )
 
 
 def _start_distribution(start: Any, S: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Tabular learning as compiled loops over the tables of a toy task.
 
 `learn` lets a method act and learn, `collect` only act, and `replay` only learn, from logged episodes. All methods
-share one exploration policy and differ in their update alone (`updates`). `episodes_to_solve` measures the
+share one exploration policy and differ in their update alone (`methods`). `episodes_to_solve` measures the
 delayed-reward tasks, and `until_solved` does so for any learner, such as `Rudder`. `TabularAgent` is the
 agent that does all of this, with files.
 """

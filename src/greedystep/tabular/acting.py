@@ -10,18 +10,15 @@ from numba import njit
 from greedystep.checks import check_memory
 from greedystep.envs.toy_task import END, Outcomes, ToyTask
 
-BYTES_PER_STEP = 40
-"""Bytes of an `EpisodeBuffer` per step; it holds the longest episode."""
+BYTES_PER_STEP = 40  # bytes of an `EpisodeBuffer` per step; it holds the longest episode
 
 
 class Simulator(NamedTuple):
     """The tables of a task that an episode is simulated from."""
 
     outcomes: Outcomes
-    start_states: np.ndarray
-    """int64: the states with a positive start probability."""
-    start_cumulative: np.ndarray
-    """float64: their cumulative probabilities."""
+    start_states: np.ndarray  # int64: the states with a positive start probability
+    start_cumulative: np.ndarray  # float64: their cumulative probabilities
     discount: float
     horizon: int
 

@@ -1,19 +1,58 @@
-"""The empirical model of logged episodes: transition frequencies and mean rewards."""
+"""The empirical model of logged episodes: transition frequencies and mean rewards, counted in compiled loops."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
 
 from greedystep import io
 from greedystep.checks import check_int, check_memory
 from greedystep.envs.toy_task import END
 from greedystep.mdp import MDP
-from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.transition_counts import NONE, TransitionCounts, count_log
+from greedystep.tabular.episodes import Episodes, buffer_for, grown, load_episode
+
+NONE = -1  # the end of a list of edges
+SAME_REWARD = 1e-9  # rewards whose relative difference is at most this count as equal
+
+
+class TransitionCounts(NamedTuple):
+    """Visits, mean rewards and successors of all rows s*A + a; an edge is one successor of a row, the end included.
+
+    The edges of a row, and those that lead into a state, are linked lists: a new successor needs no sorting.
+    """
+
+    visits: np.ndarray  # int64 [S*A]: how often the action was taken
+    reward: np.ndarray  # float64 [S*A]: the mean reward
+    varies: np.ndarray  # bool [S*A]: whether its rewards differed
+    head: np.ndarray  # int64 [S*A]: the first edge of the row, or NONE
+    into: np.ndarray  # int64 [S]: the first edge that leads into the state, or NONE
+    row: np.ndarray  # int64 [capacity]: the row of an edge
+    successor: np.ndarray  # int32 [capacity]: the successor of an edge; END where the episode ends
+    count: np.ndarray  # int64 [capacity]: how often it was taken
+    next: np.ndarray  # int64 [capacity]: the next edge of the same row, or NONE
+    next_into: np.ndarray  # int64 [capacity]: the next edge into the same state, or NONE
+    size: np.ndarray  # int64 [1]: the number of edges
+
+
+def make_counts(S: int, A: int) -> TransitionCounts:
+    """Return the counts of a model of S states and A actions that has seen nothing."""
+    return TransitionCounts(
+        visits=np.zeros(S * A, np.int64),
+        reward=np.zeros(S * A),
+        varies=np.zeros(S * A, np.bool_),
+        head=np.full(S * A, NONE, np.int64),
+        into=np.full(S, NONE, np.int64),
+        row=np.empty(0, np.int64),
+        successor=np.empty(0, np.int32),
+        count=np.empty(0, np.int64),
+        next=np.empty(0, np.int64),
+        next_into=np.empty(0, np.int64),
+        size=np.zeros(1, np.int64),
+    )
 
 
 class EmpiricalModel:
@@ -27,19 +66,7 @@ class EmpiricalModel:
     def __init__(self, num_states: int, num_actions: int):
         S, A = self.shape = (check_int("num_states", num_states), check_int("num_actions", num_actions))
         check_memory(f"num_states={S}, num_actions={A}", 25 * S * A + 8 * S)
-        self.counts = TransitionCounts(
-            visits=np.zeros(S * A, np.int64),
-            reward=np.zeros(S * A),
-            varies=np.zeros(S * A, np.bool_),
-            head=np.full(S * A, NONE, np.int64),
-            into=np.full(S, NONE, np.int64),
-            row=np.empty(0, np.int64),
-            successor=np.empty(0, np.int32),
-            count=np.empty(0, np.int64),
-            next=np.empty(0, np.int64),
-            next_into=np.empty(0, np.int64),
-            size=np.zeros(1, np.int64),
-        )
+        self.counts = make_counts(S, A)
 
     @classmethod
     def of(cls, log: Episodes, num_states: int | None = None, num_actions: int | None = None) -> EmpiricalModel:
@@ -176,3 +203,68 @@ class EmpiricalModel:
 
 def _without_actions(available: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return np.asarray(~available.reshape(shape).any(axis=1))
+
+
+# -- counting --------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def with_capacity(counts, more):
+    """Return the counts with capacity for so many more edges; they are copied only when it runs out."""
+    needed = counts.size[0] + more
+    if needed <= len(counts.row):
+        return counts
+    capacity = 2 * needed
+    visits, reward, varies, head, into, row, successor, count, following, next_into, size = counts
+    row, successor, count = grown(row, capacity), grown(successor, capacity), grown(count, capacity)
+    following, next_into = grown(following, capacity), grown(next_into, capacity)
+    return TransitionCounts(visits, reward, varies, head, into, row, successor, count, following, next_into, size)
+
+
+@njit(cache=True)
+def rewards_differ(one, other):
+    """Whether two rewards differ by more than rounding."""
+    return abs(one - other) > SAME_REWARD * max(abs(one), abs(other))
+
+
+@njit(cache=True)
+def count_step(counts, row, successor, reward):
+    """Count one step; there must be capacity for one more edge."""
+    n = counts.visits[row] + 1
+    mean = counts.reward[row]
+    if n > 1 and rewards_differ(reward, mean):
+        counts.varies[row] = True
+    counts.visits[row] = n
+    counts.reward[row] = mean + (reward - mean) / n  # exact while the rewards are equal
+    edge = counts.head[row]
+    while edge != NONE and counts.successor[edge] != successor:
+        edge = counts.next[edge]
+    if edge != NONE:
+        counts.count[edge] += 1
+        return
+    edge = counts.size[0]
+    counts.size[0] = edge + 1
+    counts.row[edge], counts.successor[edge], counts.count[edge] = row, successor, 1
+    counts.next[edge], counts.head[row] = counts.head[row], edge
+    if successor == END:
+        counts.next_into[edge] = NONE
+    else:
+        counts.next_into[edge], counts.into[successor] = counts.into[successor], edge
+
+
+@njit(cache=True)
+def count_episode(counts, buffer, steps, terminated, num_actions):
+    """Count all steps of the buffered episode; there must be capacity for them."""
+    for t in range(steps):
+        successor = END if terminated and t == steps - 1 else buffer.states[t + 1]
+        count_step(counts, buffer.states[t] * num_actions + buffer.actions[t], successor, buffer.rewards[t])
+
+
+@njit(cache=True)
+def count_log(counts, log, num_actions):
+    """Return the counts with all logged episodes added."""
+    counts, buffer = with_capacity(counts, len(log.actions)), buffer_for(log)
+    for episode in range(len(log.terminated)):
+        steps, terminated = load_episode(buffer, log, episode)
+        count_episode(counts, buffer, steps, terminated, num_actions)
+    return counts

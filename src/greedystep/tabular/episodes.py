@@ -1,4 +1,4 @@
-"""Logged episodes: the container `Episodes`, the growing store of them, and the buffer of one episode."""
+"""Logged episodes: the container `Episodes`, the buffer of one episode, and a growing store of many."""
 
 from __future__ import annotations
 
@@ -15,29 +15,25 @@ from greedystep.trajectory import Trajectory
 class Episodes(NamedTuple):
     """A log of E episodes with K steps in total; episode e has the steps first[e] .. first[e + 1] - 1."""
 
-    first: np.ndarray
-    """int64 [E + 1]."""
-    states: np.ndarray
-    """int32 [K + E]: T + 1 states per episode, those of episode e from first[e] + e on."""
-    actions: np.ndarray
-    """int32 [K]."""
-    rewards: np.ndarray
-    """float64 [K]."""
-    behaviour_prob: np.ndarray
-    """float64 [K]: μ(a | s), the behaviour policy's probability of the action; nan where unknown."""
-    terminated: np.ndarray
-    """bool [E]: whether the episode terminated; a truncated one bootstraps from its last state."""
+    first: np.ndarray  # int64 [E + 1]
+    states: np.ndarray  # int32 [K + E]: T + 1 states per episode, those of episode e from first[e] + e on
+    actions: np.ndarray  # int32 [K]
+    rewards: np.ndarray  # float64 [K]
+    behaviour_prob: np.ndarray  # float64 [K]: μ(a | s), the probability of the action; nan where unknown
+    terminated: np.ndarray  # bool [E]: whether the episode terminated; a truncated one bootstraps from its last state
 
     @classmethod
     def of(cls, episodes: Iterable[tuple | Trajectory]) -> Episodes:
         """Make the log of `Trajectory`s, or of (states [T + 1], actions [T], rewards [T], terminated[, μ [T]])."""
         first, parts = [0], []
         for number, episode in enumerate(episodes):
-            states, actions, rewards, terminated, *rest = (
-                _columns(episode) if isinstance(episode, Trajectory) else episode
-            )
+            columns: Any = episode
+            if isinstance(episode, Trajectory):
+                columns = episode.observations, episode.actions, episode.rewards, episode.terminated[-1]
+                columns = (*columns, episode.behaviour_prob)
+            states, actions, rewards, terminated, *rest = columns
             T = len(actions)
-            behaviour_prob = rest[0] if rest else np.full(T, np.nan)
+            behaviour_prob = np.full(T, np.nan) if not rest or rest[0] is None else rest[0]
             if len(states) != T + 1 or len(rewards) != T or len(behaviour_prob) != T:
                 raise ValueError(
                     f"episodes: number {number} has {len(states)} states, {T} actions, {len(rewards)} rewards and "
@@ -45,8 +41,8 @@ class Episodes(NamedTuple):
                 )
             if T == 0:
                 raise ValueError(f"episodes: number {number} has no steps")
-            numbers = (_whole_numbers("states", states), _whole_numbers("actions", actions))
             first.append(first[-1] + T)
+            numbers = _integers("states", states), _integers("actions", actions)
             parts.append((*numbers, rewards, behaviour_prob, [bool(terminated)]))
         if not parts:
             raise ValueError("episodes: expected at least one")
@@ -83,17 +79,12 @@ class Episodes(NamedTuple):
             raise ValueError(f"episodes: state {self.origins[step]} does not have action {self.actions[step]}")
 
 
-def _columns(one: Trajectory) -> tuple:
-    columns = one.observations, one.actions, one.rewards, one.terminated[-1]
-    return columns if one.behaviour_prob is None else (*columns, one.behaviour_prob)
-
-
-def _whole_numbers(name: str, given: Any) -> np.ndarray:
+def _integers(name: str, given: Any) -> np.ndarray:
     """Return the numbers as an array, checked before they are narrowed to int32."""
     numbers = np.asarray(given)
     if not np.issubdtype(numbers.dtype, np.integer) or numbers.ndim != 1:
         shape = list(numbers.shape[1:]) or ""
-        raise ValueError(f"episodes: {name} must be whole numbers, one per step, got {numbers.dtype} {shape}".rstrip())
+        raise ValueError(f"episodes: {name} must be integers, one per step, got {numbers.dtype} {shape}".rstrip())
     limits = np.iinfo(np.int32)
     outside = (numbers < limits.min) | (numbers > limits.max)
     if outside.any():
@@ -101,23 +92,64 @@ def _whole_numbers(name: str, given: Any) -> np.ndarray:
     return numbers
 
 
-# -- a growing store --------------------------------------------------------------------------------------------------
-
-NAMES_IN_FILES = {"behaviour_prob": "chances"}
-"""Arrays whose name in saved agents differs from that in `Episodes`."""
+# -- the buffer of one episode ----------------------------------------------------------------------------------------
 
 
-class EpisodeStore(NamedTuple):
-    """The arrays of `Episodes` with spare capacity: only the beginning of each is in use."""
+class EpisodeBuffer(NamedTuple):
+    """Arrays for one episode; the last two are scratch space of the updates."""
 
-    first: np.ndarray
     states: np.ndarray
     actions: np.ndarray
     rewards: np.ndarray
     behaviour_prob: np.ndarray
-    terminated: np.ndarray
-    used: np.ndarray
-    """int64 [2]: the number of episodes and of steps."""
+    values: np.ndarray
+    targets: np.ndarray
+
+
+@njit(cache=True)
+def make_buffer(horizon):
+    """Return an empty buffer for the states, actions and rewards of one episode of up to `horizon` steps."""
+    states, actions = np.empty(horizon + 1, np.int32), np.empty(horizon, np.int32)
+    return EpisodeBuffer(states, actions, np.empty(horizon), np.empty(horizon), np.empty(horizon), np.empty(horizon))
+
+
+@njit(cache=True)
+def buffer_for(log):
+    """Return a buffer for the longest of the logged episodes."""
+    return make_buffer(longest_episode(log))
+
+
+@njit(cache=True)
+def longest_episode(log):
+    """Return the number of steps of the longest logged episode, 0 if there is none."""
+    longest = 0
+    for episode in range(len(log.terminated)):
+        longest = max(longest, log.first[episode + 1] - log.first[episode])
+    return longest
+
+
+@njit(cache=True)
+def load_episode(buffer, log, episode):
+    """Copy one logged episode into the buffer; return (number of steps, whether it terminated)."""
+    low, high = log.first[episode], log.first[episode + 1]
+    steps = high - low
+    buffer.states[: steps + 1] = log.states[low + episode : high + episode + 1]
+    buffer.actions[:steps] = log.actions[low:high]
+    buffer.rewards[:steps] = log.rewards[low:high]
+    buffer.behaviour_prob[:steps] = log.behaviour_prob[low:high]
+    return steps, log.terminated[episode]
+
+
+# -- a growing store --------------------------------------------------------------------------------------------------
+
+NAMES_IN_FILES = {"behaviour_prob": "chances"}  # arrays whose name in saved agents differs from that in `Episodes`
+
+
+class EpisodeStore(NamedTuple):
+    """A log with spare capacity: only the beginning of each array is in use."""
+
+    log: Episodes
+    used: np.ndarray  # int64 [2]: the number of episodes and of steps
 
 
 class StoredEpisodes:
@@ -130,7 +162,7 @@ class StoredEpisodes:
     @property
     def episodes(self) -> Episodes:
         """All episodes added so far."""
-        return Episodes(*used_arrays(self.store))
+        return used_log(self.store)
 
     def add(self, log: Episodes) -> StoredEpisodes:
         """Append a log."""
@@ -160,74 +192,55 @@ class StoredEpisodes:
 @njit(cache=True)
 def make_store(capacity):
     """Return an empty store with capacity for so many steps."""
-    return EpisodeStore(
-        np.zeros(1, np.int64),
-        np.empty(capacity, np.int32),
-        np.empty(capacity, np.int32),
-        np.empty(capacity),
-        np.empty(capacity),
-        np.empty(0, np.bool_),
-        np.zeros(2, np.int64),
-    )
+    states, actions = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+    rewards, behaviour_prob = np.empty(capacity), np.empty(capacity)
+    log = Episodes(np.zeros(1, np.int64), states, actions, rewards, behaviour_prob, np.empty(0, np.bool_))
+    return EpisodeStore(log, np.zeros(2, np.int64))
 
 
 @njit(cache=True)
-def append_episode(store, states, actions, rewards, behaviour_prob, terminated):
-    """Return the store with one more episode: T + 1 states and T of the other columns."""
+def append_episode(store, buffer, steps, terminated):
+    """Return the store with the buffered episode appended."""
     episode, low = store.used
-    high = low + len(actions)
+    high = low + steps
     store = _with_capacity(store, episode + 1, high)
-    store.states[low + episode : high + episode + 1] = states
-    store.actions[low:high] = actions
-    store.rewards[low:high] = rewards
-    store.behaviour_prob[low:high] = behaviour_prob
-    store.terminated[episode] = terminated
-    store.first[episode + 1] = high
+    log = store.log
+    log.states[low + episode : high + episode + 1] = buffer.states[: steps + 1]
+    log.actions[low:high] = buffer.actions[:steps]
+    log.rewards[low:high] = buffer.rewards[:steps]
+    log.behaviour_prob[low:high] = buffer.behaviour_prob[:steps]
+    log.terminated[episode] = terminated
+    log.first[episode + 1] = high
     store.used[0], store.used[1] = episode + 1, high
     return store
 
 
 @njit(cache=True)
-def used_arrays(store):
-    """Return the arrays of `Episodes`, without the spare capacity."""
-    episodes, steps = store.used
-    return (
-        store.first[: episodes + 1],
-        store.states[: steps + episodes],
-        store.actions[:steps],
-        store.rewards[:steps],
-        store.behaviour_prob[:steps],
-        store.terminated[:episodes],
-    )
+def used_log(store):
+    """Return the log without the spare capacity."""
+    (first, states, actions, rewards, behaviour_prob, terminated), (E, K) = store.log, store.used
+    return Episodes(first[: E + 1], states[: K + E], actions[:K], rewards[:K], behaviour_prob[:K], terminated[:E])
 
 
 @njit(cache=True)
 def _append_log(store, log):
+    buffer = buffer_for(log)
     for episode in range(len(log.terminated)):
-        low, high = log.first[episode], log.first[episode + 1]
-        states = log.states[low + episode : high + episode + 1]
-        store = append_episode(
-            store,
-            states,
-            log.actions[low:high],
-            log.rewards[low:high],
-            log.behaviour_prob[low:high],
-            log.terminated[episode],
-        )
+        steps, terminated = load_episode(buffer, log, episode)
+        store = append_episode(store, buffer, steps, terminated)
     return store
 
 
 @njit(cache=True)
 def _with_capacity(store, episodes, steps):
-    first, states, terminated = store.first, store.states, store.terminated
-    actions, rewards, behaviour_prob = store.actions, store.rewards, store.behaviour_prob
+    first, states, actions, rewards, behaviour_prob, terminated = store.log
     if episodes > len(terminated):
         first, terminated = grown(first, 2 * episodes + 1), grown(terminated, 2 * episodes)
     if steps + episodes > len(states):
         capacity = 2 * (steps + episodes)
         states, actions = grown(states, capacity), grown(actions, capacity)
         rewards, behaviour_prob = grown(rewards, capacity), grown(behaviour_prob, capacity)
-    return EpisodeStore(first, states, actions, rewards, behaviour_prob, terminated, store.used)
+    return EpisodeStore(Episodes(first, states, actions, rewards, behaviour_prob, terminated), store.used)
 
 
 @njit(cache=True)
@@ -236,48 +249,3 @@ def grown(array, capacity):
     larger = np.empty(capacity, array.dtype)
     larger[: len(array)] = array
     return larger
-
-
-# -- the buffer of one episode ----------------------------------------------------------------------------------------
-
-
-class EpisodeBuffer(NamedTuple):
-    """Arrays for one episode; the last two are scratch space of the updates."""
-
-    states: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
-    behaviour_prob: np.ndarray
-    values: np.ndarray
-    targets: np.ndarray
-
-
-@njit(cache=True)
-def make_buffer(horizon):
-    """Return an empty buffer for the states, actions and rewards of one episode of up to `horizon` steps."""
-    return EpisodeBuffer(
-        np.empty(horizon + 1, np.int32),
-        np.empty(horizon, np.int32),
-        np.empty(horizon),
-        np.empty(horizon),
-        np.empty(horizon),
-        np.empty(horizon),
-    )
-
-
-@njit(cache=True)
-def buffer_for(log):
-    """Return a buffer for the longest of the logged episodes."""
-    return make_buffer(np.diff(log.first).max())
-
-
-@njit(cache=True)
-def load_episode(buffer, log, episode):
-    """Copy one logged episode into the buffer; return (number of steps, whether it terminated)."""
-    low, high = log.first[episode], log.first[episode + 1]
-    steps = high - low
-    buffer.states[: steps + 1] = log.states[low + episode : high + episode + 1]
-    buffer.actions[:steps] = log.actions[low:high]
-    buffer.rewards[:steps] = log.rewards[low:high]
-    buffer.behaviour_prob[:steps] = log.behaviour_prob[low:high]
-    return steps, log.terminated[episode]

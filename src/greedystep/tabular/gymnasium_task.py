@@ -5,7 +5,6 @@ Acting is a Python loop over `env.step`; the updates are compiled as elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -15,9 +14,6 @@ from greedystep.checks import check_float, check_int
 from greedystep.envs.gymnasium_ids import make_gymnasium
 from greedystep.tabular.acting import epsilon_greedy
 from greedystep.tabular.episodes import Episodes
-
-Policy = Callable[[int], tuple[int, float]]
-"""State -> (action, its probability)."""
 
 
 class GymnasiumTask:
@@ -36,38 +32,22 @@ class GymnasiumTask:
         """{} if the environment was made from its id, None if it was given."""
         self._states = _discrete(self.name, "observation", self.env.observation_space)
         self._actions = _discrete(self.name, "action", self.env.action_space)
+        self.num_states, self.num_actions = int(self._states.n), int(self._actions.n)
         if limit is None and not _has_limit(self.env):
-            raise ValueError(
-                f"limit: {self.name} has no time limit, so an episode may never end; give limit=1000 or so"
-            )
+            raise ValueError(f"limit: {self.name} has no time limit, so an episode may never end; give limit=1000")
         self.limit = None if limit is None else check_int("limit", limit)
         self.discount = check_float("discount", discount, 0, 1, above=True)
-        self._seed: int | None = 0
-
-    @property
-    def num_states(self) -> int:
-        """S."""
-        return int(self._states.n)
-
-    @property
-    def num_actions(self) -> int:
-        """A."""
-        return int(self._actions.n)
-
-    def seed(self, seed: int) -> None:
-        """Seed the environment from the next episode on."""
-        self._seed = seed
+        self.next_seed: int | None = 0
+        """With which the next episode seeds the environment; None to continue its random stream."""
 
     def epsilon_greedy_episode(self, q: np.ndarray, epsilon: float, random: np.random.Generator) -> Episodes:
-        """Play one episode of the ε-greedy policy of a table."""
-        return self.episode(lambda state: epsilon_greedy(q, state, epsilon, random))
-
-    def episode(self, policy: Policy) -> Episodes:
-        """Play one episode of any policy, truncated after `limit` steps."""
-        states, actions, rewards, probabilities = [self._reset()], [], [], []
+        """Play one episode of the ε-greedy policy of a table, truncated after `limit` steps."""
+        observation, _ = self.env.reset(seed=self.next_seed)
+        self.next_seed = None
+        states, actions, rewards, probabilities = [self._number(observation)], [], [], []
         terminated = truncated = False
         while not (terminated or truncated or len(actions) == self.limit):
-            action, probability = policy(states[-1])
+            action, probability = epsilon_greedy(q, states[-1], epsilon, random)
             observation, reward, terminated, truncated, _ = self.env.step(int(self._actions.start) + action)
             states.append(self._number(observation))
             actions.append(action)
@@ -75,27 +55,20 @@ class GymnasiumTask:
             probabilities.append(probability)
         return Episodes.of([(states, actions, rewards, terminated, probabilities)])
 
-    def _reset(self) -> int:
-        observation, _ = self.env.reset(seed=self._seed)
-        self._seed = None
-        return self._number(observation)
-
     def _number(self, observation: Any) -> int:
         number = int(observation) - int(self._states.start)
         if not 0 <= number < self.num_states:
             raise ValueError(f"env: {self.name} returned observation {observation}, which is not in {self._states}")
         return number
 
-    # -- exact continuation -------------------------------------------------------------------------------------------
-
     @property
     def state(self) -> dict[str, Any]:
-        """The random state that its next episodes depend on, as JSON."""
-        return {"seed": self._seed, "random": self.env.unwrapped.np_random.bit_generator.state}
+        """The random state that its next episodes depend on, as JSON, for an exact continuation."""
+        return {"seed": self.next_seed, "random": self.env.unwrapped.np_random.bit_generator.state}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._seed = state["seed"]
+        self.next_seed = state["seed"]
         self.env.unwrapped.np_random.bit_generator.state = state["random"]
 
 

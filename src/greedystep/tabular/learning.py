@@ -6,36 +6,60 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numba import njit
 
 from greedystep.checks import check_float, check_float_array, check_int, check_memory
 from greedystep.envs import ToyTask, as_task
-from greedystep.tabular import compiled_loops
-from greedystep.tabular.acting import make_simulator
-from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.methods import MEMORY_CLASSES, NEEDS_BEHAVIOUR_PROB, Memory, check_method_memory, parameters_of
-from greedystep.tabular.stochasticity_warning import StochasticityDetector, unseen_outcomes
-from greedystep.tabular.updates import BACKWARD_Q_LEARNING, GREEDY_STEP, GREEDY_STEP_STORED, Parameters
+from greedystep.tabular.acting import make_simulator, simulate_episode
+from greedystep.tabular.empirical_model import EmpiricalModel, count_episode, make_counts, with_capacity
+from greedystep.tabular.episodes import (
+    Episodes,
+    StoredEpisodes,
+    append_episode,
+    buffer_for,
+    load_episode,
+    longest_episode,
+    make_buffer,
+    make_store,
+    used_log,
+)
+from greedystep.tabular.methods import (
+    BACKWARD_Q_LEARNING,
+    GREEDY_STEP,
+    GREEDY_STEP_EXPECTED,
+    GREEDY_STEP_STORED,
+    MODEL,
+    NEEDS_BEHAVIOUR_PROB,
+    Parameters,
+    greedy_step_targets,
+    is_bounded,
+    parameters_of,
+    update,
+)
+from greedystep.tabular.model_updates import backup_and_enqueue, expected_greedy_step, make_queue, process_queue
+from greedystep.tabular.stochasticity_warning import StochasticityDetector, check_episode, unseen_outcomes
 
 if TYPE_CHECKING:
     from greedystep.envs import ToyEnvironment
 
-Task: TypeAlias = "str | ToyTask | ToyEnvironment"
-"""A toy task: its name, the task itself or its environment."""
+Task: TypeAlias = "str | ToyTask | ToyEnvironment"  # A toy task: its name, the task itself or its environment
 DIVERGED = "its values have no bound, and left float64{}; try a smaller alpha, lambda_ or n"
 """The message of a FloatingPointError, with the place where it happened."""
+
+Memory = EmpiricalModel | StoredEpisodes | None  # what a method keeps besides its table
+MEMORY_CLASSES = {MODEL: EmpiricalModel, GREEDY_STEP_EXPECTED: EmpiricalModel, GREEDY_STEP_STORED: StoredEpisodes}
+"""Code of the method -> the class of its memory; all other methods keep nothing."""
+NO_COUNTS, NO_EPISODES = make_counts(0, 0), make_store(0)
+"""What the compiled loops get of a memory that the method does not have."""
 
 
 class LearnResult(NamedTuple):
     """The table that was learned, and the episodes it was learned from."""
 
-    q: np.ndarray
-    """float64 [S, A]; -inf where the state does not have the action."""
-    returns: np.ndarray
-    """float64 [episodes]: the discounted return of each episode, exploration included."""
-    lengths: np.ndarray
-    """int64 [episodes]."""
-    memory: Memory
-    """What the method keeps besides its table, for the next call; None for most methods."""
+    q: np.ndarray  # float64 [S, A]; -inf where the state does not have the action
+    returns: np.ndarray  # float64 [episodes]: the discounted return of each episode, exploration included
+    lengths: np.ndarray  # int64 [episodes]
+    memory: Memory  # what the method keeps besides its table, for the next call; None for most methods
 
 
 def learn(
@@ -86,25 +110,20 @@ def make_learner(
     """
     code, parameters = parameters_of(method, options)
     task = as_task(task)
-    simulator, table, random = make_simulator(task), initial_table(task, q), np.random.default_rng(seed)
+    simulator, table, random = make_simulator(task), initial_table(task.mdp.available, q), np.random.default_rng(seed)
     epsilon, kept = check_float("epsilon", epsilon, 0, 1), check_method_memory(code, table.shape, memory)
     first_outcomes = unseen_outcomes(0) if detector is None else detector.outcomes
 
     def more(episodes: int) -> LearnResult:
         check_memory(f"episodes={check_int('episodes', episodes)}", 16 * episodes)
         returns, lengths = np.empty(episodes), np.empty(episodes, np.int64)
-        if code == GREEDY_STEP_STORED:
-            done, kept.store = compiled_loops.learn_from_all(
-                parameters, table, kept.store, first_outcomes, simulator, epsilon, random, returns, lengths
-            )
-        elif kept is not None:
-            done, kept.counts = compiled_loops.learn_from_counts(
-                code, parameters, table, kept.counts, simulator, epsilon, random, returns, lengths
-            )
+        common = first_outcomes, simulator, epsilon, random, returns, lengths
+        if kept is None:
+            done = _learn(code, parameters, table, *common)
+        elif isinstance(kept, EmpiricalModel):
+            done, kept.counts, _ = _learn_with_memory(code, parameters, table, kept.counts, NO_EPISODES, *common)
         else:
-            done = compiled_loops.learn_from_episodes(
-                code, parameters, table, first_outcomes, simulator, epsilon, random, returns, lengths
-            )
+            done, _, kept.store = _learn_with_memory(code, parameters, table, NO_COUNTS, kept.store, *common)
         if done < episodes:
             raise FloatingPointError(f"{method}: {DIVERGED.format(f' in episode {done}')}")
         return LearnResult(table, returns, lengths, kept)
@@ -117,8 +136,8 @@ def collect(
 ) -> Episodes:
     """Simulate episodes of the ε-greedy policy of a fixed table; by default, of the uniformly random policy."""
     task, epsilon, episodes = as_task(task), check_float("epsilon", epsilon, 0, 1), check_int("episodes", episodes)
-    simulator, table, random = make_simulator(task), initial_table(task, q), np.random.default_rng(seed)
-    return Episodes(*compiled_loops.collect(table, simulator, epsilon, random, episodes))
+    simulator, table, random = make_simulator(task), initial_table(task.mdp.available, q), np.random.default_rng(seed)
+    return _collect(table, simulator, epsilon, random, episodes)
 
 
 def replay(
@@ -153,7 +172,10 @@ def replay(
     if method in NEEDS_BEHAVIOUR_PROB and not (log.behaviour_prob > 0).all():
         raise ValueError(f"log: {method} needs the behaviour's probability of every action")
     if not _assigns(code, parameters):
-        _check_known(log, table, method)
+        # The last state of a terminated episode has no value and may hold anything.
+        last = log.states[log.first[1:] + np.arange(len(log.terminated))][~log.terminated]
+        if not (np.isfinite(table[log.origins, log.actions]).all() and np.isfinite(table[last].max(axis=1)).all()):
+            raise ValueError(f"q: {method} cannot begin with infinite values at pairs that the log shows")
     kept = check_method_memory(code, table.shape, memory)
     if not replay_in_place(code, parameters, table, kept, log, gamma, check_int("sweeps", sweeps)):
         raise FloatingPointError(f"{method}: {DIVERGED.format('')}")
@@ -164,13 +186,15 @@ def replay_in_place(
     code: int, parameters: Parameters, table: np.ndarray, memory: Any, log: Episodes, gamma: float, sweeps: int
 ) -> bool:
     """`replay` without its checks, changing the table; return whether the values stayed bounded."""
-    if memory is None:
-        return compiled_loops.replay_episodes(code, parameters, table, log, gamma, sweeps, _assigns(code, parameters))
-    memory.add(log)
-    if code == GREEDY_STEP_STORED:
-        return compiled_loops.replay_all(parameters, table, memory.episodes, gamma, sweeps)
-    table[memory.seen & (table == -np.inf)] = 0.0  # any finite value converges, -inf does not
-    return compiled_loops.replay_counts(code, parameters, table, memory.counts, log, gamma, sweeps)
+    counts = NO_COUNTS
+    if memory is not None:
+        memory.add(log)
+    if isinstance(memory, StoredEpisodes):
+        log = memory.episodes
+    elif isinstance(memory, EmpiricalModel):
+        counts = memory.counts
+        table[memory.seen & (table == -np.inf)] = 0.0  # any finite value converges, -inf does not
+    return _replay(code, parameters, table, counts, log, gamma, sweeps, _assigns(code, parameters))
 
 
 def _assigns(code: int, parameters: Parameters) -> bool:
@@ -178,21 +202,8 @@ def _assigns(code: int, parameters: Parameters) -> bool:
     return code == GREEDY_STEP or code in MEMORY_CLASSES or (code == BACKWARD_Q_LEARNING and parameters.alpha == 1.0)
 
 
-def _check_known(log: Episodes, table: np.ndarray, method: str) -> None:
-    pairs = table[log.origins, log.actions]
-    # The last state of a terminated episode has no value and may hold anything.
-    last = log.states[log.first[1:] + np.arange(len(log.terminated))][~log.terminated]
-    if not (np.isfinite(pairs).all() and np.isfinite(table[last].max(axis=1)).all()):
-        raise ValueError(f"q: {method} cannot begin with infinite values at pairs that the log shows")
-
-
-def initial_table(task: ToyTask, q: Any) -> np.ndarray:
-    """Return a new table [S, A] of one number or of given values, -inf where an action is unavailable."""
-    return filled_table(task.mdp.available, q)
-
-
-def filled_table(available: np.ndarray, q: Any) -> np.ndarray:
-    """Return a new table [S, A] like `initial_table`, for any bool [S, A] of available actions."""
+def initial_table(available: np.ndarray, q: Any) -> np.ndarray:
+    """Return a new table [S, A] of one number or of given values, -inf where `available`, bool [S, A], is false."""
     array = check_float_array("q", q)
     if array.shape not in ((), available.shape):
         raise ValueError(f"q: expected one number or {list(available.shape)}, got shape {list(array.shape)}")
@@ -200,3 +211,125 @@ def filled_table(available: np.ndarray, q: Any) -> np.ndarray:
     if not np.isfinite(table[available]).all():
         raise ValueError("q: values of available actions must be finite")
     return table
+
+
+def check_method_memory(code: int, shape: tuple[int, ...], memory: Any = None) -> Any:
+    """Return the given memory, checked, or a new one; None for methods that keep nothing but their table."""
+    kind = MEMORY_CLASSES.get(code)
+    if kind is None:
+        if memory is not None:
+            raise ValueError("memory: this method keeps nothing but its table")
+        return None
+    if memory is None:
+        return kind(*shape)
+    if not isinstance(memory, kind) or memory.shape != shape:
+        raise ValueError(f"memory: expected {kind.__name__} of {shape[0]} states and {shape[1]} actions")
+    return memory
+
+
+# -- compiled loops ---------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def _collect(q, simulator, epsilon, random, episodes):
+    """Simulate episodes with a fixed table; return them as `Episodes`."""
+    buffer, store = make_buffer(simulator.horizon), make_store(simulator.horizon + 1)
+    for _ in range(episodes):
+        steps, terminated, _ = simulate_episode(q, simulator, epsilon, random, buffer)
+        store = append_episode(store, buffer, steps, terminated)
+    return used_log(store)
+
+
+@njit(cache=True, nogil=True)
+def _learn(method, parameters, q, first_outcomes, simulator, epsilon, random, returns, lengths):
+    """Act and learn from the newest episode; return the number of episodes before the values diverged, usually all."""
+    buffer = make_buffer(simulator.horizon)
+    for episode in range(len(returns)):
+        steps, terminated, returns[episode] = simulate_episode(q, simulator, epsilon, random, buffer)
+        lengths[episode] = steps
+        check_episode(first_outcomes, buffer, steps, terminated, q.shape[1])
+        update(method, parameters, q, buffer, steps, terminated, simulator.discount)
+        if not is_bounded(q, buffer, steps, False):
+            return episode
+    return len(returns)
+
+
+@njit(cache=True, nogil=True)
+def _learn_with_memory(
+    method, parameters, q, counts, store, first_outcomes, simulator, epsilon, random, returns, lengths
+):
+    """Act and learn from all episodes so far; return (episodes before the values diverged, counts, store)."""
+    buffer = make_buffer(max(simulator.horizon, longest_episode(used_log(store))))
+    queue, targets, gamma = make_queue(q), np.empty(0), simulator.discount
+    for episode in range(len(returns)):
+        steps, terminated, returns[episode] = simulate_episode(q, simulator, epsilon, random, buffer)
+        lengths[episode] = steps
+        if method == GREEDY_STEP_STORED:
+            check_episode(first_outcomes, buffer, steps, terminated, q.shape[1])
+            store = append_episode(store, buffer, steps, terminated)
+            if len(targets) < len(store.log.actions):
+                targets = np.empty(len(store.log.actions))
+            bounded = _assign_best_returns(q, used_log(store), gamma, parameters.n, buffer, targets)
+        else:
+            counts = with_capacity(counts, steps)
+            count_episode(counts, buffer, steps, terminated, q.shape[1])
+            bounded = _learn_from_counts(method, parameters, q, counts, queue, buffer, steps, gamma, False)
+            bounded = bounded and process_queue(q, counts, queue, gamma)
+        if not bounded:
+            return episode, counts, store
+    return len(returns), counts, store
+
+
+@njit(cache=True, nogil=True)
+def _replay(method, parameters, q, counts, log, gamma, sweeps, allow_minus_inf):
+    """Learn from a log, which has been counted already; return whether the values stayed bounded."""
+    buffer, queue, targets = buffer_for(log), make_queue(q if method == MODEL else q[:0]), np.empty(len(log.actions))
+    for _ in range(1 if method == MODEL else sweeps):  # planning converges in one sweep
+        if method == GREEDY_STEP_STORED:
+            if not _assign_best_returns(q, log, gamma, parameters.n, buffer, targets):
+                return False
+            continue
+        for episode in range(len(log.terminated)):
+            steps, terminated = load_episode(buffer, log, episode)
+            if method in (MODEL, GREEDY_STEP_EXPECTED):
+                bounded = _learn_from_counts(method, parameters, q, counts, queue, buffer, steps, gamma, True)
+            else:
+                update(method, parameters, q, buffer, steps, terminated, gamma)
+                bounded = is_bounded(q, buffer, steps, allow_minus_inf)
+            if not bounded:
+                return False
+    return process_queue(q, counts, queue, gamma)
+
+
+@njit(cache=True)
+def _learn_from_counts(method, parameters, q, counts, queue, buffer, steps, gamma, allow_minus_inf):
+    """Learn from the buffered episode, "model" only into its queue; return whether the values stayed bounded."""
+    if method == MODEL:
+        for t in range(steps - 1, -1, -1):
+            backup_and_enqueue(q, counts, queue, buffer.states[t] * q.shape[1] + buffer.actions[t], gamma)
+        return True
+    expected_greedy_step(q, counts, buffer, steps, gamma, parameters.n)
+    return is_bounded(q, buffer, steps, allow_minus_inf)
+
+
+@njit(cache=True)
+def _assign_best_returns(q, log, gamma, horizon, buffer, targets):
+    """The paper's literal rule: q(s, a) <- the largest greedy-step return of all stored trajectories from (s, a).
+
+    All returns are computed from the table before the update; pairs that are not stored keep their values. Return
+    whether all returns are below infinity.
+    """
+    states, actions, bounded = log.states, log.actions, True
+    for episode in range(len(log.terminated)):
+        steps, terminated = load_episode(buffer, log, episode)
+        greedy_step_targets(q, buffer, steps, terminated, gamma, horizon)
+        targets[log.first[episode] : log.first[episode + 1]] = buffer.targets[:steps]
+    for episode in range(len(log.terminated)):
+        for k in range(log.first[episode], log.first[episode + 1]):
+            q[states[k + episode], actions[k]] = -np.inf
+    for episode in range(len(log.terminated)):
+        for k in range(log.first[episode], log.first[episode + 1]):
+            s, a = states[k + episode], actions[k]
+            q[s, a] = max(q[s, a], targets[k])
+            bounded = bounded and targets[k] < np.inf
+    return bounded

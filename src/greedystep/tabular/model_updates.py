@@ -8,11 +8,10 @@ import numpy as np
 from numba import njit
 
 from greedystep.envs.toy_task import END
-from greedystep.tabular.transition_counts import NONE, one_step_backup
-from greedystep.tabular.updates import max_q
+from greedystep.tabular.empirical_model import NONE
+from greedystep.tabular.methods import max_q
 
-TOLERANCE = 1e-10
-"""A state's value is propagated when it has changed by more than this, absolute or relative."""
+TOLERANCE = 1e-10  # A state's value is propagated when it has changed by more than this, absolute or relative
 MAX_BACKUPS_PER_EDGE = 10_000
 """With discount 1 values may grow without bound: planning gives up after this many backups per edge."""
 
@@ -35,17 +34,17 @@ def expected_greedy_step(q, counts, buffer, steps, gamma, horizon):
     A horizon N allows N - 1 such steps: y of N steps needs y_{t+1} of N - 1. If a pair occurs twice, the larger y
     counts.
     """
-    states, actions, targets = buffer.states, buffer.actions, buffer.targets
+    states, actions, targets, A = buffer.states, buffer.actions, buffer.targets, q.shape[1]
     if horizon >= steps:
         ahead = -np.inf
         for t in range(steps - 1, -1, -1):
-            ahead = targets[t] = _backup_along(q, counts, states, actions, t, ahead, gamma)
+            ahead = targets[t] = backup(q, counts, states[t] * A + actions[t], gamma, states[t + 1], ahead)
     else:
         targets[:steps] = -np.inf
         for _ in range(horizon):
             for t in range(steps):  # forward, so that targets[t + 1] is still that of one step less
                 ahead = targets[t + 1] if t + 1 < steps else -np.inf
-                targets[t] = _backup_along(q, counts, states, actions, t, ahead, gamma)
+                targets[t] = backup(q, counts, states[t] * A + actions[t], gamma, states[t + 1], ahead)
     for t in range(steps):
         q[states[t], actions[t]] = -np.inf
     for t in range(steps):
@@ -53,15 +52,15 @@ def expected_greedy_step(q, counts, buffer, steps, gamma, horizon):
 
 
 @njit(cache=True)
-def _backup_along(q, counts, states, actions, t, ahead, gamma):
-    """The backup of (s_t, a_t) in which s_{t+1} has the value `ahead` if that is larger than V(s_{t+1})."""
-    row = states[t] * q.shape[1] + actions[t]
+def backup(q, counts, row, gamma, recurring, ahead):
+    """r̂(s, a) + γ Σ_s' p̂(s' | s, a) m(s') of row s*A + a, where m(s') = max_a' q(s', a'), or `ahead` if that is larger
+    and s' is the state `recurring`."""
     total, edge = 0.0, counts.head[row]
     while edge != NONE:
         successor = counts.successor[edge]
         if successor != END:
             value = max_q(q, successor)
-            total += counts.count[edge] * (max(value, ahead) if successor == states[t + 1] else value)
+            total += counts.count[edge] * (max(value, ahead) if successor == recurring else value)
         edge = counts.next[edge]
     return counts.reward[row] + gamma * (total / counts.visits[row])
 
@@ -72,14 +71,10 @@ def _backup_along(q, counts, states, actions, t, ahead, gamma):
 class BackupQueue(NamedTuple):
     """States whose changed value has not been propagated to their predecessors yet, first in, first out."""
 
-    propagated: np.ndarray
-    """float64 [S]: the value that was propagated last."""
-    queued: np.ndarray
-    """bool [S]: whether the state is in the queue."""
-    ring: np.ndarray
-    """int32 [S]: the queue as a ring buffer."""
-    head_and_size: np.ndarray
-    """int64 [2]: where the queue's first entry is in the ring, and the number of entries."""
+    propagated: np.ndarray  # float64 [S]: the value that was propagated last
+    queued: np.ndarray  # bool [S]: whether the state is in the queue
+    ring: np.ndarray  # int32 [S]: the queue as a ring buffer
+    head_and_size: np.ndarray  # int64 [2]: where the queue's first entry is in the ring, and the number of entries
 
 
 @njit(cache=True)
@@ -97,7 +92,7 @@ def backup_and_enqueue(q, counts, queue, row, gamma):
     """q(s, a) <- its backup; the state joins the queue if its value has changed."""
     A = q.shape[1]
     s = row // A
-    q[s, row % A] = one_step_backup(q, counts, row, gamma)
+    q[s, row % A] = backup(q, counts, row, gamma, END, -np.inf)
     if not queue.queued[s] and _changed(max_q(q, s), queue.propagated[s]):
         queue.queued[s] = True
         queue.ring[(queue.head_and_size[0] + queue.head_and_size[1]) % len(queue.ring)] = s

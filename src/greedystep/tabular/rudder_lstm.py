@@ -30,14 +30,10 @@ FAST = {"reassoc", "contract"}
 class Workspace(NamedTuple):
     """Arrays of the forward pass over T steps that the backward pass needs."""
 
-    cell_input: np.ndarray
-    """z [T, H]."""
-    gate: np.ndarray
-    """i [T, H]."""
-    memory: np.ndarray
-    """c [T + 1, H]; row 0 is c_{-1} = 0."""
-    predictions: np.ndarray
-    """g [T]."""
+    cell_input: np.ndarray  # z [T, H]
+    gate: np.ndarray  # i [T, H]
+    memory: np.ndarray  # c [T + 1, H]; row 0 is c_{-1} = 0
+    predictions: np.ndarray  # g [T]
 
 
 @njit(cache=True, nogil=True)

@@ -13,11 +13,10 @@ import numpy as np
 from numba import njit
 
 from greedystep.envs.toy_task import END
+from greedystep.tabular.empirical_model import rewards_differ
 from greedystep.tabular.episodes import Episodes, buffer_for, load_episode
-from greedystep.tabular.transition_counts import rewards_differ
 
-UNSEEN = -2
-"""The successor of a row that has not been seen yet."""
+UNSEEN = -2  # the successor of a row that has not been seen yet
 
 
 class StochasticityWarning(UserWarning):
@@ -27,14 +26,10 @@ class StochasticityWarning(UserWarning):
 class FirstOutcomes(NamedTuple):
     """The first outcome of every row s*A + a, and the first later one that differs; no rows if nothing is checked."""
 
-    successor: np.ndarray
-    """int32 [S*A]: the successor, END or UNSEEN."""
-    reward: np.ndarray
-    """float64 [S*A]."""
-    found: np.ndarray
-    """int64 [2]: the first row that had a different outcome later, or -1, and the successor of that outcome."""
-    found_reward: np.ndarray
-    """float64 [1]: the reward of that outcome."""
+    successor: np.ndarray  # int32 [S*A]: the successor, END or UNSEEN
+    reward: np.ndarray  # float64 [S*A]
+    found: np.ndarray  # int64 [2]: the first row that later had another outcome, or -1, and that outcome's successor
+    found_reward: np.ndarray  # float64 [1]: the reward of that outcome
 
 
 def unseen_outcomes(rows: int) -> FirstOutcomes:
@@ -70,10 +65,10 @@ class StochasticityDetector:
             return
         (s, a), first = divmod(row, self._num_actions), int(self.outcomes.successor[row])
         if first != later:
-            what = f"led to {_place(first)} at one time and to {_place(later)} at another"
+            places = ["the end" if place == END else f"state {place}" for place in (first, later)]
+            what = f"led to {places[0]} at one time and to {places[1]} at another"
         else:
-            rewards = self.outcomes.reward[row], self.outcomes.found_reward[0]
-            what = f"paid {rewards[0]:g} at one time and {rewards[1]:g} at another"
+            what = f"paid {self.outcomes.reward[row]:g} at one time and {self.outcomes.found_reward[0]:g} at another"
         self.stop()
         warnings.warn(
             f"greedy-step in its {self._form} form keeps the best that ever happened, but action {a} of state {s} "
@@ -82,10 +77,6 @@ class StochasticityDetector:
             StochasticityWarning,
             stacklevel=3,
         )
-
-
-def _place(successor: int) -> str:
-    return "the end" if successor == END else f"state {successor}"
 
 
 @njit(cache=True)

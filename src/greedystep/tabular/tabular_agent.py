@@ -13,10 +13,11 @@ from greedystep import envs, io, schema
 from greedystep.checks import check_float, check_int, check_memory, check_seed
 from greedystep.envs import ToyTask
 from greedystep.evaluation import Evaluation
+from greedystep.tabular import learning
 from greedystep.tabular.acting import check_episode_memory
 from greedystep.tabular.episodes import Episodes
-from greedystep.tabular.learning import DIVERGED, LearnResult, collect, filled_table, learn, replay, replay_in_place
-from greedystep.tabular.methods import SAMPLED, Memory, check_method_memory, parameters_of
+from greedystep.tabular.learning import LearnResult, Memory
+from greedystep.tabular.methods import SAMPLED, parameters_of
 from greedystep.tabular.stochasticity_warning import StochasticityDetector
 from greedystep.trajectory import Trajectory
 
@@ -107,11 +108,11 @@ class TabularAgent:
             available, self.discount = self.task.mdp.available, self.task.mdp.discount
         else:
             available, self.discount = np.ones((S, A), bool), self.task.discount
-            self.task.seed(seed)
+            self.task.next_seed = seed
         if q is None:
             q = self.task.lowest_return if code in SAMPLED and isinstance(self.task, ToyTask) else 0.0
-        self.q, self.episodes, self.steps = filled_table(available, q), 0, 0
-        self.memory = check_method_memory(code, self.q.shape)
+        self.q, self.episodes, self.steps = learning.initial_table(available, q), 0, 0
+        self.memory = learning.check_method_memory(code, self.q.shape)
         rows = self.q.size if code in SAMPLED else 0
         self._detector = StochasticityDetector(rows, self.q.shape[1], options.get("form", "running"))
         self._random = np.random.default_rng(seed)
@@ -125,7 +126,9 @@ class TabularAgent:
             learned = self._learn_in_gymnasium(self.task, check_int("episodes", episodes))
         else:
             how: Any = {"q": self.q, "epsilon": self.epsilon, "seed": self._random, "memory": self.memory}
-            learned = learn(self.task, self.method, episodes=episodes, detector=self._detector, **how, **self.options)
+            learned = learning.learn(
+                self.task, self.method, episodes=episodes, detector=self._detector, **how, **self.options
+            )
             self.q = learned.q
             self.episodes += episodes
             self.steps += int(learned.lengths.sum())
@@ -134,21 +137,19 @@ class TabularAgent:
 
     def _learn_in_gymnasium(self, task: GymnasiumTask, episodes: int) -> LearnResult:
         code, parameters = parameters_of(self.method, self.options)
-        table, returns, lengths = self.q.copy(), [], []
+        table, returns, lengths, bounded = self.q.copy(), [], [], True
         try:
             for _ in range(episodes):
                 log = task.epsilon_greedy_episode(table, self.epsilon, self._random)
-                if not replay_in_place(code, parameters, table, self.memory, log, self.discount, 1):
-                    raise FloatingPointError(f"{self.method}: {DIVERGED.format('')}")
+                bounded = learning.replay_in_place(code, parameters, table, self.memory, log, self.discount, 1)
+                if not bounded:
+                    raise FloatingPointError(f"{self.method}: {learning.DIVERGED.format('')}")
                 self._detector.check_log(log)
                 lengths.append(len(log.rewards))
                 returns.append(_discounted_sum(log.rewards, self.discount))
-        except FloatingPointError:
-            raise
-        except BaseException:
-            self.q, self.episodes, self.steps = table, self.episodes + len(returns), self.steps + sum(lengths)
-            raise
-        self.q, self.episodes, self.steps = table, self.episodes + episodes, self.steps + sum(lengths)
+        finally:
+            if bounded:
+                self.q, self.episodes, self.steps = table, self.episodes + len(returns), self.steps + sum(lengths)
         return LearnResult(table, np.array(returns), np.array(lengths, np.int64), self.memory)
 
     def fit(self, log: Episodes | Iterable[tuple | Trajectory], sweeps: int = 1) -> TabularAgent:
@@ -158,7 +159,7 @@ class TabularAgent:
             log.check(*self.q.shape)
             log.check_available(self.task.mdp.available)
         how: Any = {"discount": self.discount, "sweeps": sweeps, "memory": self.memory, **self.options}
-        self.q = replay(log, self.q, self.method, **how)
+        self.q = learning.replay(log, self.q, self.method, **how)
         self._detector.check_log(log)
         self._detector.warn()
         return self
@@ -169,11 +170,10 @@ class TabularAgent:
         if not numbers.size:  # NumPy takes an empty list for real numbers
             numbers = numbers.astype(np.int64)
         if not np.issubdtype(numbers.dtype, np.integer):
-            raise ValueError(f"states: expected whole numbers, got {numbers.dtype}")
+            raise ValueError(f"states: expected integers, got {numbers.dtype}")
         if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self.q):
-            raise ValueError(
-                f"states: expected numbers in 0..{len(self.q) - 1}, got {numbers.min()} to {numbers.max()}"
-            )
+            got = f"{numbers.min()} to {numbers.max()}"
+            raise ValueError(f"states: expected numbers in 0..{len(self.q) - 1}, got {got}")
         actions = self.q[numbers].argmax(axis=-1)
         return int(actions) if numbers.ndim == 0 else actions
 
@@ -192,12 +192,12 @@ class TabularAgent:
         greedy = np.where(self.q > -np.inf, 0.0, -np.inf)  # a table whose only best action is that of `predict`
         greedy[np.arange(len(greedy)), self.q.argmax(axis=1)] = 1.0
         if isinstance(self.task, ToyTask):
-            log = collect(self.task, episodes=episodes, epsilon=epsilon, q=greedy, seed=seed)
+            log = learning.collect(self.task, episodes=episodes, epsilon=epsilon, q=greedy, seed=seed)
             rewards = np.split(log.rewards, log.first[1:-1])
         else:
             before, random, rewards = self.task.state, np.random.default_rng(seed), []
             try:
-                self.task.seed(seed)
+                self.task.next_seed = seed
                 for _ in range(episodes):
                     rewards.append(self.task.epsilon_greedy_episode(greedy, epsilon, random).rewards)
             finally:

@@ -30,12 +30,10 @@ from greedystep.tabular.tabular_agent import TabularAgent
 
 KIND = "tabular"
 AGENT = "agent.npz"
-ROWS = 100
-"""Rows of metrics in a whole run, each over the same number of episodes."""
+ROWS = 100  # rows of metrics in a whole run, each over the same number of episodes
 BYTES_PER_EPISODE = 80
 """Memory per episode of a row that is being collected: a float and an int of Python, and their places in two lists."""
-CHUNK = 0.2
-"""Seconds of learning, about, between two looks at the clock and at Ctrl-C."""
+CHUNK = 0.2  # seconds of learning, about, between two looks at the clock and at Ctrl-C
 AGENT_OPTIONS = ("discount", "limit")
 """Options of a Gymnasium environment that are the agent's; all others are for `gymnasium.make`."""
 

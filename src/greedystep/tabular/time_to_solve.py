@@ -33,8 +33,7 @@ def episodes_to_solve(
 ) -> int | None:
     """Episodes until the exact expected return of the greedy policy reaches 90 % of the optimal one; None if never.
 
-    The policy is evaluated as in `until_solved`. The other arguments are those of `learn`; `limit` is the number of
-    episodes after which to give up.
+    `limit` and `resolution` are those of `until_solved`, the other arguments those of `learn`.
     """
     task = as_task(task)
     more = make_learner(task, method, epsilon=epsilon, q=q, seed=seed, **options)
@@ -67,10 +66,8 @@ def make_solved_test(task: ToyTask) -> Callable[[np.ndarray], bool]:
     """
     first, cumulative, successor, reward, _ = task.outcomes
     state = np.repeat(np.arange(len(first) - 1), np.diff(first)) // task.num_actions
-    if not (
-        ((successor == END) | (successor > state)).all()
-        and _longest(first, successor, task.num_actions) <= task.horizon
-    ):
+    in_order = ((successor == END) | (successor > state)).all()
+    if not (in_order and _longest(first, successor, task.num_actions) <= task.horizon):
         return lambda q: task.solved_by(greedy_policy(q))
     before = np.concatenate([[0.0], cumulative[:-1]])
     before[first[:-1][np.diff(first) > 0]] = 0.0

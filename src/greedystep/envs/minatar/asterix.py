@@ -8,8 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar import packed_rows
-from greedystep.envs.minatar.game import DOWN, LEFT, NONE, RIGHT, SIZE, UP, MinAtar, below, cell, fraction, part
+from greedystep.envs.core import int32s
+from greedystep.envs.minatar import DOWN, LEFT, NONE, RIGHT, SIZE, UP, MinAtar, below, cell, fraction, packed_rows, part
 
 SPAWN_PERIOD, MOVE_PERIOD, RAMP_WAIT = 10, 5, 100
 
@@ -17,27 +17,19 @@ SPAWN_PERIOD, MOVE_PERIOD, RAMP_WAIT = 10, 5, 100
 class Chance(NamedTuple):
     """Random numbers of a step: the next object, used if one is due."""
 
-    right: jax.Array
-    """bool: it comes from the left and goes right."""
-    gold: jax.Array
-    """bool, probability 1/3."""
-    where: jax.Array
-    """Which of the empty rows: uint32, a `fraction`."""
+    right: jax.Array  # bool: it comes from the left and goes right
+    gold: jax.Array  # bool, probability 1/3
+    where: jax.Array  # which of the empty rows: uint32, a `fraction`
 
 
 class Position(NamedTuple):
     """Position of the game; the first three are `packed_rows`, others are int32."""
 
-    place: jax.Array
-    """The column plus one of the object in a row, 0 for none: so one that leaves on the left becomes none by itself."""
-    gold: jax.Array
-    """Flags: it is gold and no enemy."""
-    right: jax.Array
-    """Flags: it goes right."""
-    x: jax.Array
-    """The player's column."""
-    y: jax.Array
-    """The player's row, 1..8."""
+    place: jax.Array  # 1 + the column of the object in a row, 0 for none: one that leaves on the left becomes none
+    gold: jax.Array  # flags: it is gold and no enemy
+    right: jax.Array  # flags: it goes right
+    x: jax.Array  # the player's column
+    y: jax.Array  # the player's row, 1..8
     spawn_period: jax.Array
     spawn_timer: jax.Array
     move_period: jax.Array
@@ -62,11 +54,10 @@ class Asterix(MinAtar):
         return Chance(words[0] & 1 != 0, below(words[0], 1 / 3), fraction(words[1]))
 
     def first(self, chance: tuple[()]) -> Position:
-        empty, middle = jnp.uint32(0), jnp.int32(5)
         spawn, move = jnp.int32(SPAWN_PERIOD), jnp.int32(MOVE_PERIOD)
-        return Position(
-            empty, empty, empty, middle, middle, spawn, spawn, move, move, jnp.int32(RAMP_WAIT), jnp.int32(0)
-        )
+        nothing, numbers = jnp.uint32(0), int32s(x=5, y=5, ramp_timer=RAMP_WAIT, ramps=0)
+        periods = {"spawn_period": spawn, "spawn_timer": spawn, "move_period": move, "move_timer": move}
+        return Position(nothing, nothing, nothing, **numbers, **periods)
 
     def play(self, chance: Chance, position: Position, action: jax.Array) -> tuple[Position, jax.Array, jax.Array]:
         place, gold, right, x, y, spawn_period, spawn_timer, move_period, move_timer, ramp_timer, ramps = position
@@ -106,29 +97,12 @@ class Asterix(MinAtar):
             spawn_period = spawn_period - (due & (spawn_period > 1))
             ramps = ramps + due
 
-        position = Position(
-            place,
-            gold,
-            right,
-            x,
-            y,
-            spawn_period,
-            spawn_timer - 1,
-            move_period,
-            move_timer - 1,
-            ramp_timer,
-            ramps,
-        )
-        return position, taken | taken_too, caught | caught_too
+        timers = (spawn_period, spawn_timer - 1, move_period, move_timer - 1, ramp_timer, ramps)
+        return Position(place, gold, right, x, y, *timers), taken | taken_too, caught | caught_too
 
     def rows(self, position: Position) -> list[jax.Array]:
-        place, gold, right = (packed_rows.by_row(word) for word in position[:3])
+        place, gold, right = map(packed_rows.by_row, position[:3])
         ahead = jnp.uint32(1) << place  # one column to the right of the object
         objects = ahead >> 1
         trail = jnp.where(right != 0, ahead >> 2, jnp.where(place != 0, ahead, 0))
-        return [
-            cell(position.x, position.y),
-            jnp.where(gold != 0, 0, objects),
-            trail,
-            jnp.where(gold != 0, objects, 0),
-        ]
+        return [cell(position.x, position.y), jnp.where(gold != 0, 0, objects), trail, jnp.where(gold != 0, objects, 0)]

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar.game import LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
+from greedystep.envs.minatar import LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
 
-WALL = (1 << 3 * SIZE) - 1
-"""All bricks of rows 1 to 3: bit 10 (y - 1) + x."""
+WALL = (1 << 3 * SIZE) - 1  # all bricks of rows 1 to 3: bit 10 (y - 1) + x
 
 
 class Position(NamedTuple):
@@ -19,18 +18,13 @@ class Position(NamedTuple):
 
     x: jax.Array
     y: jax.Array
-    dx: jax.Array
-    """-1 or 1, the way the ball goes; dy likewise, 1 is down."""
+    dx: jax.Array  # -1 or 1, the way the ball goes; dy likewise, 1 is down
     dy: jax.Array
-    trail_x: jax.Array
-    """Where the ball was one step before."""
+    trail_x: jax.Array  # where the ball was one step before
     trail_y: jax.Array
-    paddle: jax.Array
-    """Its column; its row is 9."""
-    bricks: jax.Array
-    """uint32, as `WALL`."""
-    struck: jax.Array
-    """bool: the ball met a brick in the last step. It then passes through bricks until it has met none."""
+    paddle: jax.Array  # its column; its row is 9
+    bricks: jax.Array  # uint32, as `WALL`
+    struck: jax.Array  # bool: the ball met a brick in the last step; then it passes through bricks until it meets none
 
 
 @dataclass(frozen=True)
@@ -51,9 +45,8 @@ class Breakout(MinAtar):
         return words[0] >> 31 != 0
 
     def first(self, chance: jax.Array) -> Position:
-        x = jnp.where(chance, 9, 0).astype(jnp.int32)
+        x, dx = jnp.where(chance, 9, 0).astype(jnp.int32), jnp.where(chance, -1, 1).astype(jnp.int32)
         y = jnp.int32(3)
-        dx = jnp.where(chance, -1, 1).astype(jnp.int32)
         return Position(x, y, dx, jnp.int32(1), x, y, jnp.int32(4), jnp.uint32(WALL), jnp.bool_(False))
 
     def play(self, chance: Any, position: Position, action: jax.Array) -> tuple[Position, jax.Array, jax.Array]:
@@ -75,25 +68,11 @@ class Breakout(MinAtar):
 
         turn = ceiling | broken | straight | back
         bricks = jnp.where(broken, bricks ^ place, jnp.where(bottom & (bricks == 0), jnp.uint32(WALL), bricks))
-        position = Position(
-            to_x,
-            jnp.where(turn, y, to_y),
-            jnp.where(side ^ back, -dx, dx),
-            jnp.where(turn, -dy, dy),
-            x,
-            y,
-            paddle,
-            bricks,
-            brick,
-        )
-        return position, broken, lost
+        to_y, dx, dy = jnp.where(turn, y, to_y), jnp.where(side ^ back, -dx, dx), jnp.where(turn, -dy, dy)
+        return Position(to_x, to_y, dx, dy, x, y, paddle, bricks, brick), broken, lost
 
     def rows(self, position: Position) -> list[jax.Array]:
         shift = jnp.clip(SIZE * (ROW - 1), 0, 31).astype(jnp.uint32)
         wall = jnp.where((ROW >= 1) & (ROW <= 3), position.bricks >> shift, 0)
-        return [
-            cell(position.paddle, jnp.int32(SIZE - 1)),
-            cell(position.x, position.y),
-            cell(position.trail_x, position.trail_y),
-            wall,
-        ]
+        ball, trail = cell(position.x, position.y), cell(position.trail_x, position.trail_y)
+        return [cell(position.paddle, jnp.int32(SIZE - 1)), ball, trail, wall]

@@ -8,35 +8,27 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from greedystep.envs.minatar import packed_rows
-from greedystep.envs.minatar.game import DOWN, NONE, ROW, SIZE, UP, MinAtar, cell
+from greedystep.envs.minatar import DOWN, NONE, ROW, SIZE, UP, MinAtar, cell, packed_rows
 
-COLUMN = 4
-"""Constants of the chicken."""
-COOL_DOWN, CLOCK = 3, 2500
-CLASSES = 5
+COLUMN, COOL_DOWN = 4, 3  # of the chicken
+CLOCK, CLASSES = 2500, 5
 
 
 class Chance(NamedTuple):
     """Random numbers of a step: the new cars after a crossing, with a number per row (`packed_rows`)."""
 
-    slowness: jax.Array
-    """1..5, evenly."""
-    right: jax.Array
-    """Flags: they drive to the right."""
+    slowness: jax.Array  # 1..5, evenly
+    right: jax.Array  # flags: they drive to the right
 
 
 class Position(NamedTuple):
     """Position of the game; the first four are `packed_rows`, others are int32."""
 
-    place: jax.Array
-    """The columns of the cars."""
-    slowness: jax.Array
-    """A car moves every slowness + 1 steps."""
+    place: jax.Array  # the columns of the cars
+    slowness: jax.Array  # a car moves every slowness + 1 steps
     timer: jax.Array
     right: jax.Array
-    y: jax.Array
-    """The chicken's row."""
+    y: jax.Array  # the chicken's row
     cool_down: jax.Array
     clock: jax.Array
 
@@ -64,15 +56,8 @@ class Freeway(MinAtar):
     chance_of_start = chance
 
     def first(self, chance: Chance) -> Position:
-        return Position(
-            jnp.uint32(0),
-            chance.slowness,
-            chance.slowness,
-            chance.right,
-            jnp.int32(SIZE - 1),
-            jnp.int32(COOL_DOWN),
-            jnp.int32(CLOCK),
-        )
+        cars = jnp.uint32(0), chance.slowness, chance.slowness, chance.right
+        return Position(*cars, jnp.int32(SIZE - 1), jnp.int32(COOL_DOWN), jnp.int32(CLOCK))
 
     def play(self, chance: Chance, position: Position, action: jax.Array) -> tuple[Position, jax.Array, jax.Array]:
         place, slowness, timer, right, y, cool_down, clock = position
@@ -101,9 +86,7 @@ class Freeway(MinAtar):
         return position, across, clock < 0
 
     def rows(self, position: Position) -> list[jax.Array]:
-        place, slowness, right = (
-            packed_rows.by_row(word) for word in (position.place, position.slowness, position.right)
-        )
+        place, slowness, _, right = map(packed_rows.by_row, position[:4])
         car = jnp.where((ROW >= 1) & (ROW <= 8), jnp.uint32(1) << place, 0)
         behind = jnp.where(right != 0, (car >> 1) | (car << 9), (car << 1) | (car >> 9))
         trails = [jnp.where(slowness == level, behind, 0) for level in range(1, CLASSES + 1)]

@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.minatar.game import ROW
+from greedystep.envs.minatar import ROW
 
-ONES = np.uint32(0x11111111)
-"""1 in every row."""
+ONES = np.uint32(0x11111111)  # 1 in every row
 _SHIFTS = (4 * np.clip(ROW - 1, 0, 7)).astype(np.uint32)
 _HAS_FIELD = (ROW >= 1) & (ROW <= 8)
 

@@ -10,48 +10,38 @@ This is exact because the order of the loops shows in three places only, and the
 - There are never more than two shots, in different cells. None competes with another for a target.
 - A diver comes every 30 steps and is gone after 60, so there are at most two, an older and a newer one, and all divers
   move in the same steps, every sixth. With one place left on board and two divers at hand, the newer one is taken.
+
+There are three kinds of masks of a row: plain ones, where bit x is column x; flights, where bits 0..9 are what goes
+right and bits 16..25 what goes left; and schedules, where bits 0..9, 10..19 and 20..29 are what moves in this step, the
+next and the one after that (or, for the far schedule, three steps later each).
+
+A diver is a number: 0 for none, or its row (1..8), plus 16 if it goes right; where it is follows from the clock. The
+newer of the two has swum floor((30 - t) / 6) cells when t steps are left until the next one comes, and the older one 5
+cells more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.minatar.game import ACTIONS, DOWN, FIRE, LEFT, RIGHT, ROW, SIZE, UP, MinAtar, below, cell
-from greedystep.envs.minatar.seaquest_masks import (
-    DIVER_PERIOD,
-    LINE,
-    MAX_ABOARD,
-    ahead,
-    both,
-    coded,
-    diver_cell,
-    fly,
-    fold,
-    goes_right,
-    heading,
-    intersection,
-    lines,
-    newcomer,
-    oldest,
-    once,
-    swim,
-    swum,
-    thrice,
-    union,
-    waiting,
-)
+from greedystep.envs.core import int32s
+from greedystep.envs.minatar import ACTIONS, DOWN, FIRE, LEFT, RIGHT, ROW, SIZE, UP, MinAtar, below, cell
 
+LINE = np.uint32((1 << SIZE) - 1)  # all cells of a row
 AIR = 200
+MAX_ABOARD = 6  # divers
+DIVER_PERIOD = 30  # steps from one diver to the next
 SHOT_PERIOD = 5
-RAMPS = 19
-"""Surfacings after which enemies come no faster: then one in each step."""
-CLOCK = 11
-"""Steps between two torpedoes of a submarine."""
+CLOCK = 11  # steps between two torpedoes of a submarine
+RAMPS = 19  # surfacings after which enemies come no faster: then one in each step
 FISH = 15
 
 CODE_BITS = np.arange(4, dtype=np.uint32)[:, None]
@@ -60,12 +50,9 @@ CODE_BITS = np.arange(4, dtype=np.uint32)[:, None]
 class Chance(NamedTuple):
     """Random numbers of a step: the next enemy and the next diver, used if they are due."""
 
-    enemy_right: jax.Array
-    """bool: it enters in column 0 and goes right."""
-    enemy_sub: jax.Array
-    """bool: a submarine, not a fish."""
-    enemy_row: jax.Array
-    """int32, 1..8."""
+    enemy_right: jax.Array  # bool: it enters in column 0 and goes right
+    enemy_sub: jax.Array  # bool: a submarine, not a fish
+    enemy_row: jax.Array  # int32, 1..8
     diver_right: jax.Array
     diver_row: jax.Array
 
@@ -75,34 +62,24 @@ class Position(NamedTuple):
 
     x: jax.Array
     y: jax.Array
-    right: jax.Array
-    """bool: which way the player looks."""
-    at_surface: jax.Array
-    """bool: the air has been refilled and the player has not been under water since."""
+    right: jax.Array  # bool: which way the player looks
+    at_surface: jax.Array  # bool: the air has been refilled and the player has not been under water since
     air: jax.Array
-    aboard: jax.Array
-    """Divers on board; negative after a rescue, for a surfacing costs one, and only 0 is deadly."""
-    near: jax.Array
-    """[4, 10]: schedules of the enemies that move in this step, the next or the one after. The four masks together give
-    the code of who is there: 0 is nobody, 15 a fish, and 1..11 a submarine that fires whenever the clock shows it."""
-    far: jax.Array
-    """[4, 10]: the same of those that move three steps later each."""
-    rightward: jax.Array
-    """bool [10]: which way the enemies of a row go."""
-    shots: jax.Array
-    """[10]: the player's; bits 0..9 go right, bits 16..25 left."""
-    torpedoes: jax.Array
-    """[10]: the same for the enemies'."""
-    newer: jax.Array
-    """The diver that came last, and the one before; numbered as in `seaquest_masks`."""
+    aboard: jax.Array  # divers on board; negative after a rescue, for a surfacing costs one, and only 0 is deadly
+    # Schedules of the enemies, whose four masks together give the code of who is there: 0 is nobody, 15 a fish, and
+    # 1..11 a submarine that fires whenever the clock shows it.
+    near: jax.Array  # [4, 10]: of those that move in this step, the next or the one after
+    far: jax.Array  # [4, 10]: the same of those that move three steps later each
+    rightward: jax.Array  # bool [10]: which way the enemies of a row go
+    shots: jax.Array  # [10]: the player's; bits 0..9 go right, bits 16..25 left
+    torpedoes: jax.Array  # [10]: the same for the enemies'
+    newer: jax.Array  # the diver that came last, and the one before; numbered as above
     older: jax.Array
     enemy_timer: jax.Array
     diver_timer: jax.Array
     shot_timer: jax.Array
-    clock: jax.Array
-    """1..11, one further every step."""
-    ramp: jax.Array
-    """Surfacings, as far as they made the game harder."""
+    clock: jax.Array  # 1..11, one further every step
+    ramp: jax.Array  # surfacings, as far as they made the game harder
 
 
 @dataclass(frozen=True)
@@ -127,27 +104,17 @@ class Seaquest(MinAtar):
         return Chance(right(0), below(word, 1 / 3), row(1), right(4), row(5))
 
     def first(self, chance: tuple[()]) -> Position:
-        number = jnp.int32
         nothing, nobody = jnp.zeros(SIZE, jnp.uint32), jnp.zeros((4, SIZE), jnp.uint32)
         return Position(
-            x=number(5),
-            y=number(0),
+            **int32s(x=5, y=0, air=AIR, aboard=0, newer=0, older=0, clock=1, ramp=0),
+            **int32s(enemy_timer=20, diver_timer=DIVER_PERIOD, shot_timer=0),
             right=jnp.bool_(False),
             at_surface=jnp.bool_(True),
-            air=number(AIR),
-            aboard=number(0),
+            rightward=jnp.zeros(SIZE, bool),
             near=nobody,
             far=nobody,
-            rightward=jnp.zeros(SIZE, bool),
             shots=nothing,
             torpedoes=nothing,
-            newer=number(0),
-            older=number(0),
-            enemy_timer=number(20),
-            diver_timer=number(DIVER_PERIOD),
-            shot_timer=number(0),
-            clock=number(1),
-            ramp=number(0),
         )
 
     def play(self, chance: Chance, position: Position, action: jax.Array) -> tuple[Position, jax.Array, jax.Array]:
@@ -273,3 +240,123 @@ class Seaquest(MinAtar):
 def tenths(air: jax.Array) -> jax.Array:
     """Return floor(air / 20) for -19..200, without a division."""
     return air * 205 >> 12
+
+
+# -- masks -------------------------------------------------------------------------------------------------------------
+
+
+def once(mask: jax.Array) -> jax.Array:
+    """Return the same mask (unless it is all ones), computed once however often it is used.
+
+    XLA recomputes cheap operations in every kernel that uses them, which is slow for ten kernels. It never recomputes a
+    division, and modulo 2^32 - 1 changes nothing.
+    """
+    return jax.lax.rem(mask, jnp.full_like(mask, jnp.iinfo(mask.dtype).max))
+
+
+def union(masks: jax.Array | Sequence[jax.Array]) -> jax.Array:
+    """Return the bits that are set in any of a few masks."""
+    return reduce(or_, [masks[i] for i in range(len(masks))])
+
+
+def intersection(masks: jax.Array | Sequence[jax.Array]) -> jax.Array:
+    """Return the bits that are set in all of a few masks."""
+    return reduce(and_, [masks[i] for i in range(len(masks))])
+
+
+def coded(masks: jax.Array, code: jax.Array) -> jax.Array:
+    """Return the cells whose code, written in binary across these masks (lowest bit first), is this number."""
+    return intersection([jnp.where(code >> bit & 1 != 0, mask, ~mask) for bit, mask in enumerate(masks)])
+
+
+# -- plain masks -------------------------------------------------------------------------------------------------------
+
+
+def ahead(mask: jax.Array, rightward: jax.Array) -> jax.Array:
+    """Move by one cell; what leaves the board is gone."""
+    return jnp.where(rightward, mask << 1, mask >> 1) & LINE
+
+
+# -- flights -----------------------------------------------------------------------------------------------------------
+
+
+def heading(mask: jax.Array, rightward: jax.Array) -> jax.Array:
+    """Return the flight of a plain mask in this direction."""
+    return jnp.where(rightward, mask, mask << 16)
+
+
+def lines(flight: jax.Array) -> jax.Array:
+    """Return the plain mask of a flight."""
+    return (flight | flight >> 16) & LINE
+
+
+def both(mask: jax.Array) -> jax.Array:
+    """Return the flight with these cells in both directions."""
+    return mask | mask << 16
+
+
+def fly(flight: jax.Array) -> jax.Array:
+    """Move by one cell; what leaves the board is gone."""
+    return flight << 1 & LINE | flight >> 1 & LINE >> 1 << 16
+
+
+# -- schedules ---------------------------------------------------------------------------------------------------------
+
+
+def waiting(mask: jax.Array, timer: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the near and far schedule of what moves in `timer` steps, 2..5."""
+    far = timer > 2
+    shift = (SIZE * jnp.where(far, timer - 3, 2)).astype(jnp.uint32)
+    return jnp.where(far, 0, mask << shift), jnp.where(far, mask << shift, 0)
+
+
+def fold(schedule: jax.Array) -> jax.Array:
+    """Return the plain mask of a schedule."""
+    return (schedule | schedule >> SIZE | schedule >> 2 * SIZE) & LINE
+
+
+def thrice(mask: jax.Array) -> jax.Array:
+    """Return the schedule with these cells at all three times."""
+    return mask * np.uint32(1 | 1 << SIZE | 1 << 2 * SIZE)
+
+
+def oldest(schedule: jax.Array) -> jax.Array:
+    """Keep in each cell only the bit of the earliest time."""
+    return schedule & ~(schedule << SIZE | schedule << 2 * SIZE)
+
+
+# -- divers ----------------------------------------------------------------------------------------------------------
+
+
+def newcomer(row: jax.Array, right: jax.Array) -> jax.Array:
+    """Return the number of a diver in this row that goes this way."""
+    return row + 16 * right
+
+
+def goes_right(diver: jax.Array) -> jax.Array:
+    """Whether the diver goes right."""
+    return diver >= 16
+
+
+def swum(diver_timer: jax.Array) -> jax.Array:
+    """Return the cells that the newer diver has swum when the timer shows this, without a division."""
+    return (DIVER_PERIOD - diver_timer) * 43 >> 8
+
+
+def column(diver: jax.Array, progress: jax.Array) -> jax.Array:
+    """Return the column of a diver that has swum so many cells."""
+    return jnp.where(goes_right(diver), progress, SIZE - 1 - progress)
+
+
+def diver_cell(diver: jax.Array, progress: jax.Array) -> jax.Array:
+    """Return the masks of rows, uint32 [10], of a diver that has swum so many cells."""
+    return jnp.where(diver > 0, cell(column(diver, progress), diver & 15), 0)
+
+
+def swim(
+    diver: jax.Array, aboard: jax.Array, x: jax.Array, y: jax.Array, progress: jax.Array, to: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Move a diver, which the player may pick up before or after the move; return (diver, number aboard)."""
+    met = (column(diver, progress) == x) | (column(diver, to) == x)
+    taken = (diver > 0) & (diver & 15 == y) & met & (aboard < MAX_ABOARD)
+    return jnp.where(taken | (to == SIZE), 0, diver), aboard + taken

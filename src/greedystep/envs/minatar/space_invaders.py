@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from greedystep.envs.minatar.game import FIRE, LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
+from greedystep.envs.core import int32s
+from greedystep.envs.minatar import FIRE, LEFT, NONE, RIGHT, ROW, SIZE, MinAtar, cell
 
-HEIGHT, WIDTH = 4, 6
-"""Size of a wave of aliens."""
+HEIGHT, WIDTH = 4, 6  # size of a wave of aliens
 WAVE = (1 << HEIGHT * WIDTH) - 1
-COLUMN, TOP = 2, 0
-"""Where a new wave appears."""
+COLUMN, TOP = 2, 0  # where a new wave appears
 SHOT_COOL_DOWN, ALIEN_SHOT_PERIOD = 5, 10
 MOVE_PERIOD, MOVE_PERIOD_MIN = 12, 6
 
@@ -23,33 +22,24 @@ MOVE_PERIOD, MOVE_PERIOD_MIN = 12, 6
 class Position(NamedTuple):
     """Position of the game; numbers are int32.
 
-    The aliens of a wave move as one, so they are a mask and the place of the wave's corner.
-
-    There are never more than two own bullets (nine steps of life, five between shots), and one of the aliens.
+    The aliens of a wave move as one, so they are a mask and the place of the wave's corner. There are never more than
+    two own bullets (nine steps of life, five between shots), and one of the aliens.
     """
 
-    aliens: jax.Array
-    """uint32: bit 6 i + j is the alien in row i and column j of the wave."""
-    column: jax.Array
-    """Of the wave's left border; it is off the board when that border is dead."""
-    top: jax.Array
-    """The row of the wave's upper border."""
-    to_left: jax.Array
-    """bool: the aliens go left."""
+    aliens: jax.Array  # uint32: bit 6 i + j is the alien in row i and column j of the wave
+    column: jax.Array  # of the wave's left border; it is off the board when that border is dead
+    top: jax.Array  # the row of the wave's upper border
+    to_left: jax.Array  # bool: the aliens go left
     move_period: jax.Array
     move_timer: jax.Array
     alien_shot_timer: jax.Array
-    bomb_x: jax.Array
-    """The aliens' bullet; row 10 for none."""
+    bomb_x: jax.Array  # the aliens' bullet; row 10 for none
     bomb_y: jax.Array
-    x: jax.Array
-    """The cannon's column; its row is 9."""
+    x: jax.Array  # the cannon's column; its row is 9
     shot_timer: jax.Array
-    new_x: jax.Array
-    """The latest own bullet; row -1 for none."""
+    new_x: jax.Array  # the latest own bullet; row -1 for none
     new_y: jax.Array
-    old_x: jax.Array
-    """The one before."""
+    old_x: jax.Array  # the one before
     old_y: jax.Array
 
 
@@ -66,24 +56,10 @@ class SpaceInvaders(MinAtar):
     minimal = (NONE, LEFT, RIGHT, FIRE)
 
     def first(self, chance: tuple[()]) -> Position:
-        none, nowhere = jnp.int32(0), jnp.int32(-1)
-        return Position(
-            aliens=jnp.uint32(WAVE),
-            column=jnp.int32(COLUMN),
-            top=jnp.int32(TOP),
-            to_left=jnp.bool_(True),
-            move_period=jnp.int32(MOVE_PERIOD),
-            move_timer=jnp.int32(MOVE_PERIOD),
-            alien_shot_timer=jnp.int32(ALIEN_SHOT_PERIOD),
-            bomb_x=none,
-            bomb_y=jnp.int32(SIZE),
-            x=jnp.int32(5),
-            shot_timer=none,
-            new_x=none,
-            new_y=nowhere,
-            old_x=none,
-            old_y=nowhere,
-        )
+        timers = int32s(move_timer=MOVE_PERIOD, alien_shot_timer=ALIEN_SHOT_PERIOD, shot_timer=0)
+        bullets = int32s(bomb_x=0, bomb_y=SIZE, new_x=0, new_y=-1, old_x=0, old_y=-1)
+        others = int32s(column=COLUMN, top=TOP, move_period=MOVE_PERIOD, x=5)
+        return Position(aliens=jnp.uint32(WAVE), to_left=jnp.bool_(True), **others, **timers, **bullets)
 
     def play(self, chance: tuple[()], position: Position, action: jax.Array) -> tuple[Position, jax.Array, jax.Array]:
         aliens, column, top, to_left = position[:4]

@@ -9,17 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.ple.ple_game import LOSS, NEGATIVE, POSITIVE, PLEGame, check_rounding, one_of
+from greedystep.envs.ple import LOSS, NEGATIVE, POSITIVE, PLEGame, check_rounding, one_of
 
-HEIGHT = 64
-"""Height of the screen in pixels; its width is the same."""
+HEIGHT = 64  # height of the screen in pixels; its width is the same
 LAST_X = 51
 """The paddle is 13 pixels wide and its centre stays in 0 .. 51 (the original compares the centre as if it were the left
 edge)."""
 PUSH, FRICTION = 1.344, 0.9
 LIVES = 3
-COLUMNS, ROWS = 12, 7
-"""A fruit begins at x = 8, 12, ..., 52 and y = -4, -8, ..., -28."""
+COLUMNS, ROWS = 12, 7  # A fruit begins at x = 8, 12, ..., 52 and y = -4, -8, ..., -28
 
 
 class Fruit(NamedTuple):
@@ -32,15 +30,11 @@ class Fruit(NamedTuple):
 class State(NamedTuple):
     """The state of the game."""
 
-    x: jax.Array
-    """int32: centre of the paddle; it is 3 pixels high with its centre in row 58."""
-    velocity: jax.Array
-    """float32, pixels per step."""
+    x: jax.Array  # int32: centre of the paddle; it is 3 pixels high with its centre in row 58
+    velocity: jax.Array  # float32, pixels per step
     fruit: Fruit
-    lives: jax.Array
-    """int32."""
-    over: jax.Array
-    """bool."""
+    lives: jax.Array  # int32
+    over: jax.Array  # bool
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """PLE's Pixelcopter: keep a helicopter inside a winding cave and off the blocks in it; it climbs faster than it falls.
 
 The original makes the cave in batches of 48 pieces, the next one when 13 pieces are left. Nothing looks at a piece
-before it is near the screen, and where pieces stand is not random; so here the height of a piece is drawn when it
-becomes one of the 14 leftmost ones. That is the same game: piece 14 of the row comes into being with a batch at the
-latest, and which random number is behind its height is nobody's business.
+before it is near the screen, and where pieces stand is not random. So here the height of a piece is drawn when it
+becomes one of the 14 leftmost ones, which is the same game: by then the original has drawn it too.
 """
 
 from __future__ import annotations
@@ -15,71 +14,50 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.ple.ple_game import LOSS, POSITIVE, PLEGame, check_rounding, one_of, unit
+from greedystep.envs.ple import LOSS, POSITIVE, PLEGame, check_rounding, one_of, unit
 
-X = 16
-"""Column of the player, who is 2 pixels wide and high."""
-TOP, BOTTOM = 6, 42
-"""The player dies beyond these rows."""
+X = 16  # column of the player, who is 2 pixels wide and high
+TOP, BOTTOM = 6, 42  # the player dies beyond these rows
 CLIMB, FALL, FRICTION = -0.56, 0.0576, 0.99
 BLOCK_HEIGHT = 9
-PLACES = 24
-"""A block begins in one of as many columns from 48, and of as many rows from 12."""
+PLACES = 24  # A block begins in one of as many columns from 48, and of as many rows from 12
 HALF_GAP = 12
-PIECES, BATCH = 14, 48
-"""Pieces in the state; pieces that the original makes at once."""
+PIECES, BATCH = 14, 48  # pieces in the state; pieces that the original makes at once
 FREQUENCY = 0.09375
 PIXEL, SCROLL, WIDTH = 25, 16, 4 * 25
 """The world stands on a grid of 25ths of a pixel: it scrolls 16 of them per step, and a piece is 4 pixels wide."""
-SEAM = 52
-"""The first piece of a batch stands 2.08 pixels after the last one of the batch before (and 4 pixels the others)."""
-UNDER = slice(3, 7)
-"""No other pieces can be above or below the player."""
+SEAM = 52  # the first piece of a batch stands 2.08 pixels after the last one before it (and 4 pixels the others)
+UNDER = slice(3, 7)  # no other pieces can be above or below the player
 
 
 class Block(NamedTuple):
     """A block, 4 pixels wide."""
 
-    x: jax.Array
-    """int32: column of its centre in 25ths of a pixel."""
-    y: jax.Array
-    """int32: row of its centre; it covers rows y - 4 .. y + 4."""
+    x: jax.Array  # int32: column of its centre in 25ths of a pixel
+    y: jax.Array  # int32: row of its centre; it covers rows y - 4 .. y + 4.
 
 
 class Draws(NamedTuple):
     """Random numbers of a step or of a start."""
 
-    block: Block
-    """The next block, used if one is due."""
-    frequency: jax.Array
-    """float32, radians per pixel: of the next batch of the cave, used if one is due."""
-    phases: jax.Array
-    """float32, radians: [14] for a start, scalar for a step, where it belongs to the next piece, used if one is due."""
+    block: Block  # the next block, used if one is due
+    frequency: jax.Array  # float32, radians per pixel: of the next batch of the cave, used if one is due
+    phases: jax.Array  # float32, radians: [14] for a start; scalar for a step, that of the next piece, if one is due
 
 
 class State(NamedTuple):
     """The state of the game."""
 
-    y: jax.Array
-    """float32: row of the player."""
-    momentum: jax.Array
-    """float32: rows per step."""
-    block: Block
-    """The next block."""
-    passed: Block
-    """The block before it."""
-    cave_x: jax.Array
-    """int32: column of the leftmost piece, in 25ths of a pixel."""
-    number: jax.Array
-    """int32: number of that piece in its batch, 0 .. 47."""
-    first_batch: jax.Array
-    """bool: whether its batch is the first one."""
-    frequency: jax.Array
-    """float32: of the batch of the rightmost piece."""
-    cave: jax.Array
-    """int32 [14]: rows of the middle of the gap, from left to right."""
-    over: jax.Array
-    """bool."""
+    y: jax.Array  # float32: row of the player
+    momentum: jax.Array  # float32: rows per step
+    block: Block  # the next block
+    passed: Block  # the block before it
+    cave_x: jax.Array  # int32: column of the leftmost piece, in 25ths of a pixel
+    number: jax.Array  # int32: number of that piece in its batch, 0 .. 47.
+    first_batch: jax.Array  # bool: whether its batch is the first one
+    frequency: jax.Array  # float32: of the batch of the rightmost piece
+    cave: jax.Array  # int32 [14]: rows of the middle of the gap, from left to right
+    over: jax.Array  # bool
 
 
 @dataclass(frozen=True)
@@ -156,18 +134,10 @@ class Pixelcopter(PLEGame):
         touching = self._touching(state)
         first = touching & ~jnp.pad(touching[:-1], (1, 0))
         middle = jnp.sum(jnp.where(first, state.cave[UNDER], 0)).astype(jnp.float32)
-        block = state.block
-        return jnp.stack(
-            [
-                state.y,
-                state.momentum,
-                state.y - (middle - HALF_GAP),
-                (middle + HALF_GAP) - state.y,
-                (block.x - X * PIXEL).astype(jnp.float32) / PIXEL,
-                block.y.astype(jnp.float32),
-                (block.y + BLOCK_HEIGHT).astype(jnp.float32),
-            ]
-        )
+        above, below = state.y - (middle - HALF_GAP), (middle + HALF_GAP) - state.y
+        ahead = (state.block.x - X * PIXEL).astype(jnp.float32) / PIXEL
+        block = (state.block.y.astype(jnp.float32), (state.block.y + BLOCK_HEIGHT).astype(jnp.float32))
+        return jnp.stack([state.y, state.momentum, above, below, ahead, *block])
 
     def cave_columns(self, state: State) -> jax.Array:
         """int32 [14]: columns of the centres of the pieces, in 25ths of a pixel."""

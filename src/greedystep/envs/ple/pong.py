@@ -9,59 +9,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from greedystep.envs.ple.ple_game import LOSS, NEGATIVE, POSITIVE, WIN, PLEGame, unit
+from greedystep.envs.core import int32s
+from greedystep.envs.ple import LOSS, NEGATIVE, POSITIVE, WIN, PLEGame, unit
 
-PIXEL = 50
-"""What never meets chance (the ball's column, the opponent's row) stands on a grid of 50ths of a pixel."""
+PIXEL = 50  # what never meets chance (the ball's column, the opponent's row) stands on a grid of 50ths of a pixel
 WIDTH, HEIGHT, MIDDLE_X, MIDDLE_Y = 64 * PIXEL, 48, 32 * PIXEL, 24 * PIXEL
 SERVE, FASTER = 60, 3
 """The ball's columns per step, in 50ths: 36 pixels per second; a hit adds 1.8 to the right before it turns."""
-SECONDS = np.float32(1 / 30)
-"""Seconds per step."""
-BALL_SPEED = 36
-"""Pixels per second."""
-PUSH, FRICTION = 0.64, 0.9
-"""The player's: 19.2 pixels per second, per step."""
-FOLLOW, RETURN = 48, 12
-"""The opponent's rows per step, in 50ths: 28.8 and 7.2 pixels per second."""
+SECONDS = np.float32(1 / 30)  # seconds per step
+BALL_SPEED = 36  # pixels per second
+PUSH, FRICTION = 0.64, 0.9  # the player's: 19.2 pixels per second, per step
+FOLLOW, RETURN = 48, 12  # the opponent's rows per step, in 50ths: 28.8 and 7.2 pixels per second
 HALF_PADDLE = 3.5
-LOWEST, HIGHEST = 175, 2225
-"""3.5 and 44.5, in 50ths."""
+LOWEST, HIGHEST = 175, 2225  # 3.5 and 44.5, in 50ths
 POINTS = 11
 
 
 class StartDraws(NamedTuple):
     """Random numbers of a start."""
 
-    right: jax.Array
-    """bool: the first serve goes to the right."""
-    slope: jax.Array
-    """float32 in [0, 1): how it goes down."""
+    right: jax.Array  # bool: the first serve goes to the right
+    slope: jax.Array  # float32 in [0, 1): how it goes down
 
 
 class State(NamedTuple):
     """The state of the game. The player's paddle is on the left, in column 4, the opponent's in column 60."""
 
-    y: jax.Array
-    """float32: row of the centre of the player's paddle, which is 1 pixel wide and 7 high."""
-    velocity: jax.Array
-    """float32, pixels per step."""
-    opponent_y: jax.Array
-    """int32: row of the centre of the opponent's paddle, in 50ths of a pixel."""
-    ball_x: jax.Array
-    """int32: column of the ball's centre, in 50ths of a pixel; its radius is 1 pixel."""
-    ball_y: jax.Array
-    """float32."""
-    ball_dx: jax.Array
-    """int32: 50ths of a pixel per step; -63, -60, 57 or 60."""
-    ball_vy: jax.Array
-    """float32, pixels per second."""
-    points: jax.Array
-    """int32."""
-    opponent_points: jax.Array
-    """int32."""
-    over: jax.Array
-    """bool."""
+    y: jax.Array  # float32: row of the centre of the player's paddle, which is 1 pixel wide and 7 high
+    velocity: jax.Array  # float32, pixels per step
+    opponent_y: jax.Array  # int32: row of the centre of the opponent's paddle, in 50ths of a pixel
+    ball_x: jax.Array  # int32: column of the ball's centre, in 50ths of a pixel; its radius is 1 pixel
+    ball_y: jax.Array  # float32
+    ball_dx: jax.Array  # int32: 50ths of a pixel per step; -63, -60, 57 or 60
+    ball_vy: jax.Array  # float32, pixels per second
+    points: jax.Array  # int32
+    opponent_points: jax.Array  # int32
+    over: jax.Array  # bool
 
 
 @dataclass(frozen=True)
@@ -76,15 +59,7 @@ class Pong(PLEGame):
     action_names = ("up", "down", "none")
     default_limit: ClassVar[int | None] = 10_000
     # The player's velocity approaches PUSH * 0.9 / (1 - 0.9); the opponent's paddle is kept in before it moves.
-    bounds = (
-        (3.5, 44.5),
-        (-5.76, 5.76),
-        (2.54, 45.46),
-        (0, 64),
-        (-np.inf, np.inf),
-        (-37.8, 36),
-        (-np.inf, np.inf),
-    )
+    bounds = ((3.5, 44.5), (-5.76, 5.76), (2.54, 45.46), (0, 64), (-np.inf, np.inf), (-37.8, 36), (-np.inf, np.inf))
 
     def draw(self, key: jax.Array) -> jax.Array:
         """float32 in [0, 1). A hit or a serve uses it; no step has both."""
@@ -96,16 +71,13 @@ class Pong(PLEGame):
 
     def start(self, draws: StartDraws) -> State:
         return State(
+            **int32s(opponent_y=MIDDLE_Y, ball_x=MIDDLE_X, points=0, opponent_points=0),
             y=jnp.float32(24),
             velocity=jnp.float32(0),
-            opponent_y=jnp.int32(MIDDLE_Y),
-            ball_x=jnp.int32(MIDDLE_X),
             ball_y=jnp.float32(24),
+            over=jnp.bool_(False),
             ball_dx=jnp.where(draws.right, SERVE, -SERVE).astype(jnp.int32),
             ball_vy=_served(draws.slope),
-            points=jnp.int32(0),
-            opponent_points=jnp.int32(0),
-            over=jnp.bool_(False),
         )
 
     def play(self, draws: jax.Array, state: State, action: jax.Array) -> tuple[State, jax.Array]:
@@ -127,17 +99,9 @@ class Pong(PLEGame):
         return state._replace(points=points, opponent_points=opponent_points, over=winner | loser), reward
 
     def observe(self, state: State) -> jax.Array:
-        return jnp.stack(
-            [
-                state.y,
-                state.velocity,
-                state.opponent_y.astype(jnp.float32) / PIXEL,
-                state.ball_x.astype(jnp.float32) / PIXEL,
-                state.ball_y,
-                state.ball_dx.astype(jnp.float32) * np.float32(BALL_SPEED / SERVE),
-                state.ball_vy,
-            ]
-        )
+        opponent_y, ball_x = (place.astype(jnp.float32) / PIXEL for place in (state.opponent_y, state.ball_x))
+        ball_vx = state.ball_dx.astype(jnp.float32) * np.float32(BALL_SPEED / SERVE)
+        return jnp.stack([state.y, state.velocity, opponent_y, ball_x, state.ball_y, ball_vx, state.ball_vy])
 
 
 # -- the rules in parts ------------------------------------------------------------------------------------------------
@@ -167,8 +131,7 @@ def _ball_moved(draws: jax.Array, state: State) -> State:
     vy = vy + jnp.where(by_player, 2 * state.velocity, 0)
     vy = vy + jnp.where(hit, draws * np.float32(0.001) - np.float32(0.0005), 0)
 
-    at_top = y - 1 <= 0
-    at_bottom = y + 1 >= HEIGHT
+    at_top, at_bottom = y - 1 <= 0, y + 1 >= HEIGHT
     vy = jnp.where(at_top | at_bottom, vy * np.float32(-0.99), vy)
     y = y + at_top - at_bottom
     return state._replace(ball_x=x, ball_y=y, ball_dx=dx, ball_vy=vy)

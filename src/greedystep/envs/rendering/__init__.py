@@ -1,33 +1,22 @@
-"""Images of environment states: `render(env, state)`.
-
-Each family of environments has a module with `size(env)`, the width and height of its image in units of the game, and
-`draw(canvas, env, state)`. All images are equally high by default, so that they can stand side by side.
-"""
+"""Images of environment states: `render(env, state)`; all are equally high by default, to stand side by side."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from greedystep.envs.core import Environment, State, TimeLimit, Wrapper
+from greedystep.envs.rendering import grids, scenes
 from greedystep.envs.rendering.canvas import GROUND, PANEL, QUIET, SKY, TEXT, YELLOW, Canvas, rgb
 from greedystep.envs.rollout import QAnnotation
 
-HEIGHT = 240
-"""Default height of an image in pixels."""
-
+HEIGHT = 240  # default height of an image in pixels
 FRAMES_PER_SECOND = {"minatar": 12, "ple": 30, "classic": 30, "toy": 5}
 """Family -> steps per second at which it is pleasant to watch."""
-
-RENDERERS = {"classic": "classic_control", "minatar": "minatar_board", "ple": "ple_screen", "toy": "toy_grid"}
-"""Family -> module of this package; `generic` draws the observations of all others."""
-
 PANEL_SIZE = (100.0, 120.0)
 """Width and height of the panel of action values, in its own units; it is as high as the image of the game."""
-BARS = 78.0
-"""Units of the panel's height for the bars of all actions."""
+BARS = 78.0  # units of the panel's height for the bars of all actions
 
 
 def render(env: Environment, state: State, height: int = HEIGHT) -> np.ndarray:
@@ -37,10 +26,9 @@ def render(env: Environment, state: State, height: int = HEIGHT) -> np.ndarray:
     while isinstance(env, Wrapper):
         state = state.state if isinstance(env, TimeLimit) else state
         env = env.env
-    renderer = _renderer(env)
-    width, rows = renderer.size(env)
+    width, rows, draw = _scene(env)
     canvas = Canvas(width, rows, height / rows)
-    renderer.draw(canvas, env, state)
+    draw(canvas, env, state)
     return canvas.array()
 
 
@@ -48,7 +36,7 @@ def fitting_height(env: Environment, rows: int, columns: int) -> int:
     """Return the largest even image height within rows x columns pixels, if possible with whole pixels per unit."""
     while isinstance(env, Wrapper):
         env = env.env
-    width, height = _renderer(env).size(env)
+    width, height, _ = _scene(env)
     most = min(rows, columns * height / width)
     step = height if height == int(height) and height % 2 == 0 and most >= height else 2
     return max(2, int(most // step * step))
@@ -86,9 +74,18 @@ def _draw_q_panel(canvas: Canvas, names: tuple[str, ...], annotation: QAnnotatio
         canvas.text(98, 110, str(annotation.lookahead), 12, SKY, "rm")
 
 
-def _renderer(env: Environment) -> Any:
-    """Return the module that draws this environment."""
-    return import_module(f"greedystep.envs.rendering.{RENDERERS.get(_family(env), 'generic')}")
+def _scene(env: Environment) -> tuple[float, float, Any]:
+    """Return the width and height of the image in units of the game, and the function that draws it."""
+    if env.name in scenes.SCENES:
+        return scenes.SCENES[env.name]
+    family = _family(env)
+    if family == "minatar":
+        return 10, 10, grids.draw_minatar
+    if family == "toy":
+        side = grids.toy_side(env)
+        return (side, 1.06 * side, grids.draw_toy) if side else (15, 10, scenes.draw_chain)
+    rows, columns, _ = grids.planes(env.observation.shape)
+    return max(columns, 3), max(rows, 3), grids.draw_observation
 
 
 def _family(env: Environment) -> str:

@@ -6,22 +6,16 @@ The colours are those of Okabe and Ito, which can be told apart with every kind 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-GROUND = "#10141c"
-PANEL = "#1a2130"
-QUIET = "#4b5568"
-"""Colour of what hardly matters: trails, frames, ropes."""
-TEXT = "#cbd5e1"
-SKY, YELLOW, VERMILION, GREEN, ORANGE, PINK, BLUE, WHITE = (
-    *("#56b4e9", "#f0e442", "#e0601a", "#00b384", "#e69f00", "#d68bb3", "#2d83c5", "#f4f6fa"),
-)
+GROUND, PANEL, TEXT = "#10141c", "#1a2130", "#cbd5e1"
+QUIET = "#4b5568"  # of what hardly matters: trails, frames, ropes
+SKY, YELLOW, VERMILION, GREEN = "#56b4e9", "#f0e442", "#e0601a", "#00b384"
+ORANGE, PINK, WHITE = "#e69f00", "#d68bb3", "#f4f6fa"
 
-SUPERSAMPLING = 4
-"""Shapes are drawn this many times larger and then averaged down."""
+SUPERSAMPLING = 4  # shapes are drawn this many times larger and then averaged down
 
 
 class Canvas:
@@ -41,6 +35,16 @@ class Canvas:
         if corners[0] <= corners[2] - 1 and corners[1] <= corners[3] - 1:
             corners = [corners[0], corners[1], corners[2] - 1, corners[3] - 1]  # Pillow paints the last pixel too
             self._draw.rounded_rectangle(corners, round * self._x, colour)
+
+    def cell(self, x: float, y: float, colour: str, *, round: float = 0.0) -> None:
+        """Draw a square of one unit with a narrow margin."""
+        self.box(x + 0.04, y + 0.04, x + 0.96, y + 0.96, colour, round=round)
+
+    def cells(self, rows: int, columns: int, *, round: float) -> None:
+        """Draw the empty cells of a board."""
+        for row in range(rows):
+            for column in range(columns):
+                self.cell(column, row, PANEL, round=round)
 
     def disc(self, x: float, y: float, radius: float, colour: str) -> None:
         """Draw a filled circle."""
@@ -78,8 +82,3 @@ def blend(one: str, other: str, share: float) -> str:
 def rgb(colour: str) -> list[int]:
     """Return red, green and blue, 0..255, of a colour "#rrggbb"."""
     return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-
-
-def number(value: Any) -> float:
-    """Return a scalar array as a number."""
-    return float(np.asarray(value))
