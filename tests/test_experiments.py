@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from greedystep import io, models
 from greedystep.experiments import fig1, table1
 from greedystep.experiments.claims import NOT_KNOWN, VERDICTS
-from greedystep.experiments.table1 import cost, properties, property_claims, theorems
+from greedystep.experiments.table1 import cost, operator_claims, properties, theorems
 
 TINY = {"side": 3, "pairs": 4, "trials": 2, "states": [8, 16], "steps": [2, 4]}
 
@@ -272,7 +272,7 @@ def test_sampled_data_are_safe_everywhere_where_nothing_is_chance_or_nowhere(tin
 def test_a_correction_is_needed_where_limits_move_only_without_it(tiny_table1):
     def judged(without, corrected):
         numbers = tiny_table1["numbers"]
-        for name, moves in zip(property_claims.EVALUATION, (without, corrected), strict=True):
+        for name, moves in zip(operator_claims.EVALUATION, (without, corrected), strict=True):
             cases = [case | {"moves": moves} for case in numbers["properties"][name]["cases"]]
             numbers = changed(numbers, "properties", name, "cases", to=cases)
         return verdict_of(numbers, "table1-needs-correction")

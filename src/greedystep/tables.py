@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,11 @@ class Table:
         for number, row in enumerate(self.rows):
             if len(row) != len(self.header):
                 raise ValueError(f"rows: row {number} has {len(row)} cells, the header has {len(self.header)}")
+
+    @classmethod
+    def from_records(cls, id: str, title: str, records: Sequence[Mapping[str, Any]]) -> Table:
+        """Make a table of records with the same keys, which are its header."""
+        return cls(id, title, list(records[0]) if records else [], [list(record.values()) for record in records])
 
 
 def cell(value: Any) -> str:

@@ -13,25 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, log
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from greedystep import models
+from greedystep import models, operators
 from greedystep.mdp import MDP
-from greedystep.operators import (
-    LAMBDA_TOLERANCE,
-    bellman,
-    distance,
-    greedy_step,
-    lambda_operator,
-    multi_step_off_policy,
-    multi_step_on_policy,
-    multi_step_optimality,
-    sampled_limit,
-    weighted,
-)
+from greedystep.operators import bellman, distance, greedy_step, multi_step_on_policy, multi_step_optimality
 
 GAMMA, N, LAMBDA = 0.9, 5, 0.8
 POLICIES = 3
@@ -55,98 +44,82 @@ class Case:
         return [(np.eye(A)[policy] + 1 / A) / 2 for policy in self.data]
 
 
+class Theory(NamedTuple):
+    """What the paper states about an operator."""
+
+    limit: str = "Q*"
+    rate: str = "γ"
+    needs: str = "-"
+    """Which policies it must be given."""
+    steps: str = "N"
+    """How many steps it looks ahead."""
+
+    @property
+    def bound(self) -> float:
+        """The rate as a number."""
+        return RATES[self.rate]
+
+
 @dataclass(frozen=True)
 class Operator:
-    """A row of the table: an operator with the paper's limit and rate."""
+    """A row of the table: an operator with its cost and its theory."""
 
-    limit: str
-    rate: str
-    bound: float
-    needs: str
-    """Which policies it must be given."""
-    steps: str
-    """How many steps it looks ahead."""
+    apply: Callable[[Case, np.ndarray], np.ndarray]
     products: Callable[[int], int]
     """Products with a policy's chain per application with A actions; a product with the whole model counts A."""
-    apply: Callable[[Case, np.ndarray], np.ndarray]
-
-    def theory(self, num_actions: int) -> dict[str, Any]:
-        """Return what the paper states about the operator, for the result."""
-        words = {name: getattr(self, name) for name in ("limit", "rate", "bound", "needs", "steps")}
-        return words | {"products": self.products(num_actions)}
+    theory: Theory
 
     def limit_on(self, case: Case) -> np.ndarray:
         """Return the operator's fixed point on a case."""
         return limit_of(lambda q: self.apply(case, q), case.mdp)
 
 
+RATES = {
+    "γ": GAMMA,
+    "γ^N": GAMMA**N,
+    "γ(1-λ)/(1-γλ)": GAMMA * (1 - LAMBDA) / (1 - GAMMA * LAMBDA),
+    "Σ w_n γ^n": float(np.mean(GAMMA ** np.arange(1, N + 1))),
+}
+ON_POLICY = "data of π alone"
 OPERATORS = {
-    "one-step optimality": Operator("Q*", "γ", GAMMA, "-", "1", lambda A: A, lambda c, q: bellman(c.mdp, q)),
+    "one-step optimality": Operator(lambda c, q: bellman(c.mdp, q), lambda A: A, Theory(steps="1")),
     "multi-step optimality": Operator(
-        "below Q*",
-        "γ^N",
-        GAMMA**N,
-        "-",
-        "N",
-        lambda A: POLICIES * (N - 1 + A),
         lambda c, q: multi_step_optimality(c.mdp, c.data, q, N),
+        lambda A: POLICIES * (N - 1 + A),
+        Theory("below Q*", "γ^N"),
     ),
     "multi-step on-policy": Operator(
-        "Q^π",
-        "γ^N",
-        GAMMA**N,
-        "data of π alone",
-        "N",
-        lambda A: N - 1 + A,
         lambda c, q: multi_step_on_policy(c.mdp, c.data[0], q, N),
+        lambda A: N - 1 + A,
+        Theory("Q^π", "γ^N", ON_POLICY),
     ),
     "multi-step off-policy": Operator(
-        "Q^π",
-        "γ^N",
-        GAMMA**N,
-        "π, and the data's policies for the ratios",
-        "N",
+        lambda c, q: operators.multi_step_off_policy(c.mdp, c.target, c.covering, q, N),
         lambda A: A * (1 + POLICIES * (N - 1)),
-        lambda c, q: multi_step_off_policy(c.mdp, c.target, c.covering, q, N),
+        Theory("Q^π", "γ^N", "π, and the data's policies for the ratios"),
     ),
     "λ-operator": Operator(
-        "Q^π",
-        "γ(1-λ)/(1-γλ)",
-        GAMMA * (1 - LAMBDA) / (1 - GAMMA * LAMBDA),
-        "data of π alone",
-        "all",
-        lambda A: ceil(log(LAMBDA_TOLERANCE) / log(GAMMA * LAMBDA)) + A,
-        lambda c, q: lambda_operator(c.mdp, c.data[0], q, LAMBDA),
+        lambda c, q: operators.lambda_operator(c.mdp, c.data[0], q, LAMBDA),
+        lambda A: ceil(log(operators.LAMBDA_TOLERANCE) / log(GAMMA * LAMBDA)) + A,
+        Theory("Q^π", "γ(1-λ)/(1-γλ)", ON_POLICY, "all"),
     ),
     "weighted returns": Operator(
-        "Q^π",
-        "Σ w_n γ^n",
-        float(np.mean(GAMMA ** np.arange(1, N + 1))),
-        "data of π alone",
-        "1 to N",
+        lambda c, q: operators.weighted(c.mdp, c.data[0], q, np.full(N, 1 / N)),
         lambda A: N - 1 + A,
-        lambda c, q: weighted(c.mdp, c.data[0], q, np.full(N, 1 / N)),
+        Theory("Q^π", "Σ w_n γ^n", ON_POLICY, "1 to N"),
     ),
     "Greedy-Step (definition)": Operator(
-        "Q*", "γ", GAMMA, "-", "chosen", lambda A: POLICIES * (N - 1) + A, lambda c, q: greedy_step(c.mdp, c.data, q, N)
+        lambda c, q: greedy_step(c.mdp, c.data, q, N), lambda A: POLICIES * (N - 1) + A, Theory(steps="chosen")
     ),
     "Greedy-Step (proofs)": Operator(
-        "Q*",
-        "γ",
-        GAMMA,
-        "-",
-        "chosen",
-        lambda A: A * (1 + POLICIES * (N - 1)),
         lambda c, q: greedy_step(c.mdp, c.data, q, N, "outside"),
+        lambda A: A * (1 + POLICIES * (N - 1)),
+        Theory(steps="chosen"),
     ),
     "sampled Greedy-Step": Operator(
-        "Q* if deterministic",
-        "γ",
-        GAMMA,
-        "-",
-        "chosen",
+        lambda c, q: operators.sampled_limit(c.mdp, c.data, q, N),
         lambda A: A * (1 + POLICIES * (N - 1)),
-        lambda c, q: sampled_limit(c.mdp, c.data, q, N),
+        Theory("Q* if deterministic", steps="chosen"),
     ),
 }
 TABLE_1 = [name for name in OPERATORS if name not in ("λ-operator", "weighted returns", "sampled Greedy-Step")]
@@ -172,11 +145,8 @@ def cases(side: int) -> list[Case]:
         "grid, slippery": models.grid(side, side, slip=0.4, discount=GAMMA),
     }
     random = np.random.default_rng(0)
-    cases = []
-    for name, mdp in mdps.items():
-        data = random_policies(mdp, random)
-        cases.append(Case(name, mdp, data, target=data[0]))
-    return cases
+    data = {name: random_policies(mdp, random) for name, mdp in mdps.items()}
+    return [Case(name, mdp, data[name], target=data[name][0]) for name, mdp in mdps.items()]
 
 
 def random_policies(mdp: MDP, random: np.random.Generator) -> list[np.ndarray]:
@@ -205,8 +175,11 @@ def properties(cases: list[Case], pairs: int) -> dict[str, dict[str, Any]]:
                     "steps": _chosen_steps(case) if name == GREEDY[0] else None,
                 }
             )
-    A = cases[0].mdp.num_actions
-    return {name: operator.theory(A) | {"cases": measured[name]} for name, operator in OPERATORS.items()}
+    A, stated = cases[0].mdp.num_actions, ("limit", "rate", "bound", "needs", "steps")
+    return {
+        name: {key: getattr(one.theory, key) for key in stated} | {"products": one.products(A), "cases": measured[name]}
+        for name, one in OPERATORS.items()
+    }
 
 
 def limit_of(operator: Callable[[np.ndarray], np.ndarray], mdp: MDP) -> np.ndarray:
@@ -241,8 +214,8 @@ def _rate(operator: Operator, case: Case, pairs: int, random: np.random.Generato
     for i in range(pairs):
         q = random.normal(0, 5, case.mdp.rewards.shape)
         other = q + 1 if i % 2 else random.normal(0, 5, case.mdp.rewards.shape)
-        image, image_of_other = operator.apply(case, q), operator.apply(case, other)
-        worst = max(worst, distance(case.mdp, image, image_of_other) / distance(case.mdp, q, other))
+        images = operator.apply(case, q), operator.apply(case, other)
+        worst = max(worst, distance(case.mdp, *images) / distance(case.mdp, q, other))
     return worst
 
 
