@@ -40,7 +40,6 @@ class Row:
     id: str
     sentence: str
     where: str
-    claimed: str
     measured: str
     verdict: Verdict
     reason: str
@@ -107,7 +106,6 @@ def _row(sentence: Sentence, claims: Mapping[str, Mapping[str, Any]], outcomes: 
         sentence.id,
         sentence.says,
         sentence.where,
-        sentence.claimed,
         "; ".join(dict.fromkeys(str(one.measured) for one in evidence)),
         verdict,
         _reason(evidence) if verdict in FAILED else "",

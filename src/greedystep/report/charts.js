@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts of every `div.charts` from the JSON inside it, which chart_data.py describes.
+// Draws the charts of every `div.charts` from the JSON inside it, which elements.chart_data describes.
 {
   const WIDTH = 360, HEIGHT = 220;
   const LEFT = 46, RIGHT = 8, TOP = 8, BOTTOM = 34;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -9,7 +10,9 @@ from typing import Any
 
 from greedystep import experiments
 from greedystep.experiments import PageCharts, errata, heading
-from greedystep.report import claim_tables, elements
+from greedystep.experiments.claims import VERDICTS
+from greedystep.experiments.sentence_verdicts import Evidence, rows
+from greedystep.report import elements
 from greedystep.report.elements import text
 from greedystep.tables import Table
 
@@ -41,19 +44,15 @@ class Section:
 def render(sections: Sequence[Section], problems: Sequence[str] = ()) -> str:
     """Return the page as HTML; `problems` are sentences on files that could not be read."""
     results = [section.result for section in sections]
+    luck = (_paragraph(errata.luck_note(results)), elements.table(errata.LUCK_TABLE))
     body = [
         _summary(results, problems),
         _contents(results),
-        *claim_tables.claims(results),
+        *_claims(results),
         *map(_section, sections),
-        claim_tables.sentences(results),
+        sentences(results),
         _errata(results),
-        elements.section(
-            "chance",
-            "Luck in stochastic environments",
-            _paragraph(errata.luck_note(results)),
-            elements.table(errata.LUCK_TABLE),
-        ),
+        elements.section("chance", "Luck in stochastic environments", *luck),
         _making(results),
         _missing(sections, problems),
     ]
@@ -73,7 +72,7 @@ def _paragraph(words: str) -> str:
 
 
 def _summary(results: list[dict[str, Any]], problems: Sequence[str]) -> str:
-    total = claim_tables.summary((claim["verdict"] for result in results for claim in result["claims"]), "claims")
+    total = _count_verdicts((claim["verdict"] for result in results for claim in result["claims"]), "claims")
     share = f"{len(results)} of {len(experiments.NAMES)} experiments are on this page"
     scales = ", ".join(sorted({str(result["settings"].get("scale")) for result in results}))
     unread = f", {len(problems)} could not be read" if problems else ""
@@ -90,11 +89,104 @@ def _contents(results: list[dict[str, Any]]) -> str:
     return " ".join(["<nav>", *(f'<a href="#{escape(to)}">{text(name)}</a>' for to, name in links.items()), "</nav>"])
 
 
+# -- verdicts ---------------------------------------------------------------------------------------------------------
+
+MARKS = {"confirmed": "✓", "partly": "~", "refuted": "✗", "untested": "?"}
+"""Signs beside the colours, for readers who cannot tell these apart."""
+
+
+def _count_verdicts(verdicts: Iterable[str], what: str) -> str:
+    """Count verdicts, as in "3 claims: 2 confirmed, 1 refuted."."""
+    tally = Counter(verdicts)
+    parts = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
+    return f"{sum(tally.values())} {what}: {parts}." if tally else f"No {what}."
+
+
+def _badge(verdict: str) -> str:
+    """Return a verdict with its sign and colour."""
+    return f'<span class="verdict" data-verdict="{verdict}">{MARKS[verdict]} {verdict}</span>'
+
+
+def _claims(results: list[dict[str, Any]]) -> list[str]:
+    """Return buttons that filter by verdict, and the table of all claims, one row per claim."""
+    tally = Counter(claim["verdict"] for result in results for claim in result["claims"])
+    buttons = [
+        f'<button type="button" aria-pressed="true" data-show="{verdict}" class="verdict" data-verdict="{verdict}">'
+        f"{MARKS[verdict]} {verdict} ({tally[verdict]})</button>"
+        for verdict in VERDICTS
+        if tally[verdict]
+    ]
+    cards = []
+    for name, claim in ((result["name"], claim) for result in results for claim in result["claims"]):
+        id = escape(claim["id"])
+        reason = f" <small>Why: {text(claim['reason'])}</small>" if claim.get("reason") else ""
+        cells = {
+            "claim": text(claim["claim"]),
+            "where": text(claim["where"]),
+            "claimed": text(claim["claimed"]),
+            "measured": f"{text(claim['measured'])}{reason}",
+            "verdict": _badge(claim["verdict"]),
+            "evidence": f'<a href="#{escape(name)}">{text(heading(name))}</a>',
+        }
+        cards.append((f'id="claim-{id}" data-claim="{id}" data-verdict="{claim["verdict"]}"', cells))
+    return [
+        f'<div class="choices control" role="group" aria-label="Show claims that are">{"".join(buttons)}</div>',
+        _cards("claims", ("claim", "where", "claimed", "measured", "verdict", "evidence"), cards),
+    ]
+
+
+def sentences(results: list[dict[str, Any]]) -> str:
+    """Return the section with a verdict for every sentence of the paper."""
+    found = rows(results)
+    present = {claim["id"] for result in results for claim in result["claims"]}
+    cards = []
+    for row in found:
+        reason = f"<small>Why: {text(row.reason)}</small>" if row.reason else ""
+        cells = {
+            "where": text(row.where),
+            "says": f"{text(row.sentence)} {reason}",
+            "verdict": _badge(row.verdict),
+            "evidence": f"<ul>{''.join(f'<li>{_evidence(one, present)}</li>' for one in row.evidence)}</ul>",
+        }
+        cards.append((f'id="sentence-{escape(row.id)}" data-verdict="{row.verdict}"', cells))
+    table = _cards("sentence-rows", ("where", "says", "verdict", "evidence"), cards)
+    return elements.section(
+        "sentences",
+        "The paper, sentence by sentence",
+        "<p>Every sentence of the paper that can be checked, in our words, with its evidence: claims of the table "
+        "above, and recorded outcomes of this project's tests. A sentence is confirmed if all evidence is.</p>",
+        elements.folded(_count_verdicts((row.verdict for row in found), "sentences"), table),
+    )
+
+
+def _evidence(one: Evidence, present: set[str]) -> str:
+    if one.claim is None:
+        return f"{MARKS[one.verdict]} {text(one.measured)} <small><code>{text(one.link)}</code></small>"
+    if one.claim in present:
+        return f'{MARKS[one.verdict]} <a href="#claim-{escape(one.claim)}">{text(one.claim)}</a>'
+    return f"{MARKS[one.verdict]} {text(one.claim)} <small>{text(one.measured)}</small>"
+
+
+def _cards(id: str, columns: Sequence[str], cards: list[tuple[str, dict[str, str]]]) -> str:
+    """Return a table of rows (attributes, cells); cells are labelled, since narrow screens show each row as a card."""
+    names = {key: "The paper says" if key in ("claim", "says") else key.capitalize() for key in columns}
+    head = "".join(f'<th class="{key}">{name}</th>' for key, name in names.items())
+    lines = [f'<table id="{id}" class="cards"><thead><tr>{head}</tr></thead>', "<tbody>"]
+    for attributes, cells in cards:
+        inner = [f'<td class="{key}" data-label="{names[key]}">{cell}</td>' for key, cell in cells.items()]
+        lines.append(f"<tr {attributes}>{''.join(inner)}</tr>")
+    return "\n".join([*lines, "</tbody>", "</table>"])
+
+
 # -- the experiments --------------------------------------------------------------------------------------------------
 
 
 def _section(section: Section) -> str:
     result = section.result
+    claims = [
+        f'<li>{_badge(claim["verdict"])}<a href="#claim-{escape(claim["id"])}">{text(claim["claim"])}</a></li>'
+        for claim in result["claims"]
+    ]
     pictures = {name: elements.picture(name, svg, result["title"]) for name, svg in section.pictures.items()}
     drawn = list(pictures.values())
     if section.charts is not None:
@@ -105,7 +197,7 @@ def _section(section: Section) -> str:
     return elements.section(
         result["name"],
         result["title"],
-        claim_tables.short_list(result["claims"]),
+        f'<ul class="judged">{"".join(claims)}</ul>' if claims else "",
         f'<div class="missing">{elements.bullets(section.problems)}</div>' if section.problems else "",
         *drawn,
         *map(elements.table, section.tables),
