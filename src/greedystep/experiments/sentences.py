@@ -80,9 +80,8 @@ RECURSION = shows("returns", "greedy_step_is_the_largest_n_step_return",
 ONE_STEP_CHAIN = shows("tabular", "greedy_step_with_horizon_one_needs_an_episode_for_every_step_of_the_chain",
     "one-step backups need an episode for every step of a chain")
 
-# -- abstract ---------------------------------------------------------------------------------------------------------
-
-ABSTRACT = (
+SENTENCES = (
+    # -- abstract ------------------------------------------------------------------------------------------------------
     sentence("abstract-variance", "Abstract",
         "Multi-step off-policy corrections in policy iteration have a large variance.", "importance-sampling-variance"),
     sentence("abstract-one-step", "Abstract",
@@ -102,11 +101,7 @@ ABSTRACT = (
     sentence("abstract-state-of-the-art", "Abstract; again in Section 1",
         "They achieve state-of-the-art performance on standard benchmarks.",
         "fig3-outperforms", "fig3-state-of-the-art"),
-)
-
-# -- introduction and preliminaries -----------------------------------------------------------------------------------
-
-INTRODUCTION = (
+    # -- introduction and preliminaries --------------------------------------------------------------------------------
     sentence("intro-trade-off", "Section 1",
         "A large bootstrapping step propagates what the data say quickly; a small one relies on what was learned.",
         "horizon-faster", ONE_STEP_CHAIN),
@@ -143,11 +138,7 @@ INTRODUCTION = (
         "table1-one-step-optimality",
         shows("experiments", "optimal_q_is_a_fixed_point_of_the_bellman_operator",
             "Q* found by policy iteration is a fixed point")),
-)
-
-# -- Section 3: Greedy-Step value iteration ---------------------------------------------------------------------------
-
-VALUE_ITERATION = (
+    # -- Section 3: Greedy-Step value iteration ------------------------------------------------------------------------
     sentence("vi-highway", "Section 3",
         "Rolling out policies for several steps lets high-credit information flow across long horizons at once.",
         "fig1-two-iterations"),
@@ -194,11 +185,7 @@ VALUE_ITERATION = (
             "four states: 0 on the left, 0.405 on the right"),
         refutes("theory", "counterexample_2_the_form_of_the_proofs_breaks_theorem_5",
             "a fork: 0.9 instead of 0.81 in the form of the proofs")),
-)
-
-# -- Section 4: method ------------------------------------------------------------------------------------------------
-
-METHOD = (
+    # -- Section 4: method ---------------------------------------------------------------------------------------------
     sentence("method-matrix-formula", "Section 4, model-based", "With a model, V is updated by the matrix formula.",
         "matrix-formula",
         refutes("theory", "the_printed_matrix_formula_lacks_a_transition",
@@ -253,11 +240,7 @@ METHOD = (
         "The return at a step follows from the one after it, by a maximum of two values.", RECURSION),
     sentence("discussion-time", "Section 4.1, computation",
         "Greedy-Step DQN needs almost the same training time as DQN.", "fig3-equal-time"),
-)
-
-# -- Section 5: related work, and Table 1 -----------------------------------------------------------------------------
-
-RELATED_WORK = (
+    # -- Section 5: related work, and Table 1 --------------------------------------------------------------------------
     sentence("related-lambda", "Section 5", "λ-returns mix N-step operators with weights (1-λ) λ^N, N >= 1.",
         "lambda-weights",
         refutes("theory", "the_printed_weights_of_the_lambda_operator_do_not_sum_to_one",
@@ -332,11 +315,7 @@ RELATED_WORK = (
         "Q* at rate γ, or faster; no correction, no policy, adaptive steps.",
         "table1-greedy-step-definition", "table1-greedy-step-proofs", "theorem-5", "table1-no-correction",
         "table1-adaptive-step", NO_POLICY),
-)
-
-# -- Sections 6 and 7: experiments, conclusion ------------------------------------------------------------------------
-
-EXPERIMENTS = (
+    # -- Sections 6 and 7: experiments, conclusion ---------------------------------------------------------------------
     sentence("toy-trace-back", "Section 6.1, toy tasks",
         "In Trace Back only the right two first actions give the highest score.",
         shows("toy", "only_up_then_right_solves_trace_back", "of 16 pairs one reaches it")),
@@ -399,11 +378,9 @@ EXPERIMENTS = (
     sentence("conclusion-effective", "Section 7", "Standard benchmarks demonstrate that the method is effective.",
         "fig2-outperforms", "fig3-outperforms"),
 )
+"""All sentences, in the order of the paper."""
 
 # fmt: on
-
-SENTENCES = (*ABSTRACT, *INTRODUCTION, *VALUE_ITERATION, *METHOD, *RELATED_WORK, *EXPERIMENTS)
-"""All sentences, in the order of the paper."""
 
 TESTS = tuple(dict.fromkeys(one.test for each in SENTENCES for one in each.evidence if isinstance(one, CheckedBy)))
 """Node ids of all tests that are evidence; `pytest --record-evidence` runs them and records their outcomes."""

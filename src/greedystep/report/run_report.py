@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from greedystep import figures, schema, tables
-from greedystep.charts import Chart, Line
+from greedystep.charts import Chart, learning_charts
 from greedystep.io import read_json, write_json, write_text
 from greedystep.learning_curves import last_episodes
 from greedystep.metrics import read_metrics
@@ -33,18 +33,14 @@ Lane = dict[str, np.ndarray]
 
 CHOICE = {"dqn": "returns", "tabular": "method"}
 """Kind of run -> the setting that gives a group its name."""
-CONTENT = {
-    "kind": schema.OneOf(*CHOICE),
-    "config": {"env": str, "options": dict},
-    "provenance": {"command": str},
-}
+CONTENT = {"kind": schema.OneOf(*CHOICE), "config": {"env": str, "options": dict}, "provenance": {"command": str}}
 """Required content of config.json."""
 CONFIG = {"dqn": {"agent": {"returns": str}}, "tabular": {"method": str, "method_options": dict}}
 """Required settings by kind of run."""
+COLUMNS = {"returns": "episode_return", "q": "mean_q", "overestimation": "overestimation", "n": "mean_n"}
+"""Quantity -> column of metrics.jsonl that is drawn and tabulated."""
 NOT_SETTINGS = ("env", "options", "agent", "method_options", "steps", "episodes", "seeds", "seed", "preset")
 """Entries of config.json that do not tell groups apart, or are handled separately."""
-NUMBERS = ("episode_return", "mean_q", "overestimation", "mean_n", "steps_per_second")
-"""Columns that are drawn or tabulated; NaN where a row has no value."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +99,13 @@ def read(folder: Path) -> Run:
 
 def _checked(folder: Path, kind: str, lane: Lane) -> Lane:
     """Check a lane's columns; return it with `episodes` counted since the row before."""
-    path = folder / "metrics.jsonl"
-    for name in ("episode_return", "episodes", "seed"):
+    path, whole = folder / "metrics.jsonl", ("episodes", "seed")
+    for name in ("episode_return", *whole):
         if name not in lane:
             raise ValueError(f"{path} has no column {name!r}")
-    kinds = {"episodes": "iu", "seed": "iu"} | {name: "iuf" for name in NUMBERS if name in lane}
-    for name, kind_letters in kinds.items():
-        if lane[name].dtype.kind not in kind_letters or lane[name].ndim != 1:
+    for name in (*whole, *COLUMNS.values(), "steps_per_second"):
+        kinds = "iu" if name in whole else "iuf"
+        if name in lane and (lane[name].dtype.kind not in kinds or lane[name].ndim != 1):
             raise ValueError(f"{path} has values that are not numbers in the column {name!r}")
     if not (np.diff(lane["step"]) > 0).all():
         raise ValueError(f"{path} has rows whose steps do not increase, as if two runs had written to it")
@@ -138,9 +134,8 @@ def group(runs: Iterable[Run]) -> list[RunGroup]:
 
 def _labels(runs: Sequence[Run]) -> list[str]:
     """Label each run by its method and every other setting in which these runs differ, where it is set."""
-    names = dict.fromkeys(name for run in runs for name in run.settings)
-    chosen = set(CHOICE.values())
-    varying = [n for n in names if n not in chosen and len({cell(run.settings.get(n)) for run in runs}) > 1]
+    others = dict.fromkeys(name for run in runs for name in run.settings if name not in CHOICE.values())
+    varying = [name for name in others if len({cell(run.settings.get(name)) for run in runs}) > 1]
 
     def label(run: Run) -> str:
         differs = [(name, run.settings.get(name)) for name in varying]
@@ -151,14 +146,6 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 
 # -- the report -------------------------------------------------------------------------------------------------------
-
-QUANTITIES = {
-    "episode_return": "return of the last 100 episodes",
-    "mean_q": "mean Q",
-    "overestimation": "Q minus the return that followed",
-    "mean_n": "mean n",
-}
-"""Columns of metrics.jsonl that are drawn, with their axis labels."""
 
 EPISODES = 100
 """Episodes over which returns are averaged."""
@@ -176,8 +163,7 @@ def write(groups: Sequence[RunGroup], folder: Path) -> Path:
     write_json(folder / "runs.json", {"methods": numbers, "provenance": provenance(config)})
     columns = len({one["env"] for one in numbers})
     _, svg = figures.save(figures.draw_charts(drawn, columns if columns > 1 else min(2, len(drawn))), folder / "runs")
-    write_text(folder / "runs.md", tables.markdown(table))
-    write_text(folder / "runs.tex", tables.latex(table))
+    tables.write(table, folder / "runs")
     body = [
         f"<p>{elements.text(caption(numbers))}</p>",
         elements.charts("runs", drawn, [elements.picture("runs", svg.read_bytes(), "Learning curves")]),
@@ -210,7 +196,7 @@ def summarize(group: RunGroup) -> dict[str, Any]:
     """Return the curves and final numbers of a group; None where it lacks a column."""
     steps = common_steps(group.lanes)
     curves, final = {}, {}
-    for column in QUANTITIES:
+    for column in COLUMNS.values():
         values = [_curve(lane, column, steps) for lane in group.lanes]
         if any(curve is None for curve in values):
             curves[column] = final[column] = None
@@ -278,7 +264,7 @@ def final_table(numbers: list[dict[str, Any]]) -> Table:
         final = one["final"]
         row = [one["env"], one["method"], one["seeds"], int(one["steps"][-1])]
         row += [number(final["episode_return"], part) for part in Interval._fields]
-        row += [number(final[column], "estimate") for column in list(QUANTITIES)[1:]]
+        row += [number(final[column], "estimate") for column in list(COLUMNS.values())[1:]]
         rows.append([*row, one["steps_per_second"]])
     title = f"Mean return of the last {EPISODES} episodes with its 95 % interval over seeds; other columns: last 10 %"
     return Table("runs", title, header, rows)
@@ -286,20 +272,10 @@ def final_table(numbers: list[dict[str, Any]]) -> Table:
 
 def charts(numbers: list[dict[str, Any]]) -> list[Chart]:
     """Return one chart per environment and quantity."""
-    return [
-        Chart(
-            env,
-            "environment steps",
-            label,
-            [_line(one, column) for one in numbers if one["env"] == env and one["curves"][column]],
-        )
-        for column, label in QUANTITIES.items()
-        if any(one["curves"][column] for one in numbers)
-        for env in dict.fromkeys(one["env"] for one in numbers)
-    ]
-
-
-def _line(one: dict[str, Any], column: str) -> Line:
-    curve = one["curves"][column]
-    band = (curve["low"], curve["high"]) if one["seeds"] > 1 else ((), ())
-    return Line(one["method"], one["steps"], curve["estimate"], *band)
+    tasks: dict[str, dict[str, Any]] = {}
+    for one in numbers:
+        methods = tasks.setdefault(one["env"], {"title": one["env"], "full_steps": 0, "methods": {}})["methods"]
+        curves = {quantity: one["curves"][column] for quantity, column in COLUMNS.items()}
+        entry = {"label": one["method"], "steps": one["steps"], "seeds": range(one["seeds"]), "curves": curves}
+        methods[str(len(methods))] = entry  # a table and a network may have the same label
+    return learning_charts({"tasks": tasks}, {}, COLUMNS)
