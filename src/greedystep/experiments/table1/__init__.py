@@ -29,21 +29,14 @@ __all__ = ["NAME", "TITLE", "claims", "draw", "run", "tables"]
 NAME = "table1"
 TITLE = "Properties of the operators, measured"
 
+
+def _powers_of_two(first: int, last: int) -> list[int]:
+    return [2**k for k in range(first, last + 1)]
+
+
 SCALES: dict[str, dict[str, Any]] = {
-    "quick": {
-        "side": 7,
-        "pairs": 50,
-        "trials": 100,
-        "states": [2**k for k in range(5, 14)],
-        "steps": [2, 4, 8, 16, 32],
-    },
-    "paper": {
-        "side": 14,
-        "pairs": 200,
-        "trials": 1000,
-        "states": [2**k for k in range(5, 18)],
-        "steps": [4, 8, 16, 32, 64],
-    },
+    "quick": {"side": 7, "pairs": 50, "trials": 100, "states": _powers_of_two(5, 13), "steps": _powers_of_two(1, 5)},
+    "paper": {"side": 14, "pairs": 200, "trials": 1000, "states": _powers_of_two(5, 17), "steps": _powers_of_two(2, 6)},
 }
 """Side of the grids (every model has side² states), pairs of tables per rate, models of each kind for the theorems, and
 numbers of states and horizons of the cost measurement."""

@@ -13,16 +13,8 @@ from typing import Any
 import numpy as np
 
 from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict, judged, verdict_if, verdict_of_parts
-from greedystep.experiments.table1.properties import (
-    GREEDY,
-    KNOWING,
-    LAMBDA,
-    MULTI_STEP,
-    OPERATORS,
-    SAME,
-    SAMPLED,
-    TABLE_1,
-)
+from greedystep.experiments.table1 import properties
+from greedystep.experiments.table1.properties import GREEDY, MULTI_STEP, OPERATORS, SAME, SAMPLED
 
 DEFINITION, PROOFS = GREEDY
 EVALUATION = ("multi-step on-policy", "multi-step off-policy")
@@ -33,7 +25,7 @@ ORDER = 0.1
 
 # -- what the paper says ----------------------------------------------------------------------------------------------
 
-ROWS = {f"table1-{name.lower().replace(' ', '-').replace('(', '').replace(')', '')}": name for name in TABLE_1}
+ROWS = {f"table1-{name.lower().translate(str.maketrans(' ', '-', '()'))}": name for name in properties.TABLE_1}
 """Id of the claim on a row of Table 1 -> its operator."""
 
 PAPER: dict[str, dict[str, str]] = {
@@ -157,14 +149,13 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
 def _row(name: str, entries: list[dict[str, Any]]) -> tuple[Any, Any, Verdict]:
     """Confirmed: on every model the limit is the paper's, and no pair of tables exceeds its rate."""
     theory = OPERATORS[name].theory
+    bound = properties.RATES[theory.rate]
     error = {"Q*": "to_optimum", "Q^π": "to_policy", "below Q*": "above_optimum"}[theory.limit]
     to_limit, rate = (max(e[what] for e in entries) for what in (error, "rate"))
     towards = "exceeds Q* by at most" if theory.limit == "below Q*" else f"differs from {theory.limit} by"
-    return (
-        f"{theory.limit}, {theory.rate} = {theory.bound:.3f}",
-        f"limit {towards} {_size(to_limit)}, rate {rate:.3f}",
-        verdict_if(to_limit <= SAME and rate <= theory.bound + SAME),
-    )
+    words = f"limit {towards} {_size(to_limit)}, rate {rate:.3f}"
+    holds = to_limit <= SAME and rate <= bound + SAME
+    return f"{theory.limit}, {theory.rate} = {bound:.3f}", words, verdict_if(holds)
 
 
 def _size(difference: float) -> str:
@@ -187,19 +178,13 @@ def _corrections(moves: dict[str, list[float]]) -> Outcomes:
     greedy, multi_step = max(moves[DEFINITION] + moves[PROOFS]), max(moves[MULTI_STEP])
     without, corrected = (max(moves[name]) for name in EVALUATION)
     words = "with other behaviour policies its limit moves by"
+    ratios = f"with other behaviour policies the limit moves by up to {without:.2f} without ratios, by "
+    ratios += f"{_size(corrected)} with them"
+    no_ratios: Verdict = "confirmed" if multi_step <= SAME else "partly"
     return {
         "table1-no-correction": ("none", f"{words} {_size(greedy)}", verdict_if(greedy <= SAME)),
-        "table1-multi-step-no-correction": (
-            "none",
-            f"{words} {_size(multi_step)}",
-            "confirmed" if multi_step <= SAME else "partly",
-        ),
-        "table1-needs-correction": (
-            "needed",
-            f"with other behaviour policies the limit moves by up to {without:.2f} without ratios, by "
-            f"{_size(corrected)} with them",
-            verdict_of_parts([without > SAME, corrected <= SAME]),
-        ),
+        "table1-multi-step-no-correction": ("none", f"{words} {_size(multi_step)}", no_ratios),
+        "table1-needs-correction": ("needed", ratios, verdict_of_parts([without > SAME, corrected <= SAME])),
     }
 
 
@@ -225,35 +210,28 @@ COUNTED = {
 
 def _theorems(rows: list[dict[str, Any]]) -> Outcomes:
     """Confirmed: no model violates the statement."""
-    by_statement = {(row["operator"], row["statement"]): row for row in rows}
-
-    def violations(operator: str, statement: str) -> int:
-        return sum(by_statement[operator, statement]["violations"].values())
-
-    def models(operator: str, statement: str) -> str:
-        row = by_statement[operator, statement]
-        counts = row["violations"]
+    violations, models = {}, {}  # (operator, statement) -> how many models violate it, as a number and in words
+    for row in rows:
+        counts, key = row["violations"], (row["operator"], row["statement"])
         words = [f"{count} of {row['trials']} {kind} models" for kind, count in counts.items() if count]
-        return " and ".join(words) or f"none of {len(counts) * row['trials']} models"
+        violations[key] = sum(counts.values())
+        models[key] = " and ".join(words) or f"none of {len(counts) * row['trials']} models"
 
     def measured(operators: tuple[str, ...], statement: str) -> str:
-        words = [models(operator, statement) for operator in operators]
+        words = [models[operator, statement] for operator in operators]
         return "violated in " + (words[0] if len(words) == 1 else "{} (definition), {} (proofs)".format(*words))
 
     text = {id: measured(*counted) for id, counted in COUNTED.items()}
     text["theorem-4"] = f"any q: {text['theorem-4']}; q <= Q*: {measured(GREEDY, 'Theorem 4 with q <= Q*')}"
-    wrong_values = violations(MULTI_STEP, "max_a limit = V* if a policy knows the way")
+    wrong_values = violations[MULTI_STEP, "max_a limit = V* if a policy knows the way"]
     text["multi-step-limit-optimal"] += f"; its greedy values are wrong in {wrong_values}"
     found: Outcomes = {
-        id: ("always", text[id], verdict_if(not violations(operators[0], statement)))
+        id: ("always", text[id], verdict_if(not violations[operators[0], statement]))
         for id, (operators, statement) in COUNTED.items()
     }
     one_good = (MULTI_STEP, "limit = Q* if one policy of several is optimal")
-    found["multi-step-all-optimal"] = (
-        "only then",
-        f"with one optimal policy among random ones the limit differs from Q* in {models(*one_good)}",
-        "untested" if violations(*one_good) else "refuted",
-    )
+    words = f"with one optimal policy among random ones the limit differs from Q* in {models[one_good]}"
+    found["multi-step-all-optimal"] = ("only then", words, "untested" if violations[one_good] else "refuted")
     return found
 
 
@@ -264,34 +242,27 @@ def _sampled(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> Outco
     """
     row = next(row for row in rows if row["operator"] == SAMPLED)
     violations = row["violations"]["deterministic"]
-    known, by_chance = (
-        max(e["to_optimum"] for e in entries if e["deterministic"] == deterministic) for deterministic in (True, False)
-    )
+    violated = f"violated in {violations} of {row['trials']} deterministic models"
+    sure, by_chance = (max(e["to_optimum"] for e in entries if e["deterministic"] == kind) for kind in (True, False))
+    errors = {"deterministic": sure, "stochastic": by_chance}
+    words = [f"{kind} models: limit differs from Q* by {error:.2f}" for kind, error in errors.items()]
+    safe: Verdict = "refuted" if sure > SAME else "partly" if by_chance > SAME else "confirmed"
     return {
-        "sampled-contraction": (
-            "always",
-            f"violated in {violations} of {row['trials']} deterministic models",
-            verdict_if(not violations),
-        ),
-        "sampled-safe": (
-            "any data",
-            f"deterministic models: limit differs from Q* by {known:.2f}; "
-            f"stochastic models: limit differs from Q* by {by_chance:.2f}",
-            "refuted" if known > SAME else "partly" if by_chance > SAME else "confirmed",
-        ),
+        "sampled-contraction": ("always", violated, verdict_if(not violations)),
+        "sampled-safe": ("any data", "; ".join(words), safe),
     }
 
 
 def _good_policy(curves: dict[str, Any]) -> Outcomes:
     """Confirmed: fewer iterations to a thousandth of the first error with an optimal behaviour policy than without."""
-    without, knowing = (_iterations(curves[name]["errors"]) for name in (DEFINITION, KNOWING))
+
+    def iterations(errors: list[float]) -> int:
+        """Return the iterations until the error is a thousandth of the first; all if it never is."""
+        return int(np.argmax(np.array([*errors, 0.0]) <= errors[0] / 1000))
+
+    without, knowing = (iterations(curves[name]["errors"]) for name in (DEFINITION, properties.KNOWING))
     words = f"{knowing} iterations with an optimal policy among the data's, {without} with random ones"
     return {"good-policy-faster": ("faster", words, verdict_if(knowing < without))}
-
-
-def _iterations(errors: list[float]) -> int:
-    """Return the iterations until the error is a thousandth of the first; all if it never is."""
-    return int(np.argmax(np.array([*errors, 0.0]) <= errors[0] / 1000))
 
 
 def _variance(rows: list[dict[str, Any]]) -> Outcomes:
@@ -306,17 +277,12 @@ def _variance(rows: list[dict[str, Any]]) -> Outcomes:
 def _formulas(formulas: dict[str, Any]) -> Outcomes:
     """Refuted: the printed formula gives another number than the operator it stands for."""
     matrix, optimal, weights = formulas["matrix_form"], formulas["optimal_values"], formulas["lambda_weights"]
+    right = f"V = {optimal} after one update with N = 2 on a chain of two states"
+    words = f"as printed {matrix['printed']}; with the missing transition matrix {matrix['corrected']}"
+    total = f"they sum to {weights:.3g} at λ = {properties.LAMBDA}; λ^(N-1) is right"
     return {
-        "matrix-formula": (
-            f"V = {optimal} after one update with N = 2 on a chain of two states",
-            f"as printed {matrix['printed']}; with the missing transition matrix {matrix['corrected']}",
-            verdict_if(np.allclose(matrix["printed"], optimal)),
-        ),
-        "lambda-weights": (
-            "weights sum to 1",
-            f"they sum to {weights:.3g} at λ = {LAMBDA}; λ^(N-1) is right",
-            verdict_if(bool(np.isclose(weights, 1))),
-        ),
+        "matrix-formula": (right, words, verdict_if(np.allclose(matrix["printed"], optimal))),
+        "lambda-weights": ("weights sum to 1", total, verdict_if(bool(np.isclose(weights, 1)))),
     }
 
 

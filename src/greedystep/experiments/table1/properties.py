@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, log
 from typing import Any, NamedTuple
 
@@ -54,24 +55,14 @@ class Theory(NamedTuple):
     steps: str = "N"
     """How many steps it looks ahead."""
 
-    @property
-    def bound(self) -> float:
-        """The rate as a number."""
-        return RATES[self.rate]
 
-
-@dataclass(frozen=True)
-class Operator:
+class Operator(NamedTuple):
     """A row of the table: an operator with its cost and its theory."""
 
     apply: Callable[[Case, np.ndarray], np.ndarray]
     products: Callable[[int], int]
     """Products with a policy's chain per application with A actions; a product with the whole model counts A."""
     theory: Theory
-
-    def limit_on(self, case: Case) -> np.ndarray:
-        """Return the operator's fixed point on a case."""
-        return limit_of(lambda q: self.apply(case, q), case.mdp)
 
 
 RATES = {
@@ -80,6 +71,7 @@ RATES = {
     "γ(1-λ)/(1-γλ)": GAMMA * (1 - LAMBDA) / (1 - GAMMA * LAMBDA),
     "Σ w_n γ^n": float(np.mean(GAMMA ** np.arange(1, N + 1))),
 }
+"""The paper's contraction rates as numbers."""
 ON_POLICY = "data of π alone"
 OPERATORS = {
     "one-step optimality": Operator(lambda c, q: bellman(c.mdp, q), lambda A: A, Theory(steps="1")),
@@ -162,7 +154,7 @@ def properties(cases: list[Case], pairs: int) -> dict[str, dict[str, Any]]:
         optimum, of_policy = optimal_q(case.mdp), policy_q(case.mdp, case.target)
         other = replace(case, data=random_policies(case.mdp, random))
         for name, operator in OPERATORS.items():
-            limit = operator.limit_on(case)
+            limit, moved = (limit_of(partial(operator.apply, one), case.mdp) for one in (case, other))
             measured[name].append(
                 {
                     "case": case.name,
@@ -170,15 +162,15 @@ def properties(cases: list[Case], pairs: int) -> dict[str, dict[str, Any]]:
                     "to_optimum": distance(case.mdp, limit, optimum),
                     "to_policy": distance(case.mdp, limit, of_policy),
                     "above_optimum": float((limit - optimum).max()),
-                    "moves": distance(case.mdp, limit, operator.limit_on(other)),
+                    "moves": distance(case.mdp, limit, moved),
                     "rate": _rate(operator, case, pairs, random),
                     "steps": _chosen_steps(case) if name == GREEDY[0] else None,
                 }
             )
-    A, stated = cases[0].mdp.num_actions, ("limit", "rate", "bound", "needs", "steps")
+    A = cases[0].mdp.num_actions
     return {
-        name: {key: getattr(one.theory, key) for key in stated} | {"products": one.products(A), "cases": measured[name]}
-        for name, one in OPERATORS.items()
+        name: theory._asdict() | {"bound": RATES[theory.rate], "products": products(A), "cases": measured[name]}
+        for name, (_, products, theory) in OPERATORS.items()
     }
 
 
@@ -238,8 +230,7 @@ def convergence(case: Case, iterations: int = 120) -> dict[str, Any]:
     """Return ‖q_k - Q*‖ over iterations from below, for operators with and without the limit Q*."""
     optimum = optimal_q(case.mdp)
     knowing = replace(case, data=[*case.data[1:], optimum.argmax(axis=1)])
-    shown = {name: (name, case) for name in (*list(OPERATORS)[:3], *GREEDY)}
-    shown[KNOWING] = (GREEDY[0], knowing)
+    shown = {name: (name, case) for name in (*list(OPERATORS)[:3], *GREEDY)} | {KNOWING: (GREEDY[0], knowing)}
     curves = {}
     for label, (name, where) in shown.items():
         q, errors = _lowest(case.mdp), []

@@ -117,19 +117,13 @@ def _knowing_is_not_bellman(t: Trial) -> float:
     return distance(t.mdp, multi_step_optimality(t.mdp, t.knowing(t.depth), t.below, t.depth + 1), many)
 
 
-def _lemma_2(t: Trial) -> float:
-    return t.apart(lambda q: multi_step_optimality(t.mdp, t.policies, q, N)) - t.mdp.discount**N * t.apart()
-
-
-def _policies_above(t: Trial) -> float:
-    return float((multi_step_optimality(t.mdp, t.policies, t.optimum, t.depth + 1) - t.optimum).max())
-
-
 STATEMENTS: dict[str, Statements] = {
     GREEDY[0]: {**_greedy_step_statements("inside"), "is the form of the proofs": _forms_differ},
     GREEDY[1]: _greedy_step_statements("outside"),
     MULTI_STEP: {
-        "Lemma 2: |Oq-Oq'| <= γ^N |q-q'|": _lemma_2,
+        "Lemma 2: |Oq-Oq'| <= γ^N |q-q'|": lambda t: (
+            t.apart(lambda q: multi_step_optimality(t.mdp, t.policies, q, N)) - t.mdp.discount**N * t.apart()
+        ),
         "limit <= Q*": lambda t: float((t.limit(t.policies) - t.optimum).max()),
         "limit = Q* if a policy knows the way": lambda t: t.error(t.limit_of_knowing),
         "max_a limit = V* if a policy knows the way": lambda t: float(
@@ -140,7 +134,9 @@ STATEMENTS: dict[str, Statements] = {
         ),
     },
     "proofs": {
-        "(B^π)^n Q* <= Q*": _policies_above,
+        "(B^π)^n Q* <= Q*": lambda t: float(
+            (multi_step_optimality(t.mdp, t.policies, t.optimum, t.depth + 1) - t.optimum).max()
+        ),
         "Theorem 5: max_π (B^π)^n B q = B^(n+1) q": _knowing_is_not_bellman,
     },
     SAMPLED: {
