@@ -397,6 +397,6 @@ def test_settings_within_settings_are_lists_within_lists():
 
 def test_pictures_lose_decimals_and_nothing_else():
     line = b'<path d="M 10.123456 20.987654 \nL 1.5 -2.25 \nL 3.14159 4 \nz" style="stroke-width: 1.80005"/>'
-    assert elements.shorter(line) == b'<path d="M 10.1 20.9 1.5 -2.2 3.1 4 z" style="stroke-width: 1.80005"/>'
+    assert elements.shorten_svg(line) == b'<path d="M 10.1 20.9 1.5 -2.2 3.1 4 z" style="stroke-width: 1.80005"/>'
     letter = b'<path d="M 10.123456 20.987654 \nQ 1.5 2.25 3.14159 4 \nL 1 2"/>'
-    assert elements.shorter(letter) == letter
+    assert elements.shorten_svg(letter) == letter

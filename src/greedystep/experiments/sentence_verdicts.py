@@ -97,12 +97,12 @@ def verdict_of(evidence: Iterable[Evidence]) -> Verdict:
     """
     evidence = tuple(evidence)
     verdicts: set[Verdict] = {one.verdict for one in evidence}
-    known: set[Verdict] = {verdict for verdict in verdicts if verdict != "untested"}
-    if known <= {"confirmed"} and "untested" in verdicts:
+    known = verdicts - {"untested"}
+    if known == verdicts:
+        return known.pop() if len(known) == 1 else "partly"
+    if known <= {"confirmed"}:
         return "untested"
-    counterexample = known == {"refuted"} and any(one.claim is None for one in evidence)
-    alike = len(known) == 1 and ("untested" not in verdicts or counterexample)
-    return known.pop() if alike else "partly"
+    return "refuted" if known == {"refuted"} and any(one.claim is None for one in evidence) else "partly"
 
 
 def _of_claim(name: str, claim: Mapping[str, Any] | None) -> Evidence:

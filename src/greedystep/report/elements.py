@@ -17,30 +17,19 @@ from greedystep.charts import Chart, line_styles
 from greedystep.io import to_json
 from greedystep.tables import Table, cell, numeric_columns
 
-SCRIPTS = ("page.js", "charts.js")
 LONG = 24
 """Tables with more rows and lists with more entries are folded."""
-
 MANY = 8
 """Tables with more columns are printed in a small font."""
 
 
-def whole(title: str, top: str, body: list[str]) -> str:
+def document(title: str, heading: str, body: list[str]) -> str:
     """Return a page with this body. Its security policy lists the hashes of our scripts, so that no other can run."""
-    scripts = [_own(name) for name in SCRIPTS]
+    names = ("page.html", "page.css", "page.js", "charts.js")
+    page, style, *scripts = (files("greedystep.report").joinpath(name).read_text(encoding="utf-8") for name in names)
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
-    return Template(_own("page.html")).substitute(
-        title=text(title),
-        top=text(top),
-        body="\n".join(body),
-        style=_own("page.css"),
-        hashes=hashes,
-        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
-    )
-
-
-def _own(name: str) -> str:
-    return files("greedystep.report").joinpath(name).read_text(encoding="utf-8")
+    parts = {"title": text(title), "top": text(heading), "body": "\n".join(body), "style": style, "hashes": hashes}
+    return Template(page).substitute(parts, scripts="\n".join(f"<script>{script}</script>" for script in scripts))
 
 
 def text(value: Any) -> str:
@@ -61,14 +50,14 @@ def folded(summary: str, *parts: str) -> str:
 
 def picture(name: str, svg: bytes, title: str) -> str:
     """Return an SVG file as an image; unlike inline SVG, ids of two drawings cannot clash."""
-    source = quote(shorter(svg).replace(b"\n", b" "), safe=" ,;:=/.()-!?@*+_~[]")  # shorter than base64
+    source = quote(shorten_svg(svg).replace(b"\n", b" "), safe=" ,;:=/.()-!?@*+_~[]")  # shorter than base64
     return (
         f'<figure><img alt="{text(f"{title} ({name})")}" src="data:image/svg+xml,{source}">'
         f"<figcaption><code>{text(name)}</code></figcaption></figure>"
     )
 
 
-def shorter(svg: bytes) -> bytes:
+def shorten_svg(svg: bytes) -> bytes:
     """Shorten matplotlib's paths to a third: one decimal of a point instead of six, and no letter per line segment.
 
     The shapes of letters, which have curves, stay as they are.
@@ -101,16 +90,15 @@ def table(table: Table) -> str:
 
 def pairs(mapping: dict[str, Any]) -> str:
     """Return names and values in two columns; a mapping of mappings becomes a nested list."""
-    items = "".join(f"<dt>{text(key)}</dt><dd>{_value(value)}</dd>" for key, value in mapping.items())
-    return f"<dl>{items}</dl>"
+
+    def inner(value: Any) -> str:
+        has_levels = isinstance(value, dict) and any(isinstance(one, dict) for one in value.values())
+        return pairs(value) if has_levels else text(value)
+
+    return f"<dl>{''.join(f'<dt>{text(key)}</dt><dd>{inner(value)}</dd>' for key, value in mapping.items())}</dl>"
 
 
-def _value(value: Any) -> str:
-    has_levels = isinstance(value, dict) and any(isinstance(inner, dict) for inner in value.values())
-    return pairs(value) if has_levels else text(value)
-
-
-def bullets(sentences: list[str]) -> str:
+def bullets(sentences: Sequence[str]) -> str:
     """Return a list of sentences; a long one is folded."""
     made = f"<ul>{''.join(f'<li>{text(sentence)}</li>' for sentence in sentences)}</ul>"
     return folded(f"{len(sentences)} entries", made) if len(sentences) > LONG else made
@@ -166,19 +154,13 @@ def chart_data(charts: Sequence[Chart]) -> dict[str, Any]:
     for chart in charts:
         quantity = quantities.setdefault(chart.y, {"label": chart.y, "shown": chart.shown, "panels": []})
         quantity["panels"].append(_panel(chart, place, grids))
-    return {
-        "methods": methods,
-        "grids": [_rounded(grid, 9) for grid in grids],
-        "quantities": list(quantities.values()),
-    }
+    return {"methods": methods, "grids": [_rounded(x, 9) for x in grids], "quantities": list(quantities.values())}
 
 
 def _panel(chart: Chart, place: Mapping[str, int], grids: Grids) -> dict[str, Any]:
     panel: dict[str, Any] = {"title": chart.title, "x": chart.x, "logX": chart.log_x, "logY": chart.log_y}
     if chart.bins:
-        bars = [
-            {"label": bar.label, "values": _rounded(bar.heights, 4)} | page_colours(bar.colour) for bar in chart.bars
-        ]
+        bars = [{"label": b.label, "values": _rounded(b.heights, 4)} | page_colours(b.colour) for b in chart.bars]
         return panel | {"bins": list(chart.bins), "bars": bars}
     parts = [{"y": line.y, "low": line.low, "high": line.high} for line in chart.lines]
     digits = None if chart.log_y else _digits([value for part in parts for values in part.values() for value in values])
@@ -248,4 +230,4 @@ def _luminance(parts: Sequence[int]) -> float:
 
 def rgb(colour: str) -> list[int]:
     """Return red, green and blue of #rrggbb, 0 to 255."""
-    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    return list(bytes.fromhex(colour[1:]))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from greedystep import experiments
 from greedystep.experiments import PageCharts, errata, heading
@@ -18,18 +17,12 @@ from greedystep.tables import Table
 
 PAPER = "https://arxiv.org/abs/2102.11717"
 
-OWN_SECTIONS = {
-    "sentences": "Sentences",
-    "errata": "Errata",
-    "chance": "Luck",
-    "making": "How it was made",
-    "missing": "What is missing",
-}
+OWN_SECTIONS = {"sentences": "Sentences", "errata": "Errata", "chance": "Luck"}
+OWN_SECTIONS |= {"making": "How it was made", "missing": "What is missing"}
 """Sections besides those of the experiments: id and entry in the table of contents."""
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """An experiment's section of the page."""
 
     result: dict[str, Any]
@@ -37,7 +30,7 @@ class Section:
     """SVG files by name."""
     tables: list[Table]
     charts: PageCharts | None = None
-    problems: list[str] = field(default_factory=list)
+    problems: Sequence[str] = ()
     """What could not be drawn, a sentence each."""
 
 
@@ -56,7 +49,9 @@ def render(sections: Sequence[Section], problems: Sequence[str] = ()) -> str:
         _making(results),
         _missing(sections, problems),
     ]
-    return elements.whole("claims and measurements", "Greedy-Step: what the paper claims, and what we measured", body)
+    return elements.document(
+        "claims and measurements", "Greedy-Step: what the paper claims, and what we measured", body
+    )
 
 
 def check(result: dict[str, Any]) -> bool:
@@ -247,12 +242,10 @@ def _errata(results: list[dict[str, Any]]) -> str:
 
 
 def _missing(sections: Sequence[Section], problems: Sequence[str]) -> str:
-    found = {"Could not be read": list(problems)} if problems else {}
-    for section in sections:
-        if section.problems:
-            found[f"{heading(section.result['name'])}: could not be drawn"] = section.problems
+    found = {"Could not be read": problems}
+    found |= {f"{heading(one.result['name'])}: could not be drawn": one.problems for one in sections}
     found |= gaps([section.result for section in sections])
-    parts = [f"<h3>{text(name)}</h3>{elements.bullets(sentences)}" for name, sentences in found.items()]
+    parts = [f"<h3>{text(name)}</h3>{elements.bullets(lacks)}" for name, lacks in found.items() if lacks]
     nothing = "<p>Nothing: every experiment was run in full.</p>"
     return elements.section("missing", "What is missing, or shorter than requested", *(parts or [nothing]))
 
@@ -270,16 +263,10 @@ def gaps(results: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def gaps_of(result: Mapping[str, Any]) -> list[str]:
-    """List what one result lacks."""
+    """List what one result lacks: its own notes, and trainings shorter than their task, equal ones in one sentence."""
     numbers = result["numbers"]
-    short = _short_trainings(numbers.get("tasks", {}).values())
-    return [*numbers.get("problems", ()), *numbers.get("missing", ()), *short]
-
-
-def _short_trainings(tasks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """List trainings that are shorter than their task's full length, equal ones in one sentence."""
     found: dict[str, list[str]] = {}
-    for task in tasks:
+    for task in numbers.get("tasks", {}).values():
         labels: dict[int, list[str]] = {}
         for one in task["methods"].values():
             if one["steps"][-1] < 0.99 * task["full_steps"]:  # a chunk may end a few steps before
@@ -287,4 +274,5 @@ def _short_trainings(tasks: Iterable[Mapping[str, Any]]) -> list[str]:
         for steps, methods in labels.items():
             who = "" if len(methods) == len(task["methods"]) else f" of {', '.join(methods)}"
             found.setdefault(f"{steps:,} of {task['full_steps']:,} steps{who}", []).append(task["title"])
-    return [f"{', '.join(titles)}: {length}" for length, titles in found.items()]
+    short = [f"{', '.join(titles)}: {length}" for length, titles in found.items()]
+    return [*numbers.get("problems", ()), *numbers.get("missing", ()), *short]

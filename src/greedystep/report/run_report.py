@@ -170,7 +170,7 @@ def write(groups: Sequence[RunGroup], folder: Path) -> Path:
         elements.table(table),
         *(part for group in groups for part in _section(group)),
     ]
-    write_text(folder / "runs.html", elements.whole("training runs", "Training runs", body))
+    write_text(folder / "runs.html", elements.document("training runs", "Training runs", body))
     return folder / "runs.html"
 
 
