@@ -195,16 +195,16 @@ def caption(numbers: list[dict[str, Any]]) -> str:
 def summarize(group: RunGroup) -> dict[str, Any]:
     """Return the curves and final numbers of a group; None where it lacks a column."""
     steps = common_steps(group.lanes)
-    curves, final = {}, {}
-    for column in COLUMNS.values():
+    curves, final = dict.fromkeys(COLUMNS.values()), dict.fromkeys(COLUMNS.values())
+    for column in curves:
         values = [_curve(lane, column, steps) for lane in group.lanes]
         if any(curve is None for curve in values):
-            curves[column] = final[column] = None
             continue
         runs = np.array(values)  # [lanes, points]
-        curves[column] = _interval(runs, 2_000)
-        at_end = runs[:, -1:] if column == "episode_return" else runs[:, steps > (1 - LAST) * steps[-1]]
-        final[column] = _interval(_mean_of_known(at_end)[:, None], 10_000)
+        is_end = steps == steps[-1] if column == "episode_return" else steps > (1 - LAST) * steps[-1]
+        at_end = np.ma.masked_invalid(runs[:, is_end]).mean(axis=1, keepdims=True).filled(np.nan)
+        curves[column] = interval({"": runs}, "mean", resamples=2_000)._asdict()
+        final[column] = interval({"": at_end}, "mean", resamples=10_000)._asdict()
     speeds = [np.median(run.lanes[0]["steps_per_second"]) for run in group.runs if "steps_per_second" in run.lanes[0]]
     return {
         "env": group.env,
@@ -229,23 +229,11 @@ def _curve(lane: Lane, column: str, steps: np.ndarray) -> np.ndarray | None:
     """Return a column at these steps, NaN before its first value; None if it has no value at all."""
     if column == "episode_return":
         return last_episodes(lane["step"], lane[column], steps, EPISODES, lane["episodes"])
-    if column not in lane or not np.isfinite(lane[column].astype(float)).any():
+    known = np.isfinite(lane[column].astype(float)) if column in lane else np.array([False])
+    if not known.any():
         return None
-    known = np.isfinite(lane[column].astype(float))
     at = np.searchsorted(lane["step"][known], steps, side="right")
     return np.append(np.nan, lane[column][known])[at]
-
-
-def _mean_of_known(values: np.ndarray) -> np.ndarray:
-    """Return the mean of each row without its NaN; NaN for a row of NaN."""
-    known = np.isfinite(values)
-    count = known.sum(axis=1)
-    return np.where(count, np.where(known, values, 0).sum(axis=1) / np.maximum(count, 1), np.nan)
-
-
-def _interval(runs: np.ndarray, resamples: int) -> dict[str, np.ndarray]:
-    """Return the mean over lanes at each point, with its 95 % interval."""
-    return interval({"": runs}, "mean", resamples=resamples)._asdict()
 
 
 # -- table and charts -------------------------------------------------------------------------------------------------
