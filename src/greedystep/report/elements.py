@@ -104,10 +104,10 @@ def bullets(sentences: Sequence[str]) -> str:
     return folded(f"{len(sentences)} entries", made) if len(sentences) > LONG else made
 
 
-def origin(provenance: dict[str, Any]) -> list[str]:
+def provenance(made: dict[str, Any]) -> list[str]:
     """Return the provenance of a result: its command, then versions and machine."""
-    made_with = {key: value for key, value in provenance.items() if key != "command"}
-    return [f"<pre>{text(provenance['command'])}</pre>", pairs(made_with)]
+    others = {key: value for key, value in made.items() if key != "command"}
+    return [f"<pre>{text(made['command'])}</pre>", pairs(others)]
 
 
 # -- charts -----------------------------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def _section(section: Section) -> str:
         *drawn,
         *map(elements.table, section.tables),
         elements.folded("Settings", elements.pairs(result["settings"])),
-        elements.folded("Provenance", *elements.origin(result["provenance"])),
+        elements.folded("Provenance", *elements.provenance(result["provenance"])),
         above=heading(result["name"]),
     )
 

@@ -178,7 +178,7 @@ def _section(group: RunGroup) -> list[str]:
     parts = [f"<section><h2>{elements.text(f'{group.env}: {group.label}')}</h2>"]
     parts += ["<h3>Settings</h3>", elements.pairs(group.runs[0].settings)]
     for run in group.runs:
-        parts += [f"<h3>{elements.text(run.folder)}</h3>", *elements.origin(run.provenance)]
+        parts += [f"<h3>{elements.text(run.folder)}</h3>", *elements.provenance(run.provenance)]
     return [*parts, "</section>"]
 
 

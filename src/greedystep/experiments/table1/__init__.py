@@ -2,9 +2,9 @@
 
     properties        every operator on random and structured models: its limit against Q* and Q^π, its contraction rate
                       (the largest ‖Oq - Oq'‖ / ‖q - q'‖ over many pairs), whether the limit depends on the behaviour
-                      policies, and the variance of importance sampling
+                      policies, the variance of importance sampling, time and memory of one application as |S| and N
+                      grow; and two formulas as printed
     theorems          the paper's statements on many small random models: how often each is violated
-    cost              time and memory of one application as |S| and N grow; the printed formulas
     operator_claims   what the paper says about all of these, and the verdicts
 
 docs/theory.md explains why some theorems fail.
@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from greedystep import figures
 from greedystep.charts import Chart, Line
-from greedystep.experiments.table1 import cost, properties, theorems
+from greedystep.experiments.table1 import properties, theorems
 from greedystep.experiments.table1.operator_claims import claims
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
@@ -52,12 +52,13 @@ def run(scale: str, progress: ReportProgress) -> dict[str, Any]:
         "theorems": theorems.count_violations(
             settings["trials"], lambda share: progress(0.2 + 0.5 * share, "theorems")
         ),
-        "formulas": cost.printed_formulas(),
+        "formulas": properties.printed_formulas(),
         "variance": properties.variance(cases),
     }
     progress(0.7, "time and memory")
-    numbers["cost"] = cost.measure_cost(settings["states"], settings["steps"])
-    fixed = {"discount": properties.GAMMA, "horizon": properties.N, "lambda": properties.LAMBDA, "cost": cost.MODEL}
+    numbers["cost"] = properties.measure_cost(settings["states"], settings["steps"])
+    fixed = {"discount": properties.GAMMA, "horizon": properties.N, "lambda": properties.LAMBDA}
+    fixed["cost"] = properties.COST_MODEL
     return {
         "title": TITLE,
         "settings": {"scale": scale, **fixed, **settings},

@@ -147,7 +147,7 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
 
 
 def _row(name: str, entries: list[dict[str, Any]]) -> tuple[Any, Any, Verdict]:
-    """Confirmed: on every model the limit is the paper's, and no pair of tables exceeds its rate."""
+    """Judge a row of Table 1: confirmed if limit and rate are the paper's on every model, for every pair of tables."""
     theory = OPERATORS[name].theory
     bound = properties.RATES[theory.rate]
     error = {"Q*": "to_optimum", "Q^π": "to_policy", "below Q*": "above_optimum"}[theory.limit]
@@ -163,13 +163,13 @@ def _size(difference: float) -> str:
 
 
 def _adaptive(entries: list[dict[str, Any]]) -> Outcomes:
-    """Confirmed: on every model more than one n is chosen."""
+    """Judge whether steps adapt: confirmed if on every model more than one n is chosen."""
     ranges = [f"{e['case']}: n = {min(e['steps'])} to {max(e['steps'])}" for e in entries]
     return {"table1-adaptive-step": ("yes", "; ".join(ranges), verdict_if(all(len(e["steps"]) > 1 for e in entries)))}
 
 
 def _corrections(moves: dict[str, list[float]]) -> Outcomes:
-    """Confirmed: the limit does not depend on the behaviour policies.
+    """Judge what needs an off-policy correction: not an operator whose limit is the same for all behaviour policies.
 
     Multi-step optimality needs no ratios in any case, so that a limit that does depend on them is partly right.
     That evaluation needs a correction has two parts: without ratios the limit depends on the behaviour on some model,
@@ -209,7 +209,7 @@ COUNTED = {
 
 
 def _theorems(rows: list[dict[str, Any]]) -> Outcomes:
-    """Confirmed: no model violates the statement."""
+    """Judge theorems: confirmed if no model violates the statement."""
     violations, models = {}, {}  # (operator, statement) -> how many models violate it, as a number and in words
     for row in rows:
         counts, key = row["violations"], (row["operator"], row["statement"])
@@ -236,7 +236,7 @@ def _theorems(rows: list[dict[str, Any]]) -> Outcomes:
 
 
 def _sampled(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> Outcomes:
-    """Judge the theorem, which is about deterministic models, and the text, which is about any data.
+    """Judge the theorem on sampling, which is about deterministic models, and the text, which is about any data.
 
     The text is confirmed if the limit is Q* on every model, and partly right if on deterministic models only.
     """
@@ -254,7 +254,7 @@ def _sampled(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> Outco
 
 
 def _good_policy(curves: dict[str, Any]) -> Outcomes:
-    """Confirmed: fewer iterations to a thousandth of the first error with an optimal behaviour policy than without."""
+    """Confirmed if an optimal behaviour policy reduces the iterations to a thousandth of the first error."""
 
     def iterations(errors: list[float]) -> int:
         """Return the iterations until the error is a thousandth of the first; all if it never is."""
@@ -266,7 +266,7 @@ def _good_policy(curves: dict[str, Any]) -> Outcomes:
 
 
 def _variance(rows: list[dict[str, Any]]) -> Outcomes:
-    """One part per model: the deviation grows with every step, and ends at LARGE times that without correction."""
+    """Judge each model: does the deviation grow with every step, and end at LARGE times that without correction?"""
     times = {row["case"]: row["corrected"][-1] / row["uncorrected"][-1] for row in rows}
     large = [times[row["case"]] >= LARGE and bool((np.diff(row["corrected"]) > 0).all()) for row in rows]
     words = f"standard deviation of {rows[0]['steps'][-1]}-step returns against those without ratios: "
@@ -275,7 +275,7 @@ def _variance(rows: list[dict[str, Any]]) -> Outcomes:
 
 
 def _formulas(formulas: dict[str, Any]) -> Outcomes:
-    """Refuted: the printed formula gives another number than the operator it stands for."""
+    """Judge printed formulas: refuted if they give another number than the operator they stand for."""
     matrix, optimal, weights = formulas["matrix_form"], formulas["optimal_values"], formulas["lambda_weights"]
     right = f"V = {optimal} after one update with N = 2 on a chain of two states"
     words = f"as printed {matrix['printed']}; with the missing transition matrix {matrix['corrected']}"
@@ -287,7 +287,7 @@ def _formulas(formulas: dict[str, Any]) -> Outcomes:
 
 
 def _complexity(cost: dict[str, list[dict[str, Any]]]) -> Outcomes:
-    """Judge the order by memory: one application reads all that is stored, while times also depend on caches."""
+    """Judge the order of the cost by memory: an application reads all that is stored, while times depend on caches."""
     in_states, last = _order(cost["states"], "states")
     in_steps, _ = _order(cost["horizon"], "horizon")
     time, memory = (last[what]["matrices"] / last[what]["outside"] for what in ("seconds", "bytes"))

@@ -34,6 +34,7 @@ class Trial:
     q: np.ndarray
     other: np.ndarray
     gap: float | np.ndarray
+    """How far `below` lies below Q*."""
 
     @classmethod
     def draw(cls, random: np.random.Generator, branching: int) -> Trial:
@@ -58,7 +59,7 @@ class Trial:
         """Return ‖Oq - Oq'‖; without an operator ‖q - q'‖."""
         return distance(self.mdp, operator(self.q), operator(self.other))
 
-    def knowing(self, decisions: int) -> list[np.ndarray]:
+    def locally_optimal(self, decisions: int) -> list[np.ndarray]:
         """Return for every state a policy that is optimal in all states it can reach within so many decisions."""
         best = self.optimum.argmax(axis=1)
         step = sp.csr_array(self.mdp.under(best)[0]).toarray() > 0
@@ -73,9 +74,9 @@ class Trial:
         return properties.limit_of(lambda q: multi_step_optimality(self.mdp, policies, q, self.depth + 1), self.mdp)
 
     @cached_property
-    def limit_of_knowing(self) -> np.ndarray:
+    def limit_with_locally_optimal(self) -> np.ndarray:
         """The fixed point with policies that are optimal at times 0 to N, as the theorem on it requires."""
-        return self.limit(self.knowing(self.depth + 2))
+        return self.limit(self.locally_optimal(self.depth + 2))
 
 
 Statements = dict[str, Callable[[Trial], float]]
@@ -87,7 +88,7 @@ def _greedy_step_statements(form: Literal["inside", "outside"]) -> Statements:
         return greedy_step(t.mdp, t.policies, q, N, form)
 
     def fast(t: Trial, q: np.ndarray, horizon: int) -> float:
-        ours = greedy_step(t.mdp, t.knowing(t.depth), q, horizon, form)
+        ours = greedy_step(t.mdp, t.locally_optimal(t.depth), q, horizon, form)
         return t.error(ours) - t.mdp.discount ** (t.depth + 1) * t.error(q)
 
     return {
@@ -104,30 +105,30 @@ def _greedy_step_statements(form: Literal["inside", "outside"]) -> Statements:
     }
 
 
-def _forms_differ(t: Trial) -> float:
+def _distance_of_forms(t: Trial) -> float:
     inside, outside = (greedy_step(t.mdp, t.policies, t.q, N, form) for form in ("inside", "outside"))
     return distance(t.mdp, inside, outside)
 
 
-def _knowing_is_not_bellman(t: Trial) -> float:
-    """Compare both sides of a step in the proof of Theorem 5, from below: max_π (B^π)^n B q = B^(n+1) q."""
+def _proof_step_of_theorem_5(t: Trial) -> float:
+    """Return the distance of both sides of max_π (B^π)^n B q = B^(n+1) q, a step in the proof of Theorem 5, q <= Q*."""
     many = t.below
     for _ in range(t.depth + 1):
         many = bellman(t.mdp, many)
-    return distance(t.mdp, multi_step_optimality(t.mdp, t.knowing(t.depth), t.below, t.depth + 1), many)
+    return distance(t.mdp, multi_step_optimality(t.mdp, t.locally_optimal(t.depth), t.below, t.depth + 1), many)
 
 
 STATEMENTS: dict[str, Statements] = {
-    GREEDY[0]: {**_greedy_step_statements("inside"), "is the form of the proofs": _forms_differ},
+    GREEDY[0]: {**_greedy_step_statements("inside"), "is the form of the proofs": _distance_of_forms},
     GREEDY[1]: _greedy_step_statements("outside"),
     MULTI_STEP: {
         "Lemma 2: |Oq-Oq'| <= γ^N |q-q'|": lambda t: (
             t.apart(lambda q: multi_step_optimality(t.mdp, t.policies, q, N)) - t.mdp.discount**N * t.apart()
         ),
         "limit <= Q*": lambda t: float((t.limit(t.policies) - t.optimum).max()),
-        "limit = Q* if a policy knows the way": lambda t: t.error(t.limit_of_knowing),
+        "limit = Q* if a policy knows the way": lambda t: t.error(t.limit_with_locally_optimal),
         "max_a limit = V* if a policy knows the way": lambda t: float(
-            np.abs(t.limit_of_knowing.max(axis=1) - t.optimum.max(axis=1)).max()
+            np.abs(t.limit_with_locally_optimal.max(axis=1) - t.optimum.max(axis=1)).max()
         ),
         "limit = Q* if one policy of several is optimal": lambda t: t.error(
             t.limit([*t.policies, t.optimum.argmax(axis=1)])
@@ -137,7 +138,7 @@ STATEMENTS: dict[str, Statements] = {
         "(B^π)^n Q* <= Q*": lambda t: float(
             (multi_step_optimality(t.mdp, t.policies, t.optimum, t.depth + 1) - t.optimum).max()
         ),
-        "Theorem 5: max_π (B^π)^n B q = B^(n+1) q": _knowing_is_not_bellman,
+        "Theorem 5: max_π (B^π)^n B q = B^(n+1) q": _proof_step_of_theorem_5,
     },
     SAMPLED: {
         "contraction to Q*": lambda t: t.error(sampled_limit(t.mdp, t.policies, t.q, N)) - t.mdp.discount * t.error(t.q)
