@@ -49,9 +49,7 @@ def run(scale: str, progress: ReportProgress) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         "properties": properties.properties(cases, settings["pairs"]),
         "convergence": properties.convergence(cases[1]),
-        "theorems": theorems.count_violations(
-            settings["trials"], lambda share: progress(0.2 + 0.5 * share, "theorems")
-        ),
+        "theorems": theorems.count_violations(settings["trials"], lambda x: progress(0.2 + 0.5 * x, "theorems")),
         "formulas": properties.printed_formulas(),
         "variance": properties.variance(cases),
     }
@@ -76,7 +74,7 @@ UNITS = {"seconds": ("ms", "milliseconds", 1e3), "bytes": ("MB", "megabytes", 1e
 def tables(result: dict[str, Any]) -> list[Table]:
     numbers, settings = result["numbers"], result["settings"]
     title = f"worst of four models, discount {settings['discount']}, N = {settings['horizon']}"
-    properties = [_property_row(name, operator) for name, operator in numbers["properties"].items()]
+    operators = [_property_row(name, operator) for name, operator in numbers["properties"].items()]
     violations = [
         {
             "operator": row["operator"],
@@ -105,7 +103,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
     ]
     spread = "Standard deviation of n-step returns with and without importance-sampling ratios, exactly"
     return [
-        Table.from_records("table1", f"Properties of the operators: {title}", properties),
+        Table.from_records("table1", f"Properties of the operators: {title}", operators),
         Table.from_records("theorems", "Violations of the paper's statements on random models", violations),
         Table.from_records("variance", spread, deviations),
         Table.from_records("cost", "One application of Greedy-Step: milliseconds and megabytes", costs),
