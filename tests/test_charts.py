@@ -12,8 +12,8 @@ from greedystep import figures
 from greedystep.charts import Chart, Line, line_styles
 from greedystep.experiments import fig1, fig2, fig3, fig4, fig5, horizon, page_charts
 from greedystep.experiments.fig2.toy_methods import published
-from greedystep.report import chart_data as colours
-from greedystep.report.chart_data import chart_data
+from greedystep.report import elements as colours
+from greedystep.report.elements import chart_data
 
 KEPT = Path(__file__).parents[1] / "results" / "paper"
 BINS = ["1", "2", "3-4"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from greedystep import io, models
 from greedystep.experiments import fig1, table1
 from greedystep.experiments.claims import NOT_KNOWN, VERDICTS
-from greedystep.experiments.table1 import cost, properties, property_claims, theorems
+from greedystep.experiments.table1 import operator_claims, properties, theorems
 
 TINY = {"side": 3, "pairs": 4, "trials": 2, "states": [8, 16], "steps": [2, 4]}
 
@@ -109,7 +109,7 @@ def test_the_matrix_form_is_the_formula_of_the_paper(seed, horizon, as_printed):
     random = np.random.default_rng(seed)
     mdp = models.garnet(5, 3, 2, discount=0.9, seed=seed)
     policies, values = properties.random_policies(mdp, random), random.normal(size=5)
-    ours = cost.MatrixForm(mdp, policies, horizon, as_printed)(values)
+    ours = properties.MatrixForm(mdp, policies, horizon, as_printed)(values)
     np.testing.assert_allclose(ours, oracles.matrix_form(mdp, policies, values, horizon, as_printed), atol=1e-12)
 
 
@@ -121,8 +121,8 @@ def test_optimal_q_is_a_fixed_point_of_the_bellman_operator(case):
 
 
 def test_matrices_that_are_too_large_are_not_built(monkeypatch):
-    monkeypatch.setattr(cost, "LARGEST", 1000)
-    (row,) = cost.measure_cost([8], [])["states"]
+    monkeypatch.setattr(properties, "LARGEST", 1000)
+    (row,) = properties.measure_cost([8], [])["states"]
     assert row["seconds"]["matrices"] is None
     assert row["seconds"]["inside"] > 0
 
@@ -272,7 +272,7 @@ def test_sampled_data_are_safe_everywhere_where_nothing_is_chance_or_nowhere(tin
 def test_a_correction_is_needed_where_limits_move_only_without_it(tiny_table1):
     def judged(without, corrected):
         numbers = tiny_table1["numbers"]
-        for name, moves in zip(property_claims.EVALUATION, (without, corrected), strict=True):
+        for name, moves in zip(operator_claims.EVALUATION, (without, corrected), strict=True):
             cases = [case | {"moves": moves} for case in numbers["properties"][name]["cases"]]
             numbers = changed(numbers, "properties", name, "cases", to=cases)
         return verdict_of(numbers, "table1-needs-correction")

@@ -19,7 +19,7 @@ from greedystep.experiments.sentences import SENTENCES
 from greedystep.experiments.table1 import theorems
 from greedystep.io import write_json
 from greedystep.provenance import provenance
-from greedystep.report import claim_tables, elements, page, results
+from greedystep.report import elements, page, results
 from greedystep.tables import Table
 
 NASTY = 'a <b>"bold"</b> & $summary | γ ≤ 1_000 % \\ {x}'
@@ -273,7 +273,7 @@ def test_missing_and_short_trainings_are_listed(result):
 def test_every_sentence_has_a_row_that_leads_to_its_evidence(result):
     one = next(check for sentence in SENTENCES for check in sentence.evidence if isinstance(check, str))
     claim = Claim(one, "Something", "Abstract", 1, 1, "confirmed")
-    html = claim_tables.sentences([{**result, "claims": [asdict(claim)]}])
+    html = page.sentences([{**result, "claims": [asdict(claim)]}])
     found = re.findall(r'<tr id="sentence-([^"]+)" data-verdict="(\w+)">', html)
     assert [id for id, _ in found] == [sentence.id for sentence in SENTENCES]
     assert set(re.findall(r'href="#claim-([^"]+)"', html)) == {one}  # the other claims are not on the page
@@ -352,7 +352,7 @@ def test_claims_come_first_one_row_each(result):
     assert Rows(html).claims == [(claim.id, claim.verdict) for claim in CLAIMS]
     assert html.index('id="claims"') < html.index("<section")
     assert "4 claims: 1 confirmed, 1 partly, 1 refuted, 1 untested." in html
-    assert set(claim_tables.MARKS) == set(VERDICTS)
+    assert set(page.MARKS) == set(VERDICTS)
 
 
 def test_a_claim_tells_where_it_stands_why_it_failed_and_where_the_evidence_is(result):
@@ -397,6 +397,6 @@ def test_settings_within_settings_are_lists_within_lists():
 
 def test_pictures_lose_decimals_and_nothing_else():
     line = b'<path d="M 10.123456 20.987654 \nL 1.5 -2.25 \nL 3.14159 4 \nz" style="stroke-width: 1.80005"/>'
-    assert elements.shorter(line) == b'<path d="M 10.1 20.9 1.5 -2.2 3.1 4 z" style="stroke-width: 1.80005"/>'
+    assert elements.shorten_svg(line) == b'<path d="M 10.1 20.9 1.5 -2.2 3.1 4 z" style="stroke-width: 1.80005"/>'
     letter = b'<path d="M 10.123456 20.987654 \nQ 1.5 2.25 3.14159 4 \nL 1 2"/>'
-    assert elements.shorter(letter) == letter
+    assert elements.shorten_svg(letter) == letter

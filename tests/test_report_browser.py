@@ -12,7 +12,7 @@ from greedystep.experiments import fig1, fig3, fig4, fig5, horizon
 from greedystep.experiments.deep import training_session
 from greedystep.io import write_json
 from greedystep.provenance import provenance
-from greedystep.report import results, run_groups, run_report
+from greedystep.report import results, run_report
 
 NASTY = '</script><script>pwned = 1</script><img src=x onerror="pwned = 1">'
 
@@ -317,7 +317,7 @@ def test_what_is_missing_is_said(browser):
 
 def test_training_runs_have_such_curves_too(tmp_path, opened):
     folders = [make_run(tmp_path / "a"), make_run(tmp_path / "b", returns="lambda", lambda_=0.7, ensemble=1)]
-    page = run_report.write(run_groups.group(map(run_groups.read, folders)), tmp_path / "out")
+    page = run_report.write(run_report.group(map(run_report.read, folders)), tmp_path / "out")
     opened.events.clear()
     opened.open(page.as_uri())
     lines = every(opened, "#runs-charts .panel", "e.querySelectorAll('path[data-method]:not(.band)').length")

@@ -11,7 +11,7 @@ from greedystep.cli import main
 from greedystep.io import write_json
 from greedystep.metrics import MetricsFile
 from greedystep.provenance import provenance
-from greedystep.report import run_groups, run_report
+from greedystep.report import run_report
 
 AGENT = {"returns": "greedy-step", "horizon": None, "n": None, "ensemble": 6, "hidden": [128], "learning_rate": 3e-4}
 
@@ -67,19 +67,19 @@ def test_runs_are_compared(tmp_path, capsys):
 
 
 def _numbers(*folders):
-    return [run_report.summarize(group) for group in run_groups.group(map(run_groups.read, folders))]
+    return [run_report.summarize(group) for group in run_report.group(map(run_report.read, folders))]
 
 
 def test_runs_that_differ_in_their_seed_are_one_method(tmp_path):
     folders = [make_run(tmp_path / str(seed), (seed,), last=seed + 3) for seed in range(3)]
-    (method,) = run_groups.group(map(run_groups.read, folders))
+    (method,) = run_report.group(map(run_report.read, folders))
     assert method.label == "greedy-step"
     assert len(method.lanes) == 3
     (numbers,) = _numbers(*folders)
     np.testing.assert_array_equal(numbers["steps"], [1000, 2000, 3000])  # as far as all have got
     np.testing.assert_allclose(numbers["final"]["episode_return"]["estimate"], 3.5)
     with pytest.raises(ValueError, match=r"are the same training \(seed 1\)"):
-        run_groups.group(map(run_groups.read, [folders[1], make_run(tmp_path / "again", (1,))]))
+        run_report.group(map(run_report.read, [folders[1], make_run(tmp_path / "again", (1,))]))
 
 
 def test_one_seed_has_no_interval(tmp_path):
@@ -114,7 +114,7 @@ def test_tabular_runs_count_all_their_episodes(tmp_path, capsys):
         assert main(["train", "toy/choice", "--options", "delay=5", *how]) == 0
     assert main(["report", *map(str, folders), "--out", str(tmp_path / "out")]) == 0
     (numbers,) = _numbers(*folders)
-    lanes = [run.lanes[0] for run in map(run_groups.read, folders)]
+    lanes = [run.lanes[0] for run in map(run_report.read, folders)]
     assert [lane["episodes"].sum() for lane in lanes] == [50, 50]
     np.testing.assert_allclose(
         numbers["final"]["episode_return"]["estimate"],

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from greedystep.io import write_text
 
 _SYMBOLS = "α alpha γ gamma ε varepsilon λ lambda π pi σ sigma Π Pi Σ sum "
 _SYMBOLS += "‖ | ≤ leq ≥ geq ∞ infty × times ± pm → to · cdot ≈ approx"
@@ -38,6 +42,11 @@ class Table:
             if len(row) != len(self.header):
                 raise ValueError(f"rows: row {number} has {len(row)} cells, the header has {len(self.header)}")
 
+    @classmethod
+    def from_records(cls, id: str, title: str, records: Sequence[Mapping[str, Any]]) -> Table:
+        """Make a table of records with the same keys, which are its header."""
+        return cls(id, title, list(records[0]) if records else [], [list(record.values()) for record in records])
+
 
 def cell(value: Any) -> str:
     """Format a value: about four significant digits, yes and no, a dash for None."""
@@ -65,6 +74,12 @@ def numeric_columns(table: Table) -> list[bool]:
     """Return for each column whether it holds only numbers and None, and at least one number."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
     return [any(map(is_number, c)) and all(is_number(v) or v is None for v in c) for c in columns]
+
+
+def write(table: Table, stem: Path) -> None:
+    """Write the table to STEM.md and STEM.tex."""
+    write_text(f"{stem}.md", markdown(table))
+    write_text(f"{stem}.tex", latex(table))
 
 
 def markdown(table: Table) -> str:

@@ -28,11 +28,11 @@ class Report:
     out: MaybePath = None
 
     def run(self) -> int:
-        from greedystep.report import results, run_groups
+        from greedystep.report import results, run_report
 
         if not self.paths:
             raise BadInputError("paths: give at least one results folder, JSON file or run")
-        are_runs = any(map(run_groups.is_run, self.paths))
+        are_runs = any(map(run_report.is_run, self.paths))
         out = self.out
         if out is None:
             out, *others = self.paths
@@ -50,12 +50,12 @@ class Report:
     def _compare_runs(self, out: Path) -> int:
         from rich.console import Console
 
-        from greedystep.report import run_groups, run_report
+        from greedystep.report import run_report
         from greedystep.runs.progress import say
 
         with answering_bad_input():
             check_writable(out)
-            groups = run_groups.group(map(run_groups.read, dict.fromkeys(self.paths)))
+            groups = run_report.group(map(run_report.read, dict.fromkeys(self.paths)))
         page = run_report.write(groups, out)
         say(Console(), (out / "runs.md").read_text(encoding="utf-8"))
         say(Console(), f"Written: {page}")

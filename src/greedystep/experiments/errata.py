@@ -108,11 +108,11 @@ ERRATA = (
 
 def violations(erratum: Erratum, results: Iterable[Mapping[str, Any]]) -> str:
     """Say how often table1's random models violate the erratum's statements; empty if that was not counted."""
-    rows = [row for row in _table1(results, "theorems", []) if (row["operator"], row["statement"]) in erratum.counted]
     return "; ".join(
         f"{row['statement']}: violated in {row['violations']['deterministic']} of {row['trials']} random deterministic "
         f"models and {row['violations']['stochastic']} of {row['trials']} stochastic ones"
-        for row in rows
+        for row in _table1(results).get("theorems", ())
+        if (row["operator"], row["statement"]) in erratum.counted
     )
 
 
@@ -132,7 +132,7 @@ LUCK_TABLE = Table(
 
 def luck_note(results: Iterable[Mapping[str, Any]]) -> str:
     """Explain why the sampled operator over-estimates in stochastic environments, with table1's number if known."""
-    cases = _table1(results, "properties", {}).get(SAMPLED, {}).get("cases", ())
+    cases = _table1(results).get("properties", {}).get(SAMPLED, {}).get("cases", ())
     excess = [case.get("above_optimum", 0.0) for case in cases if not case["deterministic"]]
     measured = f" In Table 1 they exceed Q* by up to {max(excess):.3g}." if excess else ""
     return (
@@ -145,6 +145,6 @@ def luck_note(results: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def _table1(results: Iterable[Mapping[str, Any]], part: str, default: Any) -> Any:
-    """Return a part of the numbers of table1's result, if it is among the results."""
-    return next((one["numbers"].get(part, default) for one in results if one["name"] == "table1"), default)
+def _table1(results: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the numbers of table1; none if its result is not among the results."""
+    return next((one["numbers"] for one in results if one["name"] == "table1"), {})

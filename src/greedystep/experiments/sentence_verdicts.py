@@ -14,7 +14,7 @@ from typing import Any
 
 from greedystep.experiments import NAMES
 from greedystep.experiments.claims import FAILED, NOT_KNOWN, Verdict
-from greedystep.experiments.sentences import SENTENCES, CheckedBy, Sentence
+from greedystep.experiments.sentences import SENTENCES, CheckedBy
 from greedystep.io import read_json
 
 OUTCOMES = Path(__file__).with_name("test_outcomes.json")
@@ -40,7 +40,6 @@ class Row:
     id: str
     sentence: str
     where: str
-    claimed: str
     measured: str
     verdict: Verdict
     reason: str
@@ -63,7 +62,16 @@ def rows(results: Iterable[Mapping[str, Any]], outcomes: Mapping[str, str] | Non
     """
     claims = {claim["id"]: claim for result in results for claim in result["claims"]}
     known = recorded_outcomes() if outcomes is None else outcomes
-    return [_row(sentence, claims, known) for sentence in SENTENCES]
+    found = []
+    for sentence in SENTENCES:
+        evidence = tuple(
+            _of_claim(one, claims.get(one)) if isinstance(one, str) else _of_test(one, known.get(one.test))
+            for one in sentence.evidence
+        )
+        verdict, measured = verdict_of(evidence), "; ".join(dict.fromkeys(str(one.measured) for one in evidence))
+        reason = _reason(evidence) if verdict in FAILED else ""
+        found.append(Row(sentence.id, sentence.says, sentence.where, measured, verdict, reason, evidence))
+    return found
 
 
 def experiment_of(claim: str) -> str:
@@ -89,30 +97,12 @@ def verdict_of(evidence: Iterable[Evidence]) -> Verdict:
     """
     evidence = tuple(evidence)
     verdicts: set[Verdict] = {one.verdict for one in evidence}
-    known: set[Verdict] = {verdict for verdict in verdicts if verdict != "untested"}
-    if known <= {"confirmed"} and "untested" in verdicts:
+    known = verdicts - {"untested"}
+    if known == verdicts:
+        return known.pop() if len(known) == 1 else "partly"
+    if known <= {"confirmed"}:
         return "untested"
-    counterexample = known == {"refuted"} and any(one.claim is None for one in evidence)
-    alike = len(known) == 1 and ("untested" not in verdicts or counterexample)
-    return known.pop() if alike else "partly"
-
-
-def _row(sentence: Sentence, claims: Mapping[str, Mapping[str, Any]], outcomes: Mapping[str, str]) -> Row:
-    evidence = tuple(
-        _of_claim(one, claims.get(one)) if isinstance(one, str) else _of_test(one, outcomes.get(one.test))
-        for one in sentence.evidence
-    )
-    verdict = verdict_of(evidence)
-    return Row(
-        sentence.id,
-        sentence.says,
-        sentence.where,
-        sentence.claimed,
-        "; ".join(dict.fromkeys(str(one.measured) for one in evidence)),
-        verdict,
-        _reason(evidence) if verdict in FAILED else "",
-        evidence,
-    )
+    return "refuted" if known == {"refuted"} and any(one.claim is None for one in evidence) else "partly"
 
 
 def _of_claim(name: str, claim: Mapping[str, Any] | None) -> Evidence:

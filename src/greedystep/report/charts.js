@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts of every `div.charts` from the JSON inside it, which chart_data.py describes.
+// Draws the charts of every `div.charts` from the JSON inside it, which elements.chart_data describes.
 {
   const WIDTH = 360, HEIGHT = 220;
   const LEFT = 46, RIGHT = 8, TOP = 8, BOTTOM = 34;
@@ -42,14 +42,14 @@
     return { values: inside.length <= about * 1.6 || tens.length < 2 ? inside : tens };
   }
 
-  /** The index of the number nearest to `value` in a rising list. */
-  function nearest(list, value) {
-    let low = 0, high = list.length - 1;
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if (list[middle] < value) low = middle; else high = middle;
-    }
-    return value - list[low] < list[high] - value ? low : high;
+  /** The index of the number nearest to `value`, the later of two. */
+  const nearest = (list, value) =>
+    list.reduce((best, one, i) => (Math.abs(one - value) <= Math.abs(list[best] - value) ? i : best), 0);
+
+  /** Where `value` lies between the ends of an axis, 0 to 1. */
+  function share(value, ends, isLog) {
+    const [at, low, high] = [value, ...ends].map(isLog ? Math.log : Number);
+    return (at - low) / (high - low || 1);
   }
 
   /** One chart: its box, its vertical axis, and the readout that follows the pointer or the arrow keys. */
@@ -82,9 +82,7 @@
     }
 
     up(value) {
-      const along = this.spec.logY ? Math.log : (number) => number;
-      const [low, high] = this.y.map(along);
-      return HEIGHT - BOTTOM - ((along(value) - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+      return HEIGHT - BOTTOM - share(value, this.y, this.spec.logY) * (HEIGHT - TOP - BOTTOM);
     }
 
     * vertical() {
@@ -159,21 +157,18 @@
       const factor = (high / low) ** 0.04 || 1.1;
       this.y = this.spec.logY ? [low / factor, high * factor] : [low - margin, high + margin];
       this.steps = [...new Set(this.shown.flatMap((one) => one.x))].sort((a, b) => a - b);
-      this.end = this.steps[this.steps.length - 1];
-      this.begin = this.steps[0];
+      this.x = [this.steps[0], this.steps.at(-1)];
       this.stops = this.steps.map((step) => this.right(step));
       const bands = this.shown.filter((one) => one.low).map((one) => this.band(one));
       this.show([...this.vertical(), ...this.horizontal(), ...bands, ...this.shown.map((one) => this.line(one))]);
     }
 
     right(step) {
-      const along = this.spec.logX ? Math.log : (number) => number;
-      const share = (along(step) - along(this.begin)) / (along(this.end) - along(this.begin) || 1);
-      return LEFT + share * (WIDTH - LEFT - RIGHT);
+      return LEFT + share(step, this.x, this.spec.logX) * (WIDTH - LEFT - RIGHT);
     }
 
     * horizontal() {
-      const { values, step } = (this.spec.logX ? logTicks : ticks)(this.begin, this.end, 5);
+      const { values, step } = (this.spec.logX ? logTicks : ticks)(...this.x, 5);
       const at = (value) => this.right(value).toFixed(1);
       for (const x of values.map(at)) {
         yield `<line class="grid" x1="${x}" x2="${x}" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>`;

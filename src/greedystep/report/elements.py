@@ -4,43 +4,32 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 from urllib.parse import quote
 
-from greedystep.charts import Chart
+from greedystep.charts import Chart, line_styles
 from greedystep.io import to_json
-from greedystep.report.chart_data import chart_data
 from greedystep.tables import Table, cell, numeric_columns
 
-SCRIPTS = ("page.js", "charts.js")
 LONG = 24
 """Tables with more rows and lists with more entries are folded."""
-
 MANY = 8
 """Tables with more columns are printed in a small font."""
 
 
-def whole(title: str, top: str, body: list[str]) -> str:
+def document(title: str, heading: str, body: list[str]) -> str:
     """Return a page with this body. Its security policy lists the hashes of our scripts, so that no other can run."""
-    scripts = [_own(name) for name in SCRIPTS]
+    names = ("page.html", "page.css", "page.js", "charts.js")
+    page, style, *scripts = (files("greedystep.report").joinpath(name).read_text(encoding="utf-8") for name in names)
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
-    return Template(_own("page.html")).substitute(
-        title=text(title),
-        top=text(top),
-        body="\n".join(body),
-        style=_own("page.css"),
-        hashes=hashes,
-        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
-    )
-
-
-def _own(name: str) -> str:
-    return files("greedystep.report").joinpath(name).read_text(encoding="utf-8")
+    parts = {"title": text(title), "top": text(heading), "body": "\n".join(body), "style": style, "hashes": hashes}
+    return Template(page).substitute(parts, scripts="\n".join(f"<script>{script}</script>" for script in scripts))
 
 
 def text(value: Any) -> str:
@@ -61,14 +50,14 @@ def folded(summary: str, *parts: str) -> str:
 
 def picture(name: str, svg: bytes, title: str) -> str:
     """Return an SVG file as an image; unlike inline SVG, ids of two drawings cannot clash."""
-    source = quote(shorter(svg).replace(b"\n", b" "), safe=" ,;:=/.()-!?@*+_~[]")  # shorter than base64
+    source = quote(shorten_svg(svg).replace(b"\n", b" "), safe=" ,;:=/.()-!?@*+_~[]")  # shorter than base64
     return (
         f'<figure><img alt="{text(f"{title} ({name})")}" src="data:image/svg+xml,{source}">'
         f"<figcaption><code>{text(name)}</code></figcaption></figure>"
     )
 
 
-def shorter(svg: bytes) -> bytes:
+def shorten_svg(svg: bytes) -> bytes:
     """Shorten matplotlib's paths to a third: one decimal of a point instead of six, and no letter per line segment.
 
     The shapes of letters, which have curves, stay as they are.
@@ -101,25 +90,27 @@ def table(table: Table) -> str:
 
 def pairs(mapping: dict[str, Any]) -> str:
     """Return names and values in two columns; a mapping of mappings becomes a nested list."""
-    items = "".join(f"<dt>{text(key)}</dt><dd>{_value(value)}</dd>" for key, value in mapping.items())
-    return f"<dl>{items}</dl>"
+
+    def inner(value: Any) -> str:
+        has_levels = isinstance(value, dict) and any(isinstance(one, dict) for one in value.values())
+        return pairs(value) if has_levels else text(value)
+
+    return f"<dl>{''.join(f'<dt>{text(key)}</dt><dd>{inner(value)}</dd>' for key, value in mapping.items())}</dl>"
 
 
-def _value(value: Any) -> str:
-    has_levels = isinstance(value, dict) and any(isinstance(inner, dict) for inner in value.values())
-    return pairs(value) if has_levels else text(value)
-
-
-def bullets(sentences: list[str]) -> str:
+def bullets(sentences: Sequence[str]) -> str:
     """Return a list of sentences; a long one is folded."""
     made = f"<ul>{''.join(f'<li>{text(sentence)}</li>' for sentence in sentences)}</ul>"
     return folded(f"{len(sentences)} entries", made) if len(sentences) > LONG else made
 
 
-def origin(provenance: dict[str, Any]) -> list[str]:
+def provenance(made: dict[str, Any]) -> list[str]:
     """Return the provenance of a result: its command, then versions and machine."""
-    made_with = {key: value for key, value in provenance.items() if key != "command"}
-    return [f"<pre>{text(provenance['command'])}</pre>", pairs(made_with)]
+    others = {key: value for key, value in made.items() if key != "command"}
+    return [f"<pre>{text(made['command'])}</pre>", pairs(others)]
+
+
+# -- charts -----------------------------------------------------------------------------------------------------------
 
 
 def charts(name: str, charts: Sequence[Chart], pictures: list[str]) -> str:
@@ -137,3 +128,106 @@ def charts(name: str, charts: Sequence[Chart], pictures: list[str]) -> str:
             "</div>",
         ]
     )
+
+
+Grids = dict[tuple[float, ...], int]
+"""x values that several curves share -> their place in the list of grids."""
+
+
+def chart_data(charts: Sequence[Chart]) -> dict[str, Any]:
+    """Return charts as JSON for charts.js, drawn under one legend.
+
+    methods     one per label: label, light and dark colour, dash lengths, whether it is shown at first
+    grids       lists of x values, shared by the curves that refer to them
+    quantities  one per vertical axis: label, whether it is shown at first, and a panel per chart: title, x, logX, logY,
+                and curves [{method, grid, y, low, high}] with the decimals of their numbers (digits), or bars [{label,
+                light, dark, values}] over bins
+    """
+    styles, grids = line_styles(charts), Grids()
+    shown = {line.label: line.shown for chart in charts for line in chart.lines}
+    methods = [
+        {"label": label, "shown": shown[label]} | page_colours(colour) | {"dash": [] if dash == "-" else list(dash[1])}
+        for label, (colour, dash) in styles.items()
+    ]
+    place = {label: number for number, label in enumerate(styles)}
+    quantities: dict[str, dict[str, Any]] = {}
+    for chart in charts:
+        quantity = quantities.setdefault(chart.y, {"label": chart.y, "shown": chart.shown, "panels": []})
+        quantity["panels"].append(_panel(chart, place, grids))
+    return {"methods": methods, "grids": [_rounded(x, 9) for x in grids], "quantities": list(quantities.values())}
+
+
+def _panel(chart: Chart, place: Mapping[str, int], grids: Grids) -> dict[str, Any]:
+    panel: dict[str, Any] = {"title": chart.title, "x": chart.x, "logX": chart.log_x, "logY": chart.log_y}
+    if chart.bins:
+        bars = [{"label": b.label, "values": _rounded(b.heights, 4)} | page_colours(b.colour) for b in chart.bars]
+        return panel | {"bins": list(chart.bins), "bars": bars}
+    parts = [{"y": line.y, "low": line.low, "high": line.high} for line in chart.lines]
+    digits = None if chart.log_y else _digits([value for part in parts for values in part.values() for value in values])
+    curves = [
+        {"method": place[line.label], "grid": grids.setdefault(tuple(line.x), len(grids))}
+        | {name: _rounded(values, digits) for name, values in part.items() if len(values)}
+        for line, part in zip(chart.lines, parts, strict=True)
+    ]
+    return panel | {"curves": curves, "digits": max(0, digits or 0)}
+
+
+def _digits(values: Sequence[float | None]) -> int:
+    """Return the number of decimals that resolves a thousandth of the panel's height."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    span = max(known, default=0.0) - min(known, default=0.0) or max(map(abs, known), default=1.0) or 1.0
+    return 3 - math.floor(math.log10(span))
+
+
+def _rounded(values: Sequence[float | None], digits: int | None) -> list[float | int | None]:
+    """Round to so many decimals, or to four significant digits for None; missing values become None."""
+
+    def short(value: float | None) -> float | int | None:
+        if value is None or not math.isfinite(value):
+            return None
+        number = float(f"{value:.4g}") if digits is None else round(float(value), digits)
+        return int(number) if number == int(number) else number
+
+    return [short(value) for value in values]
+
+
+# -- colours ----------------------------------------------------------------------------------------------------------
+
+LIGHT, DARK = "#ffffff", "#0d1117"
+"""Background colours of page.css."""
+CONTRAST = 3.0
+"""Least contrast of a line in a chart, after WCAG 2.1."""
+
+
+def page_colours(colour: str) -> dict[str, str]:
+    """Return the colour as it can be seen on a light and on a dark page."""
+    return {"light": readable(colour, LIGHT), "dark": readable(colour, DARK)}
+
+
+def readable(colour: str, background: str) -> str:
+    """Move the colour towards black or white, as little as gives it enough contrast; greys are inverted on dark."""
+    given, is_dark = rgb(colour), _luminance(rgb(background)) < 0.5
+    if is_dark and len(set(given)) == 1:
+        given = [255 - part for part in given]
+    ink = 255 if is_dark else 0
+    for step in range(101):
+        mixed = [round(own + (ink - own) * step / 100) for own in given]
+        if contrast(mixed, rgb(background)) >= CONTRAST:
+            return "#{:02x}{:02x}{:02x}".format(*mixed)
+    raise AssertionError("pure black and white have enough contrast")
+
+
+def contrast(one: Sequence[int], other: Sequence[int]) -> float:
+    """Return WCAG's ratio of luminances, 1 to 21."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(parts: Sequence[int]) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in parts)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def rgb(colour: str) -> list[int]:
+    """Return red, green and blue of #rrggbb, 0 to 255."""
+    return list(bytes.fromhex(colour[1:]))

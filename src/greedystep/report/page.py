@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from greedystep import experiments
 from greedystep.experiments import PageCharts, errata, heading
-from greedystep.report import claim_tables, elements
+from greedystep.experiments.claims import VERDICTS
+from greedystep.experiments.sentence_verdicts import Evidence, rows
+from greedystep.report import elements
 from greedystep.report.elements import text
 from greedystep.tables import Table
 
 PAPER = "https://arxiv.org/abs/2102.11717"
 
-OWN_SECTIONS = {
-    "sentences": "Sentences",
-    "errata": "Errata",
-    "chance": "Luck",
-    "making": "How it was made",
-    "missing": "What is missing",
-}
+OWN_SECTIONS = {"sentences": "Sentences", "errata": "Errata", "chance": "Luck"}
+OWN_SECTIONS |= {"making": "How it was made", "missing": "What is missing"}
 """Sections besides those of the experiments: id and entry in the table of contents."""
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """An experiment's section of the page."""
 
     result: dict[str, Any]
@@ -34,38 +30,37 @@ class Section:
     """SVG files by name."""
     tables: list[Table]
     charts: PageCharts | None = None
-    problems: list[str] = field(default_factory=list)
+    problems: Sequence[str] = ()
     """What could not be drawn, a sentence each."""
 
 
 def render(sections: Sequence[Section], problems: Sequence[str] = ()) -> str:
     """Return the page as HTML; `problems` are sentences on files that could not be read."""
     results = [section.result for section in sections]
+    luck = (_paragraph(errata.luck_note(results)), elements.table(errata.LUCK_TABLE))
     body = [
         _summary(results, problems),
         _contents(results),
-        *claim_tables.claims(results),
+        *_claims(results),
         *map(_section, sections),
-        claim_tables.sentences(results),
+        sentences(results),
         _errata(results),
-        elements.section(
-            "chance",
-            "Luck in stochastic environments",
-            _paragraph(errata.luck_note(results)),
-            elements.table(errata.LUCK_TABLE),
-        ),
+        elements.section("chance", "Luck in stochastic environments", *luck),
         _making(results),
         _missing(sections, problems),
     ]
-    return elements.whole("claims and measurements", "Greedy-Step: what the paper claims, and what we measured", body)
+    return elements.document(
+        "claims and measurements", "Greedy-Step: what the paper claims, and what we measured", body
+    )
 
 
-def check(result: dict[str, Any]) -> None:
-    """Raise what the result's numbers would raise outside the experiment's own section."""
+def check(result: dict[str, Any]) -> bool:
+    """Return True, or raise what the result's numbers would raise outside the experiment's own section."""
     gaps_of(result)
     _errata([result])
     errata.luck_note([result])
     _making([result])
+    return True
 
 
 def _paragraph(words: str) -> str:
@@ -73,7 +68,7 @@ def _paragraph(words: str) -> str:
 
 
 def _summary(results: list[dict[str, Any]], problems: Sequence[str]) -> str:
-    total = claim_tables.summary((claim["verdict"] for result in results for claim in result["claims"]), "claims")
+    total = _count_verdicts((claim["verdict"] for result in results for claim in result["claims"]), "claims")
     share = f"{len(results)} of {len(experiments.NAMES)} experiments are on this page"
     scales = ", ".join(sorted({str(result["settings"].get("scale")) for result in results}))
     unread = f", {len(problems)} could not be read" if problems else ""
@@ -90,11 +85,104 @@ def _contents(results: list[dict[str, Any]]) -> str:
     return " ".join(["<nav>", *(f'<a href="#{escape(to)}">{text(name)}</a>' for to, name in links.items()), "</nav>"])
 
 
+# -- verdicts ---------------------------------------------------------------------------------------------------------
+
+MARKS = {"confirmed": "✓", "partly": "~", "refuted": "✗", "untested": "?"}
+"""Signs beside the colours, for readers who cannot tell these apart."""
+
+
+def _count_verdicts(verdicts: Iterable[str], what: str) -> str:
+    """Count verdicts, as in "3 claims: 2 confirmed, 1 refuted."."""
+    tally = Counter(verdicts)
+    parts = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
+    return f"{sum(tally.values())} {what}: {parts}." if tally else f"No {what}."
+
+
+def _badge(verdict: str) -> str:
+    """Return a verdict with its sign and colour."""
+    return f'<span class="verdict" data-verdict="{verdict}">{MARKS[verdict]} {verdict}</span>'
+
+
+def _claims(results: list[dict[str, Any]]) -> list[str]:
+    """Return buttons that filter by verdict, and the table of all claims, one row per claim."""
+    tally = Counter(claim["verdict"] for result in results for claim in result["claims"])
+    buttons = [
+        f'<button type="button" aria-pressed="true" data-show="{verdict}" class="verdict" data-verdict="{verdict}">'
+        f"{MARKS[verdict]} {verdict} ({tally[verdict]})</button>"
+        for verdict in VERDICTS
+        if tally[verdict]
+    ]
+    cards = []
+    for name, claim in ((result["name"], claim) for result in results for claim in result["claims"]):
+        id = escape(claim["id"])
+        reason = f" <small>Why: {text(claim['reason'])}</small>" if claim.get("reason") else ""
+        cells = {
+            "claim": text(claim["claim"]),
+            "where": text(claim["where"]),
+            "claimed": text(claim["claimed"]),
+            "measured": f"{text(claim['measured'])}{reason}",
+            "verdict": _badge(claim["verdict"]),
+            "evidence": f'<a href="#{escape(name)}">{text(heading(name))}</a>',
+        }
+        cards.append((f'id="claim-{id}" data-claim="{id}" data-verdict="{claim["verdict"]}"', cells))
+    return [
+        f'<div class="choices control" role="group" aria-label="Show claims that are">{"".join(buttons)}</div>',
+        _cards("claims", ("claim", "where", "claimed", "measured", "verdict", "evidence"), cards),
+    ]
+
+
+def sentences(results: list[dict[str, Any]]) -> str:
+    """Return the section with a verdict for every sentence of the paper."""
+    found = rows(results)
+    present = {claim["id"] for result in results for claim in result["claims"]}
+    cards = []
+    for row in found:
+        reason = f"<small>Why: {text(row.reason)}</small>" if row.reason else ""
+        cells = {
+            "where": text(row.where),
+            "says": f"{text(row.sentence)} {reason}",
+            "verdict": _badge(row.verdict),
+            "evidence": f"<ul>{''.join(f'<li>{_evidence(one, present)}</li>' for one in row.evidence)}</ul>",
+        }
+        cards.append((f'id="sentence-{escape(row.id)}" data-verdict="{row.verdict}"', cells))
+    table = _cards("sentence-rows", ("where", "says", "verdict", "evidence"), cards)
+    return elements.section(
+        "sentences",
+        "The paper, sentence by sentence",
+        "<p>Every sentence of the paper that can be checked, in our words, with its evidence: claims of the table "
+        "above, and recorded outcomes of this project's tests. A sentence is confirmed if all evidence is.</p>",
+        elements.folded(_count_verdicts((row.verdict for row in found), "sentences"), table),
+    )
+
+
+def _evidence(one: Evidence, present: set[str]) -> str:
+    if one.claim is None:
+        return f"{MARKS[one.verdict]} {text(one.measured)} <small><code>{text(one.link)}</code></small>"
+    if one.claim in present:
+        return f'{MARKS[one.verdict]} <a href="#claim-{escape(one.claim)}">{text(one.claim)}</a>'
+    return f"{MARKS[one.verdict]} {text(one.claim)} <small>{text(one.measured)}</small>"
+
+
+def _cards(id: str, columns: Sequence[str], cards: list[tuple[str, dict[str, str]]]) -> str:
+    """Return a table of rows (attributes, cells); cells are labelled, since narrow screens show each row as a card."""
+    names = {key: "The paper says" if key in ("claim", "says") else key.capitalize() for key in columns}
+    head = "".join(f'<th class="{key}">{name}</th>' for key, name in names.items())
+    lines = [f'<table id="{id}" class="cards"><thead><tr>{head}</tr></thead>', "<tbody>"]
+    for attributes, cells in cards:
+        inner = [f'<td class="{key}" data-label="{names[key]}">{cell}</td>' for key, cell in cells.items()]
+        lines.append(f"<tr {attributes}>{''.join(inner)}</tr>")
+    return "\n".join([*lines, "</tbody>", "</table>"])
+
+
 # -- the experiments --------------------------------------------------------------------------------------------------
 
 
 def _section(section: Section) -> str:
     result = section.result
+    claims = [
+        f'<li>{_badge(claim["verdict"])}<a href="#claim-{escape(claim["id"])}">{text(claim["claim"])}</a></li>'
+        for claim in result["claims"]
+    ]
     pictures = {name: elements.picture(name, svg, result["title"]) for name, svg in section.pictures.items()}
     drawn = list(pictures.values())
     if section.charts is not None:
@@ -105,12 +193,12 @@ def _section(section: Section) -> str:
     return elements.section(
         result["name"],
         result["title"],
-        claim_tables.short_list(result["claims"]),
+        f'<ul class="judged">{"".join(claims)}</ul>' if claims else "",
         f'<div class="missing">{elements.bullets(section.problems)}</div>' if section.problems else "",
         *drawn,
         *map(elements.table, section.tables),
         elements.folded("Settings", elements.pairs(result["settings"])),
-        elements.folded("Provenance", *elements.origin(result["provenance"])),
+        elements.folded("Provenance", *elements.provenance(result["provenance"])),
         above=heading(result["name"]),
     )
 
@@ -154,12 +242,10 @@ def _errata(results: list[dict[str, Any]]) -> str:
 
 
 def _missing(sections: Sequence[Section], problems: Sequence[str]) -> str:
-    found = {"Could not be read": list(problems)} if problems else {}
-    for section in sections:
-        if section.problems:
-            found[f"{heading(section.result['name'])}: could not be drawn"] = section.problems
+    found = {"Could not be read": problems}
+    found |= {f"{heading(one.result['name'])}: could not be drawn": one.problems for one in sections}
     found |= gaps([section.result for section in sections])
-    parts = [f"<h3>{text(name)}</h3>{elements.bullets(sentences)}" for name, sentences in found.items()]
+    parts = [f"<h3>{text(name)}</h3>{elements.bullets(lacks)}" for name, lacks in found.items() if lacks]
     nothing = "<p>Nothing: every experiment was run in full.</p>"
     return elements.section("missing", "What is missing, or shorter than requested", *(parts or [nothing]))
 
@@ -177,16 +263,10 @@ def gaps(results: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def gaps_of(result: Mapping[str, Any]) -> list[str]:
-    """List what one result lacks."""
+    """List what one result lacks: its own notes, and trainings shorter than their task, equal ones in one sentence."""
     numbers = result["numbers"]
-    short = _short_trainings(numbers.get("tasks", {}).values())
-    return [*numbers.get("problems", ()), *numbers.get("missing", ()), *short]
-
-
-def _short_trainings(tasks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """List trainings that are shorter than their task's full length, equal ones in one sentence."""
     found: dict[str, list[str]] = {}
-    for task in tasks:
+    for task in numbers.get("tasks", {}).values():
         labels: dict[int, list[str]] = {}
         for one in task["methods"].values():
             if one["steps"][-1] < 0.99 * task["full_steps"]:  # a chunk may end a few steps before
@@ -194,4 +274,5 @@ def _short_trainings(tasks: Iterable[Mapping[str, Any]]) -> list[str]:
         for steps, methods in labels.items():
             who = "" if len(methods) == len(task["methods"]) else f" of {', '.join(methods)}"
             found.setdefault(f"{steps:,} of {task['full_steps']:,} steps{who}", []).append(task["title"])
-    return [f"{', '.join(titles)}: {length}" for length, titles in found.items()]
+    short = [f"{', '.join(titles)}: {length}" for length, titles in found.items()]
+    return [*numbers.get("problems", ()), *numbers.get("missing", ()), *short]

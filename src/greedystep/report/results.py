@@ -12,9 +12,9 @@ A result that cannot be read or drawn does not stop the others: the page names i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from greedystep import experiments, figures, schema, tables
 from greedystep.experiments.claims import Claim
@@ -31,8 +31,7 @@ MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError
 """Errors raised by drawing a result whose numbers have another structure than this version writes."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """Results in the order of `experiments.NAMES`, and a sentence for each file that could not be read."""
 
     results: list[dict[str, Any]]
@@ -66,7 +65,11 @@ def collect(paths: Iterable[Path]) -> Found:
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"no such file or folder: {path}")
-        files = _files(path) if path.is_dir() else [path]
+        possible = [path / f"{name}.json" for name in experiments.NAMES]
+        files = [file for file in possible if file.is_file()] if path.is_dir() else [path]
+        if not files:
+            named = ", ".join(file.name for file in possible)
+            raise ValueError(f"{path} holds no results ({named}) and no run (config.json and metrics.jsonl)")
         unread = []
         for file in files:
             try:
@@ -85,18 +88,17 @@ def collect(paths: Iterable[Path]) -> Found:
     return Found([found[name][1] for name in experiments.NAMES if name in found], problems)
 
 
-def _files(folder: Path) -> list[Path]:
-    files = [file for name in experiments.NAMES if (file := folder / f"{name}.json").is_file()]
-    if not files:
-        named = ", ".join(f"{name}.json" for name in experiments.NAMES)
-        raise ValueError(f"{folder} holds no results ({named}) and no run (config.json and metrics.jsonl)")
-    return files
-
-
 def write(found: Found, folder: Path) -> Path:
     """Write the figures and tables of all results into the folder; return the path of the page."""
     sections = [_draw(result, folder) for result in found.results]
-    _write_table(_claims(found.results), folder / "claims")
+    columns = ("claim", "where", "claimed", "measured", "verdict")
+    rows = [
+        [*(claim[column] for column in columns), experiments.heading(result["name"]), claim.get("reason") or None]
+        for result in found.results
+        for claim in result["claims"]
+    ]
+    title = "What the paper claims, and what was measured"
+    tables.write(Table("claims", title, [*columns, "evidence", "why"], rows), folder / "claims")
     write_text(folder / PAGE, page.render(sections, found.problems))
     return folder / PAGE
 
@@ -106,43 +108,25 @@ def _draw(result: dict[str, Any], folder: Path) -> page.Section:
     experiment = experiments.load(result["name"])
     problems: list[str] = []
 
-    def attempt(what: str, make: Callable[[], Any]) -> Any:
+    def attempt(what: str, make: Callable[[dict[str, Any]], Any]) -> Any:
         try:
             with figures.style():
-                return make()
+                return make(result)
         except MALFORMED as problem:
             problems.append(f"no {what}: its numbers do not have the structure of this version ({problem!r})")
             return None
 
+    def stem(key: str) -> str:
+        """Return a file's name without suffix, which begins with the experiment's name."""
+        return key if key.startswith(result["name"]) else f"{result['name']}-{key}"
+
     pictures = {}
-    for key, drawing in (attempt("figures", lambda: experiment.draw(result)) or {}).items():
-        _, svg = figures.save(drawing, folder / _stem(result, key))
-        pictures[_stem(result, key)] = svg.read_bytes()
-    made = attempt("tables", lambda: experiment.tables(result)) or []
+    for key, drawing in (attempt("figures", experiment.draw) or {}).items():
+        _, svg = figures.save(drawing, folder / stem(key))
+        pictures[stem(key)] = svg.read_bytes()
+    made = attempt("tables", experiment.tables) or []
     for table in made:
-        _write_table(table, folder / _stem(result, table.id))
-    charts = attempt("charts", lambda: experiments.page_charts(experiment, result))
-    before = len(problems)
-    attempt("summary", lambda: page.check(result))
-    shown = result if len(problems) == before else result | {"numbers": {}}
+        tables.write(table, folder / stem(table.id))
+    charts = attempt("charts", partial(experiments.page_charts, experiment))
+    shown = result if attempt("summary", page.check) else result | {"numbers": {}}
     return page.Section(shown, pictures, made, charts, problems)
-
-
-def _claims(results: list[dict[str, Any]]) -> Table:
-    columns = ("claim", "where", "claimed", "measured", "verdict")
-    rows = [
-        [*(claim[column] for column in columns), experiments.heading(result["name"]), claim.get("reason") or None]
-        for result in results
-        for claim in result["claims"]
-    ]
-    return Table("claims", "What the paper claims, and what was measured", [*columns, "evidence", "why"], rows)
-
-
-def _write_table(table: Table, stem: Path) -> None:
-    write_text(f"{stem}.md", tables.markdown(table))
-    write_text(f"{stem}.tex", tables.latex(table))
-
-
-def _stem(result: dict[str, Any], key: str) -> str:
-    """Return a file's name without suffix, which begins with the experiment's name."""
-    return key if key.startswith(result["name"]) else f"{result['name']}-{key}"

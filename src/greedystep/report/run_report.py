@@ -1,36 +1,151 @@
-"""Compare groups of training runs by their learning curves: numbers, a figure, a table and a page.
+"""Compare training runs by their learning curves: read run folders, group them by settings, write numbers and a page.
 
 runs.json           the curves with their intervals, and the table's numbers
 runs.png, .svg      return, mean Q, over-estimation and mean n over environment steps
 runs.md, .tex       final returns
 runs.html           all of it on one page
+
+A run is a folder with config.json and metrics.jsonl, as `greedystep train` writes it. Runs that differ only in their
+seeds form one group; so do the lanes of one run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from greedystep import figures, tables
-from greedystep.charts import Chart, Line
-from greedystep.io import write_json, write_text
+from greedystep import figures, schema, tables
+from greedystep.charts import Chart, learning_charts
+from greedystep.io import read_json, write_json, write_text
 from greedystep.learning_curves import last_episodes
-from greedystep.provenance import provenance
+from greedystep.metrics import read_metrics
+from greedystep.provenance import config_hash, provenance
 from greedystep.report import elements
-from greedystep.report.run_groups import Lane, RunGroup
 from greedystep.stats import Interval, interval
-from greedystep.tables import Table
+from greedystep.tables import Table, cell
 
-QUANTITIES = {
-    "episode_return": "return of the last 100 episodes",
-    "mean_q": "mean Q",
-    "overestimation": "Q minus the return that followed",
-    "mean_n": "mean n",
-}
-"""Columns of metrics.jsonl that are drawn, with their axis labels."""
+Lane = dict[str, np.ndarray]
+"""The metrics of one lane by column."""
+
+CHOICE = {"dqn": "returns", "tabular": "method"}
+"""Kind of run -> the setting that gives a group its name."""
+CONTENT = {"kind": schema.OneOf(*CHOICE), "config": {"env": str, "options": dict}, "provenance": {"command": str}}
+"""Required content of config.json."""
+CONFIG = {"dqn": {"agent": {"returns": str}}, "tabular": {"method": str, "method_options": dict}}
+"""Required settings by kind of run."""
+COLUMNS = {"returns": "episode_return", "q": "mean_q", "overestimation": "overestimation", "n": "mean_n"}
+"""Quantity -> column of metrics.jsonl that is drawn and tabulated."""
+NOT_SETTINGS = ("env", "options", "agent", "method_options", "steps", "episodes", "seeds", "seed", "preset")
+"""Entries of config.json that do not tell groups apart, or are handled separately."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder."""
+
+    folder: Path
+    kind: str
+    env: str
+    """The environment's name with its options."""
+    settings: dict[str, Any]
+    """All settings but environment, seeds and length."""
+    lanes: list[Lane]
+    provenance: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs with the same settings in the same environment."""
+
+    env: str
+    label: str
+    runs: list[Run] = field(repr=False)
+
+    @property
+    def lanes(self) -> list[Lane]:
+        return [lane for run in self.runs for lane in run.lanes]
+
+
+def is_run(path: Path) -> bool:
+    """Return whether the path is a folder with the two files of a run."""
+    return (path / "config.json").is_file() and (path / "metrics.jsonl").is_file()
+
+
+def read(folder: Path) -> Run:
+    """Read one run; ValueError says in one sentence what is wrong with the folder."""
+    if not folder.exists():
+        raise FileNotFoundError(f"no such file or folder: {folder}")
+    if not is_run(folder):
+        raise ValueError(f"{folder} holds no run (config.json and metrics.jsonl)")
+    content = read_json(folder / "config.json")
+    try:
+        kind = schema.check(content, CONTENT, "it")["kind"]
+        config = schema.check(content["config"], CONFIG[kind], "config")
+    except ValueError as problem:
+        raise ValueError(f"{folder / 'config.json'} is not the configuration of a run ({problem})") from None
+    settings = {name: value for name, value in config.items() if name not in NOT_SETTINGS}
+    settings |= config["agent"] if kind == "dqn" else config["method_options"]
+    env, options, provenance = config["env"], config["options"], content["provenance"]
+    lanes = [_checked(folder, kind, lane) for lane in read_metrics(folder / "metrics.jsonl").values()]
+    if not lanes:
+        raise ValueError(f"{folder} has no rows of metrics yet")
+    named = ", ".join(f"{name} {cell(value)}" for name, value in options.items())
+    return Run(folder, kind, f"{env} ({named})" if named else env, settings, lanes, provenance)
+
+
+def _checked(folder: Path, kind: str, lane: Lane) -> Lane:
+    """Check a lane's columns; return it with `episodes` counted since the row before."""
+    path, whole = folder / "metrics.jsonl", ("episodes", "seed")
+    for name in ("episode_return", *whole):
+        if name not in lane:
+            raise ValueError(f"{path} has no column {name!r}")
+    for name in (*whole, *COLUMNS.values(), "steps_per_second"):
+        kinds = "iu" if name in whole else "iuf"
+        if name in lane and (lane[name].dtype.kind not in kinds or lane[name].ndim != 1):
+            raise ValueError(f"{path} has values that are not numbers in the column {name!r}")
+    if not (np.diff(lane["step"]) > 0).all():
+        raise ValueError(f"{path} has rows whose steps do not increase, as if two runs had written to it")
+    if kind == "tabular":  # counts all episodes so far
+        lane["episodes"] = np.diff(lane["episodes"], prepend=0)
+    if (lane["episodes"] < 0).any():
+        raise ValueError(f"{path} has a negative number of episodes")
+    if not np.isfinite(lane["episode_return"][lane["episodes"] > 0].astype(float)).all():
+        raise ValueError(f"{path} has episodes whose return is not a finite number")
+    return lane
+
+
+def group(runs: Iterable[Run]) -> list[RunGroup]:
+    """Group runs by environment and settings, in order of first occurrence; ValueError if a seed occurs twice."""
+    found: dict[tuple[str, str, str], list[Run]] = {}
+    for run in runs:
+        found.setdefault((run.env, run.kind, config_hash(run.settings)), []).append(run)
+    for same in found.values():
+        where: dict[int, Path] = {}
+        for folder, seed in ((run.folder, int(lane["seed"][0])) for run in same for lane in run.lanes):
+            if where.setdefault(seed, folder) != folder:
+                raise ValueError(f"{where[seed]} and {folder} are the same training (seed {seed}): give one")
+    labels = _labels([same[0] for same in found.values()])
+    return [RunGroup(same[0].env, label, same) for same, label in zip(found.values(), labels, strict=True)]
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """Label each run by its method and every other setting in which these runs differ, where it is set."""
+    others = dict.fromkeys(name for run in runs for name in run.settings if name not in CHOICE.values())
+    varying = [name for name in others if len({cell(run.settings.get(name)) for run in runs}) > 1]
+
+    def label(run: Run) -> str:
+        differs = [(name, run.settings.get(name)) for name in varying]
+        parts = [f"{name.strip('_').replace('_', ' ')} {cell(value)}" for name, value in differs if value is not None]
+        return ", ".join([run.settings[CHOICE[run.kind]], *parts])
+
+    return [label(run) for run in runs]
+
+
+# -- the report -------------------------------------------------------------------------------------------------------
 
 EPISODES = 100
 """Episodes over which returns are averaged."""
@@ -48,15 +163,14 @@ def write(groups: Sequence[RunGroup], folder: Path) -> Path:
     write_json(folder / "runs.json", {"methods": numbers, "provenance": provenance(config)})
     columns = len({one["env"] for one in numbers})
     _, svg = figures.save(figures.draw_charts(drawn, columns if columns > 1 else min(2, len(drawn))), folder / "runs")
-    write_text(folder / "runs.md", tables.markdown(table))
-    write_text(folder / "runs.tex", tables.latex(table))
+    tables.write(table, folder / "runs")
     body = [
         f"<p>{elements.text(caption(numbers))}</p>",
         elements.charts("runs", drawn, [elements.picture("runs", svg.read_bytes(), "Learning curves")]),
         elements.table(table),
         *(part for group in groups for part in _section(group)),
     ]
-    write_text(folder / "runs.html", elements.whole("training runs", "Training runs", body))
+    write_text(folder / "runs.html", elements.document("training runs", "Training runs", body))
     return folder / "runs.html"
 
 
@@ -64,7 +178,7 @@ def _section(group: RunGroup) -> list[str]:
     parts = [f"<section><h2>{elements.text(f'{group.env}: {group.label}')}</h2>"]
     parts += ["<h3>Settings</h3>", elements.pairs(group.runs[0].settings)]
     for run in group.runs:
-        parts += [f"<h3>{elements.text(run.folder)}</h3>", *elements.origin(run.provenance)]
+        parts += [f"<h3>{elements.text(run.folder)}</h3>", *elements.provenance(run.provenance)]
     return [*parts, "</section>"]
 
 
@@ -81,16 +195,16 @@ def caption(numbers: list[dict[str, Any]]) -> str:
 def summarize(group: RunGroup) -> dict[str, Any]:
     """Return the curves and final numbers of a group; None where it lacks a column."""
     steps = common_steps(group.lanes)
-    curves, final = {}, {}
-    for column in QUANTITIES:
+    curves, final = dict.fromkeys(COLUMNS.values()), dict.fromkeys(COLUMNS.values())
+    for column in curves:
         values = [_curve(lane, column, steps) for lane in group.lanes]
         if any(curve is None for curve in values):
-            curves[column] = final[column] = None
             continue
         runs = np.array(values)  # [lanes, points]
-        curves[column] = _interval(runs, 2_000)
-        at_end = runs[:, -1:] if column == "episode_return" else runs[:, steps > (1 - LAST) * steps[-1]]
-        final[column] = _interval(_mean_of_known(at_end)[:, None], 10_000)
+        is_end = steps == steps[-1] if column == "episode_return" else steps > (1 - LAST) * steps[-1]
+        at_end = np.ma.masked_invalid(runs[:, is_end]).mean(axis=1, keepdims=True).filled(np.nan)
+        curves[column] = interval({"": runs}, "mean", resamples=2_000)._asdict()
+        final[column] = interval({"": at_end}, "mean", resamples=10_000)._asdict()
     speeds = [np.median(run.lanes[0]["steps_per_second"]) for run in group.runs if "steps_per_second" in run.lanes[0]]
     return {
         "env": group.env,
@@ -115,23 +229,11 @@ def _curve(lane: Lane, column: str, steps: np.ndarray) -> np.ndarray | None:
     """Return a column at these steps, NaN before its first value; None if it has no value at all."""
     if column == "episode_return":
         return last_episodes(lane["step"], lane[column], steps, EPISODES, lane["episodes"])
-    if column not in lane or not np.isfinite(lane[column].astype(float)).any():
+    known = np.isfinite(lane[column].astype(float)) if column in lane else np.array([False])
+    if not known.any():
         return None
-    known = np.isfinite(lane[column].astype(float))
     at = np.searchsorted(lane["step"][known], steps, side="right")
     return np.append(np.nan, lane[column][known])[at]
-
-
-def _mean_of_known(values: np.ndarray) -> np.ndarray:
-    """Return the mean of each row without its NaN; NaN for a row of NaN."""
-    known = np.isfinite(values)
-    count = known.sum(axis=1)
-    return np.where(count, np.where(known, values, 0).sum(axis=1) / np.maximum(count, 1), np.nan)
-
-
-def _interval(runs: np.ndarray, resamples: int) -> dict[str, np.ndarray]:
-    """Return the mean over lanes at each point, with its 95 % interval."""
-    return interval({"": runs}, "mean", resamples=resamples)._asdict()
 
 
 # -- table and charts -------------------------------------------------------------------------------------------------
@@ -150,7 +252,7 @@ def final_table(numbers: list[dict[str, Any]]) -> Table:
         final = one["final"]
         row = [one["env"], one["method"], one["seeds"], int(one["steps"][-1])]
         row += [number(final["episode_return"], part) for part in Interval._fields]
-        row += [number(final[column], "estimate") for column in list(QUANTITIES)[1:]]
+        row += [number(final[column], "estimate") for column in list(COLUMNS.values())[1:]]
         rows.append([*row, one["steps_per_second"]])
     title = f"Mean return of the last {EPISODES} episodes with its 95 % interval over seeds; other columns: last 10 %"
     return Table("runs", title, header, rows)
@@ -158,20 +260,10 @@ def final_table(numbers: list[dict[str, Any]]) -> Table:
 
 def charts(numbers: list[dict[str, Any]]) -> list[Chart]:
     """Return one chart per environment and quantity."""
-    return [
-        Chart(
-            env,
-            "environment steps",
-            label,
-            [_line(one, column) for one in numbers if one["env"] == env and one["curves"][column]],
-        )
-        for column, label in QUANTITIES.items()
-        if any(one["curves"][column] for one in numbers)
-        for env in dict.fromkeys(one["env"] for one in numbers)
-    ]
-
-
-def _line(one: dict[str, Any], column: str) -> Line:
-    curve = one["curves"][column]
-    band = (curve["low"], curve["high"]) if one["seeds"] > 1 else ((), ())
-    return Line(one["method"], one["steps"], curve["estimate"], *band)
+    tasks: dict[str, dict[str, Any]] = {}
+    for one in numbers:
+        methods = tasks.setdefault(one["env"], {"title": one["env"], "full_steps": 0, "methods": {}})["methods"]
+        curves = {quantity: one["curves"][column] for quantity, column in COLUMNS.items()}
+        entry = {"label": one["method"], "steps": one["steps"], "seeds": range(one["seeds"]), "curves": curves}
+        methods[str(len(methods))] = entry  # a table and a network may have the same label
+    return learning_charts({"tasks": tasks}, {}, COLUMNS)

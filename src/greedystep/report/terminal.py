@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 64
 """Most rows of a map that is printed."""
-
 MAX_STATES = 16
 """Most states of a model without a layout that is printed state by state."""
 
@@ -31,7 +30,12 @@ ASCII_ARROWS = str.maketrans("↑→↓←", "^>v<")
 
 def print_solution(console: Console, model: NamedModel, solution: Solution) -> None:
     """Print the model, the method and its work, the error bound, values and policy."""
-    say(console, f"{model.name}: {_describe(model)}")
+    mdp = model.mdp
+    parts = [_count(mdp.num_states, "state"), _count(mdp.num_actions, "action")]
+    if not isinstance(mdp.transitions, np.ndarray):
+        parts.append(_count(mdp.transitions.nnz, "transition"))
+    parts += ["deterministic" if mdp.deterministic else "stochastic", f"discount {mdp.discount:g}"]
+    say(console, f"{model.name}: {', '.join(parts)}")
     work = f"{_count(solution.iterations, 'iteration')}, {_count(round(solution.sweeps), 'sweep')}"
     say(console, f"{solution.method}: {work}, {solution.seconds:.3g} s")
     quality = solution.message or f"v is within {solution.error_bound:.2g} of v*"
@@ -62,15 +66,6 @@ def print_claims(console: Console, results: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def _describe(model: NamedModel) -> str:
-    mdp = model.mdp
-    parts = [_count(mdp.num_states, "state"), _count(mdp.num_actions, "action")]
-    if not isinstance(mdp.transitions, np.ndarray):
-        parts.append(_count(mdp.transitions.nnz, "transition"))
-    parts.append("deterministic" if mdp.deterministic else "stochastic")
-    return ", ".join([*parts, f"discount {mdp.discount:g}"])
-
-
 def _print_summary(console: Console, solution: Solution) -> None:
     say(console, f"v: lowest {solution.v.min():.4g}, mean {solution.v.mean():.4g}, highest {solution.v.max():.4g}")
     actions, counts = np.unique(solution.policy, return_counts=True)
@@ -84,8 +79,9 @@ def _print_maps(console: Console, layout: GridLayout, solution: Solution) -> Non
         say(console, f"The map of {layout.height} x {layout.width} cells is too large to print here.")
         _print_summary(console, solution)
         return
-    numbers = _numbers(solution.v, layout, console.width)
-    if numbers is not None:
+    formats = ([f"{value:.{decimals}f}" for value in solution.v] for decimals in (3, 2, 1, 0))
+    fitting = (texts for texts in formats if (max(map(len, texts)) + 1) * layout.width <= console.width)
+    if (numbers := next(fitting, None)) is not None:
         say(console, "v")
         _print_map(console, layout, numbers, _heat(solution.v))
     else:
@@ -111,25 +107,14 @@ def _print_map(console: Console, layout: GridLayout, texts: list[str], styles: l
     say(console)
 
 
-def _numbers(values: np.ndarray, layout: GridLayout, columns: int) -> list[str] | None:
-    """Format values with as many decimals (at most three) as fit; None if not even whole numbers do."""
-    for decimals in (3, 2, 1, 0):
-        texts = [f"{value:.{decimals}f}" for value in values]
-        if (max(map(len, texts)) + 1) * layout.width <= columns:
-            return texts
-    return None
-
-
 def _heat(values: np.ndarray) -> list[str]:
     """Return styles with a background from dark (lowest) to bright (highest) and a readable foreground."""
     low, high = values.min(), values.max()
     share = (values - low) / (high - low) if high > low else np.ones_like(values)
     anchors = np.array([(68, 1, 84), (33, 145, 140), (253, 231, 37)])  # Viridis: the order survives in grey
     channels = [np.interp(share, (0, 0.5, 1), channel).astype(int) for channel in anchors.T]
-    colours = zip(*channels, strict=True)
-    return [
-        f"{'black' if s > 0.6 else 'white'} on rgb({r},{g},{b})" for s, (r, g, b) in zip(share, colours, strict=True)
-    ]
+    cells = zip(share, *channels, strict=True)
+    return [f"{'black' if bright > 0.6 else 'white'} on rgb({r},{g},{b})" for bright, r, g, b in cells]
 
 
 def _count(number: int, thing: str) -> str:

@@ -1,4 +1,4 @@
-"""Measured properties of the operators: limit, contraction rate, dependence on the behaviour policies, variance.
+"""Measured properties of the operators: limit, rate, dependence on the behaviour policies, variance, time and memory.
 
 The N-step return of the paper's off-policy operator obeys
 
@@ -10,28 +10,20 @@ With ρ = 1 it is the return without correction. Q is Q^π, so that nothing but 
 
 from __future__ import annotations
 
+import timeit
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, log
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
-from greedystep import models
+from greedystep import models, operators
 from greedystep.mdp import MDP
-from greedystep.operators import (
-    LAMBDA_TOLERANCE,
-    bellman,
-    distance,
-    greedy_step,
-    lambda_operator,
-    multi_step_off_policy,
-    multi_step_on_policy,
-    multi_step_optimality,
-    sampled_limit,
-    weighted,
-)
+from greedystep.operators import bellman, distance, greedy_step, multi_step_on_policy, multi_step_optimality
 
 GAMMA, N, LAMBDA = 0.9, 5, 0.8
 POLICIES = 3
@@ -55,98 +47,73 @@ class Case:
         return [(np.eye(A)[policy] + 1 / A) / 2 for policy in self.data]
 
 
-@dataclass(frozen=True)
-class Operator:
-    """A row of the table: an operator with the paper's limit and rate."""
+class Theory(NamedTuple):
+    """What the paper states about an operator."""
 
-    limit: str
-    rate: str
-    bound: float
-    needs: str
+    limit: str = "Q*"
+    rate: str = "γ"
+    needs: str = "-"
     """Which policies it must be given."""
-    steps: str
+    steps: str = "N"
     """How many steps it looks ahead."""
+
+
+class Operator(NamedTuple):
+    """A row of the table: an operator with its cost and its theory."""
+
+    apply: Callable[[Case, np.ndarray], np.ndarray]
     products: Callable[[int], int]
     """Products with a policy's chain per application with A actions; a product with the whole model counts A."""
-    apply: Callable[[Case, np.ndarray], np.ndarray]
-
-    def theory(self, num_actions: int) -> dict[str, Any]:
-        """Return what the paper states about the operator, for the result."""
-        words = {name: getattr(self, name) for name in ("limit", "rate", "bound", "needs", "steps")}
-        return words | {"products": self.products(num_actions)}
-
-    def limit_on(self, case: Case) -> np.ndarray:
-        """Return the operator's fixed point on a case."""
-        return limit_of(lambda q: self.apply(case, q), case.mdp)
+    theory: Theory
 
 
+RATES = {
+    "γ": GAMMA,
+    "γ^N": GAMMA**N,
+    "γ(1-λ)/(1-γλ)": GAMMA * (1 - LAMBDA) / (1 - GAMMA * LAMBDA),
+    "Σ w_n γ^n": float(np.mean(GAMMA ** np.arange(1, N + 1))),
+}
+"""The paper's contraction rates as numbers."""
+ON_POLICY = "data of π alone"
 OPERATORS = {
-    "one-step optimality": Operator("Q*", "γ", GAMMA, "-", "1", lambda A: A, lambda c, q: bellman(c.mdp, q)),
+    "one-step optimality": Operator(lambda c, q: bellman(c.mdp, q), lambda A: A, Theory(steps="1")),
     "multi-step optimality": Operator(
-        "below Q*",
-        "γ^N",
-        GAMMA**N,
-        "-",
-        "N",
-        lambda A: POLICIES * (N - 1 + A),
         lambda c, q: multi_step_optimality(c.mdp, c.data, q, N),
+        lambda A: POLICIES * (N - 1 + A),
+        Theory("below Q*", "γ^N"),
     ),
     "multi-step on-policy": Operator(
-        "Q^π",
-        "γ^N",
-        GAMMA**N,
-        "data of π alone",
-        "N",
-        lambda A: N - 1 + A,
         lambda c, q: multi_step_on_policy(c.mdp, c.data[0], q, N),
+        lambda A: N - 1 + A,
+        Theory("Q^π", "γ^N", ON_POLICY),
     ),
     "multi-step off-policy": Operator(
-        "Q^π",
-        "γ^N",
-        GAMMA**N,
-        "π, and the data's policies for the ratios",
-        "N",
+        lambda c, q: operators.multi_step_off_policy(c.mdp, c.target, c.covering, q, N),
         lambda A: A * (1 + POLICIES * (N - 1)),
-        lambda c, q: multi_step_off_policy(c.mdp, c.target, c.covering, q, N),
+        Theory("Q^π", "γ^N", "π, and the data's policies for the ratios"),
     ),
     "λ-operator": Operator(
-        "Q^π",
-        "γ(1-λ)/(1-γλ)",
-        GAMMA * (1 - LAMBDA) / (1 - GAMMA * LAMBDA),
-        "data of π alone",
-        "all",
-        lambda A: ceil(log(LAMBDA_TOLERANCE) / log(GAMMA * LAMBDA)) + A,
-        lambda c, q: lambda_operator(c.mdp, c.data[0], q, LAMBDA),
+        lambda c, q: operators.lambda_operator(c.mdp, c.data[0], q, LAMBDA),
+        lambda A: ceil(log(operators.LAMBDA_TOLERANCE) / log(GAMMA * LAMBDA)) + A,
+        Theory("Q^π", "γ(1-λ)/(1-γλ)", ON_POLICY, "all"),
     ),
     "weighted returns": Operator(
-        "Q^π",
-        "Σ w_n γ^n",
-        float(np.mean(GAMMA ** np.arange(1, N + 1))),
-        "data of π alone",
-        "1 to N",
+        lambda c, q: operators.weighted(c.mdp, c.data[0], q, np.full(N, 1 / N)),
         lambda A: N - 1 + A,
-        lambda c, q: weighted(c.mdp, c.data[0], q, np.full(N, 1 / N)),
+        Theory("Q^π", "Σ w_n γ^n", ON_POLICY, "1 to N"),
     ),
     "Greedy-Step (definition)": Operator(
-        "Q*", "γ", GAMMA, "-", "chosen", lambda A: POLICIES * (N - 1) + A, lambda c, q: greedy_step(c.mdp, c.data, q, N)
+        lambda c, q: greedy_step(c.mdp, c.data, q, N), lambda A: POLICIES * (N - 1) + A, Theory(steps="chosen")
     ),
     "Greedy-Step (proofs)": Operator(
-        "Q*",
-        "γ",
-        GAMMA,
-        "-",
-        "chosen",
-        lambda A: A * (1 + POLICIES * (N - 1)),
         lambda c, q: greedy_step(c.mdp, c.data, q, N, "outside"),
+        lambda A: A * (1 + POLICIES * (N - 1)),
+        Theory(steps="chosen"),
     ),
     "sampled Greedy-Step": Operator(
-        "Q* if deterministic",
-        "γ",
-        GAMMA,
-        "-",
-        "chosen",
+        lambda c, q: operators.sampled_limit(c.mdp, c.data, q, N),
         lambda A: A * (1 + POLICIES * (N - 1)),
-        lambda c, q: sampled_limit(c.mdp, c.data, q, N),
+        Theory("Q* if deterministic", steps="chosen"),
     ),
 }
 TABLE_1 = [name for name in OPERATORS if name not in ("λ-operator", "weighted returns", "sampled Greedy-Step")]
@@ -172,11 +139,8 @@ def cases(side: int) -> list[Case]:
         "grid, slippery": models.grid(side, side, slip=0.4, discount=GAMMA),
     }
     random = np.random.default_rng(0)
-    cases = []
-    for name, mdp in mdps.items():
-        data = random_policies(mdp, random)
-        cases.append(Case(name, mdp, data, target=data[0]))
-    return cases
+    data = {name: random_policies(mdp, random) for name, mdp in mdps.items()}
+    return [Case(name, mdp, data[name], target=data[name][0]) for name, mdp in mdps.items()]
 
 
 def random_policies(mdp: MDP, random: np.random.Generator) -> list[np.ndarray]:
@@ -192,7 +156,7 @@ def properties(cases: list[Case], pairs: int) -> dict[str, dict[str, Any]]:
         optimum, of_policy = optimal_q(case.mdp), policy_q(case.mdp, case.target)
         other = replace(case, data=random_policies(case.mdp, random))
         for name, operator in OPERATORS.items():
-            limit = operator.limit_on(case)
+            limit, moved = (limit_of(partial(operator.apply, one), case.mdp) for one in (case, other))
             measured[name].append(
                 {
                     "case": case.name,
@@ -200,13 +164,16 @@ def properties(cases: list[Case], pairs: int) -> dict[str, dict[str, Any]]:
                     "to_optimum": distance(case.mdp, limit, optimum),
                     "to_policy": distance(case.mdp, limit, of_policy),
                     "above_optimum": float((limit - optimum).max()),
-                    "moves": distance(case.mdp, limit, operator.limit_on(other)),
+                    "moves": distance(case.mdp, limit, moved),
                     "rate": _rate(operator, case, pairs, random),
                     "steps": _chosen_steps(case) if name == GREEDY[0] else None,
                 }
             )
     A = cases[0].mdp.num_actions
-    return {name: operator.theory(A) | {"cases": measured[name]} for name, operator in OPERATORS.items()}
+    return {
+        name: theory._asdict() | {"bound": RATES[theory.rate], "products": products(A), "cases": measured[name]}
+        for name, (_, products, theory) in OPERATORS.items()
+    }
 
 
 def limit_of(operator: Callable[[np.ndarray], np.ndarray], mdp: MDP) -> np.ndarray:
@@ -241,8 +208,8 @@ def _rate(operator: Operator, case: Case, pairs: int, random: np.random.Generato
     for i in range(pairs):
         q = random.normal(0, 5, case.mdp.rewards.shape)
         other = q + 1 if i % 2 else random.normal(0, 5, case.mdp.rewards.shape)
-        image, image_of_other = operator.apply(case, q), operator.apply(case, other)
-        worst = max(worst, distance(case.mdp, image, image_of_other) / distance(case.mdp, q, other))
+        images = operator.apply(case, q), operator.apply(case, other)
+        worst = max(worst, distance(case.mdp, *images) / distance(case.mdp, q, other))
     return worst
 
 
@@ -265,8 +232,7 @@ def convergence(case: Case, iterations: int = 120) -> dict[str, Any]:
     """Return ‖q_k - Q*‖ over iterations from below, for operators with and without the limit Q*."""
     optimum = optimal_q(case.mdp)
     knowing = replace(case, data=[*case.data[1:], optimum.argmax(axis=1)])
-    shown = {name: (name, case) for name in (*list(OPERATORS)[:3], *GREEDY)}
-    shown[KNOWING] = (GREEDY[0], knowing)
+    shown = {name: (name, case) for name in (*list(OPERATORS)[:3], *GREEDY)} | {KNOWING: (GREEDY[0], knowing)}
     curves = {}
     for label, (name, where) in shown.items():
         q, errors = _lowest(case.mdp), []
@@ -300,3 +266,89 @@ def deviations(mdp: MDP, behaviour: np.ndarray, ratio: np.ndarray, start: np.nda
         mean, square = paid + later, paid**2 + 2 * paid * later + later_square
         found.append(float(np.sqrt(np.maximum(square - mean**2, 0).mean())))
     return found
+
+
+# -- cost, and formulas as printed -------------------------------------------------------------------------------------
+
+COST_MODEL = {"states": 256, "actions": 4, "branching": 5, "horizon": 8}
+"""The model whose cost is measured; either its states or the horizon grow."""
+
+
+class MatrixForm:
+    """The paper's Section 4: V' = max_{a,π,n} [ R^a + γ T^a Σ_{i<n-1} (γ T^π)^i R^π + γ T^a (γ T^π)^(n-1) V ].
+
+    Everything but V is computed in advance: matrices [A, Π, N, S, S] and vectors [A, Π, N, S]. As printed, the sum of
+    rewards lacks its T^a.
+    """
+
+    def __init__(self, mdp: MDP, policies: list[np.ndarray], horizon: int, as_printed: bool = False):
+        S, A = mdp.rewards.shape
+        model = sp.csr_array(mdp.transitions)
+        by_action = [mdp.discount * model[a::A] for a in range(A)]
+        self.matrices = np.empty((A, len(policies), horizon, S, S))
+        self.rewards = np.empty((A, len(policies), horizon, S))
+        for p, policy in enumerate(policies):
+            chain, reward = mdp.under(policy)
+            power, collected = np.eye(S), np.zeros(S)  # (γ T^π)^(n-1), and the rewards of the n-1 steps
+            for n in range(horizon):
+                for a, step in enumerate(by_action):
+                    self.matrices[a, p, n] = step @ power
+                    on_the_way = mdp.discount * collected if as_printed else step @ collected
+                    self.rewards[a, p, n] = mdp.rewards[:, a] + on_the_way
+                power = mdp.discount * (chain @ power)
+                collected = reward + mdp.discount * (chain @ collected)
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        return (self.rewards + self.matrices @ values).max(axis=(0, 1, 2))
+
+
+Form = Literal["inside", "outside", "matrices"]
+FORMS: tuple[Form, ...] = get_args(Form)
+LARGEST = 5e8
+"""Most bytes of matrices that are built; entries of larger ones are None."""
+
+
+def measure_cost(sizes: list[int], steps: list[int]) -> dict[str, list[dict[str, Any]]]:
+    """Measure one application for these numbers of states and these horizons."""
+    return {
+        "states": [_application(size, COST_MODEL["horizon"]) for size in sizes],
+        "horizon": [_application(COST_MODEL["states"], n) for n in steps],
+    }
+
+
+def _application(states: int, horizon: int) -> dict[str, Any]:
+    """Measure the shortest time of several applications, and the peak memory of preparing and applying."""
+    mdp = models.garnet(states, COST_MODEL["actions"], COST_MODEL["branching"], discount=GAMMA, seed=0)
+    policies = random_policies(mdp, np.random.default_rng(0))
+    q = np.zeros(mdp.rewards.shape)
+
+    def prepare(form: Form) -> Callable[[], np.ndarray]:
+        if form != "matrices":
+            return lambda: greedy_step(mdp, policies, q, horizon, form)
+        matrices = MatrixForm(mdp, policies, horizon)
+        return lambda: matrices(q.max(axis=1))
+
+    fits = 8 * mdp.num_actions * len(policies) * horizon * states**2 <= LARGEST
+    row: dict[str, Any] = {"states": states, "horizon": horizon}
+    row |= {measure: dict.fromkeys(FORMS) for measure in ("seconds", "bytes")}
+    for form in FORMS if fits else FORMS[:2]:
+        tracemalloc.start()
+        apply = prepare(form)
+        apply()
+        row["bytes"][form] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        row["seconds"][form] = min(timeit.repeat(apply, number=1, repeat=7))
+    return row
+
+
+def printed_formulas() -> dict[str, Any]:
+    """Evaluate two formulas as the paper prints them, each on its smallest example."""
+    mdp, forward = models.chain(2, GAMMA), np.array([1, 1])
+    return {
+        "matrix_form": {
+            form: MatrixForm(mdp, [forward], horizon=2, as_printed=form == "printed")(np.zeros(2)).tolist()
+            for form in ("printed", "corrected")
+        },
+        "optimal_values": [GAMMA, 1.0],
+        "lambda_weights": float(sum((1 - LAMBDA) * LAMBDA**n for n in range(1, 1000))),
+    }
