@@ -142,15 +142,15 @@ def step_histogram(task: Mapping[str, Any], bins: Sequence[str]) -> Chart:
 
 
 def task_title(task: Mapping[str, Any]) -> str:
-    """Return the task's title, wrapped, with its full length where the trainings are shorter."""
-    part = "" if is_trained_in_full(task) else f" (of {short_count(task['full_steps'])} steps)"
+    """Return the task's title, wrapped, with which part of its full length was trained if not all of it."""
+    trained, full = float(f"{trained_steps(task):.2g}"), task["full_steps"]  # two digits: curves may end a little early
+    part = "" if trained_steps(task) >= full else f" ({short_count(trained)} of {short_count(full)} steps)"
     return textwrap.fill(f"{task['title']}{part}", TITLE_WIDTH)
 
 
-def is_trained_in_full(task: Mapping[str, Any]) -> bool:
-    """Return whether the longest training of a task has its full length; true if there is none."""
-    trained = max((entry["steps"][-1] for entry in task["methods"].values()), default=task["full_steps"])
-    return trained >= task["full_steps"]
+def trained_steps(task: Mapping[str, Any]) -> int:
+    """Return the steps of the longest training of a task; its full length if there is none."""
+    return max((entry["steps"][-1] for entry in task["methods"].values()), default=task["full_steps"])
 
 
 def short_count(value: float) -> str:

@@ -43,7 +43,7 @@ rule = partial(judges_tasks, needs=(ONE, SIX), where="Section 6.2, Figure 4")
 
 def claims(runs: AllRuns) -> list[Claim]:
     """Six networks against one: the 95 % CI of the difference must lie on the claimed side of 0 on every task."""
-    return [rule(runs) for rule in (better, stable, smaller_q, less_overestimation, six_is_good)]
+    return [judge(runs) for judge in (better, stable, smaller_q, less_overestimation, six_is_good)]
 
 
 @rule("fig4-better", "With 6 networks it performs better.", "better")

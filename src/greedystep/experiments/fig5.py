@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from greedystep.experiments.deep.method_runs import PHASE, MethodRuns
 from greedystep.experiments.deep.protocol import TaskProtocol
 from greedystep.experiments.deep.runner import RunStore
 from greedystep.experiments.deep.suite import GREEDY, LARGEST_GAINS
-from greedystep.runs.part_store import PartStore
+from greedystep.runs.part_store import Parts
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
 
@@ -43,9 +42,7 @@ def _protocols(scale: str) -> list[TaskProtocol]:
     ]
 
 
-def run(
-    scale: str, progress: ReportProgress, parts: PartStore | Path | None = None, only: Sequence[str] = ()
-) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
     store, protocols = RunStore(parts), _protocols(scale)
     protocol.train(store, progress, protocols, only)
     runs, numbers = protocol.collect(store, protocols)

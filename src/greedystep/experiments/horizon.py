@@ -61,15 +61,10 @@ rule = partial(judges_tasks, where="Section 4.1, hyperparameter")
 
 def claims(runs: AllRuns) -> list[Claim]:
     """Judge each claim by the 95 % CI of a difference over seeds, which must exclude 0."""
-    return [rule(runs) for rule in (faster, overestimates, addressed, double)]
+    return [judge(runs) for judge in (faster, overestimates, addressed, double)]
 
 
-@rule(
-    "horizon-faster",
-    "A larger N lets information propagate faster.",
-    "faster",
-    needs=(FULL_MAXMIN, ONE_STEP_MAXMIN),
-)
+@rule("horizon-faster", "A larger N lets information propagate faster.", "faster", needs=(FULL_MAXMIN, ONE_STEP_MAXMIN))
 def faster(runs: AllRuns, task: str) -> Outcome:
     early = [runs[task, name].mean_return(EARLY) for name in (FULL_MAXMIN, ONE_STEP_MAXMIN)]
     gap = mean_difference(*early)

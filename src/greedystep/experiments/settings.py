@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from greedystep.experiments.deep.protocol import SELECTION_SEEDS
 from greedystep.experiments.deep.runner import Runner, RunStore, programs
 from greedystep.experiments.deep.suite import FIGURE_3, TASKS, Setting, networks
 from greedystep.experiments.deep.training import Budget, RunSpec
-from greedystep.runs.part_store import PartStore
+from greedystep.runs.part_store import Parts
 from greedystep.runs.progress import ReportProgress
 from greedystep.stats import interval
 from greedystep.tables import Table
@@ -93,9 +92,7 @@ SCALES: dict[str, list[SettingGrid]] = {
 }
 
 
-def run(
-    scale: str, progress: ReportProgress, parts: PartStore | Path | None = None, only: Sequence[str] = ()
-) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
     store, grids = RunStore(parts), SCALES[scale]
     asked = [grid for grid in grids if not only or grid.task in only]
     total = sum(len(grid.cells) * len(SELECTION_SEEDS) * grid.budget.steps for grid in asked)

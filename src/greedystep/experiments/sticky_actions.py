@@ -26,21 +26,15 @@ TASKS = tuple(name for game in GAMES for name in (game, steady(game)))
 BOTH = ("dqn", GREEDY)
 
 
-def _with_and_without(protocol: TaskProtocol) -> list[TaskProtocol]:
-    return [protocol, replace(protocol, task=steady(protocol.task), settings_from=protocol)]
-
-
-SCALES: dict[str, list[TaskProtocol]] = {
-    "quick": _with_and_without(
-        TaskProtocol("breakout", "fast", Budget(25_000, episodes=20), seeds=2, methods=BOTH),
-    ),
+STICKY = {
+    "quick": [TaskProtocol("breakout", "fast", Budget(25_000, episodes=20), seeds=2, methods=BOTH)],
     "paper": [
-        each
-        for game in GAMES
-        for each in _with_and_without(
-            TaskProtocol(game, "fast", Budget(2_000_000), seeds=3, selection=1_000_000, methods=BOTH)
-        )
+        TaskProtocol(game, "fast", Budget(2_000_000), seeds=3, selection=1_000_000, methods=BOTH) for game in GAMES
     ],
+}
+SCALES: dict[str, list[TaskProtocol]] = {
+    scale: [each for one in sticky for each in (one, replace(one, task=steady(one.task), settings_from=one))]
+    for scale, sticky in STICKY.items()
 }
 
 

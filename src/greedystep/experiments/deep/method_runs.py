@@ -226,21 +226,14 @@ def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]])
     rows = []
     for task in tasks.values():
         for entry in task["methods"].values():
-            final = entry["final"]
-            played = final["greedy_play"]
-            rows.append(
-                [task["title"], entry["label"], format_setting(entry["setting"]), entry["preset"], entry["steps"][-1]]
-                + [len(entry["seeds"]), *(none_if_nan(final["mean"][part]) for part in ("estimate", "low", "high"))]
-                + [none_if_nan(final["iqm"]["estimate"]), None if played is None else none_if_nan(np.mean(played))]
-                + [none_if_nan(final[part]["estimate"]) for part in ("q", "overestimation", "n")]
-                + [none_if_nan(entry["steps_per_second"])]
-            )
+            final, played = entry["final"], entry["final"]["greedy_play"]
+            about = [task["title"], entry["label"], format_setting(entry["setting"]), entry["preset"]]
+            numbers = [final["mean"][part] for part in ("estimate", "low", "high")]
+            numbers += [final["iqm"]["estimate"], None if played is None else np.mean(played)]
+            numbers += [*(final[part]["estimate"] for part in ("q", "overestimation", "n")), entry["steps_per_second"]]
+            numbers = [None if number is None else float(number) for number in numbers]
+            rows.append([*about, entry["steps"][-1], len(entry["seeds"]), *numbers])
     return Table(name, heading, header, rows)
-
-
-def none_if_nan(value: Any) -> float | None:
-    """The number for a table's cell; None if it is not known."""
-    return None if value is None or np.isnan(float(value)) else float(value)
 
 
 _FORMATS: dict[str, Callable[[Any], str]] = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from greedystep.experiments.deep.method_runs import MethodRuns, from_records, su
 from greedystep.experiments.deep.runner import Runner, RunStore
 from greedystep.experiments.deep.suite import GREEDY, METHODS, PAPER, TASKS, Setting
 from greedystep.experiments.deep.training import Budget, RunSpec
-from greedystep.runs.part_store import PartStore
+from greedystep.runs.part_store import Parts
 from greedystep.runs.progress import ReportProgress
 
 SELECTION_SEEDS = (1_000_000, 1_000_001)
@@ -232,9 +231,7 @@ def make_run(
 ) -> Callable[..., dict[str, Any]]:
     """Make the `run` of an experiment that trains the protocols of its scale and judges their runs by `claims`."""
 
-    def run(
-        scale: str, progress: ReportProgress, parts: PartStore | Path | None = None, only: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
         store, protocols = RunStore(parts), scales[scale]
         train(store, progress, protocols, only)
         runs, numbers = collect(store, protocols)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
@@ -24,7 +23,7 @@ from greedystep.experiments.deep.suite import TASKS
 from greedystep.experiments.deep.training import CURVES, Budget, RunSpec, StoppedError, train
 from greedystep.provenance import config_hash, provenance
 from greedystep.runs.job_queue import run_jobs
-from greedystep.runs.part_store import PartStore
+from greedystep.runs.part_store import Parts, PartStore
 from greedystep.runs.progress import ReportProgress, WorkProgress
 
 Record = Mapping[str, Any]
@@ -48,13 +47,9 @@ COMPILING = 2
 
 
 class RunStore:
-    """The finished runs among the parts of a folder; `problems` says in one sentence each what cannot be read.
+    """The finished runs among the parts of a folder; `problems` says in one sentence each what cannot be read."""
 
-    Args:
-        parts: the parts, or their folder; None to keep nothing on the disk.
-    """
-
-    def __init__(self, parts: PartStore | Path | None = None):
+    def __init__(self, parts: Parts = None):
         self.parts = PartStore.at(parts)
         self.problems = [*self.parts.problems]
         self._found: dict[str, Record] = {}

@@ -33,10 +33,7 @@ VARYING = ("learning_rate", "lambda_", "gate", "epsilon_end")
 EVALUATION_SEED = 1_000
 SAVE_EVERY = 60.0
 """Seconds between two checkpoints of an unfinished training."""
-SO_FAR = {
-    "rows": [{"step": schema.Int(), "lane": schema.Int(), "n_histogram": [schema.Int()]}],
-    "diverged": dict,
-}
+SO_FAR = {"rows": [{"step": schema.Int(), "lane": schema.Int(), "n_histogram": [schema.Int()]}], "diverged": dict}
 """What a checkpoint of an unfinished training says of itself besides what its trainer does."""
 GPU = Lock()
 """The lock of the GPU, which one program fills: one chunk runs at a time, and speeds are those of running alone."""

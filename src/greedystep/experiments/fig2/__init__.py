@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from greedystep.experiments.fig2 import delayed, grid_world, toy_claims
 from greedystep.experiments.fig2.delayed import EPSILON, PUBLISHED, STEP, TRACE
 from greedystep.experiments.fig2.toy_output import CHARTS, charts, draw, tables
 from greedystep.experiments.fig2.trial_store import Batch, TrialStore, run_trials
-from greedystep.runs.part_store import PartStore
+from greedystep.runs.part_store import Parts
 from greedystep.runs.progress import ReportProgress
 
 __all__ = ["CHARTS", "IN_PARTS", "NAME", "TASKS", "TITLE", "charts", "draw", "run", "tables"]
@@ -75,9 +74,7 @@ PARTS: dict[str, tuple[str, Plan, Rows]] = {
 TASKS = tuple(dict.fromkeys(task for task, _, _ in PARTS.values()))
 
 
-def run(
-    scale: str, progress: ReportProgress, parts: PartStore | Path | None = None, only: Sequence[str] = ()
-) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
     settings, kept = SCALES[scale], TrialStore(parts)
     plans = {part: plan(settings) for part, (_, plan, _) in PARTS.items()}
     chosen = [part for part, (task, _, _) in PARTS.items() if not only or task in only]

@@ -46,7 +46,7 @@ def claims(numbers: Numbers) -> list[Claim]:
         wider_gap: ("offline",),
         like_published: ("trace-back",),
     }
-    return [rule(numbers) for rule, needed in rules.items() if all(numbers[part] for part in needed)]
+    return [judge(numbers) for judge, needed in rules.items() if all(numbers[part] for part in needed)]
 
 
 def rows_of(numbers: Numbers, task: str, method: str) -> list[Row]:

@@ -10,24 +10,23 @@ training_time        what Greedy-Step DQN costs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from greedystep.charts import COLOURS, DASHED, DOTTED, SOLID, Style, is_trained_in_full
+from greedystep.charts import COLOURS, DASHED, DOTTED, SOLID, Style, trained_steps
 from greedystep.experiments.claims import Claim, Outcome
 from greedystep.experiments.deep import protocol
 from greedystep.experiments.deep.judging import AllRuns, mean
-from greedystep.experiments.deep.method_runs import final_table, format_setting, none_if_nan
+from greedystep.experiments.deep.method_runs import final_table, format_setting
 from greedystep.experiments.deep.protocol import TaskProtocol
 from greedystep.experiments.deep.runner import RunStore
 from greedystep.experiments.deep.suite import BEYOND, FIGURE_3, GREEDY, METHODS, PAPER, TASKS
 from greedystep.experiments.deep.training import Budget
 from greedystep.experiments.fig3 import performance_claims, training_time
 from greedystep.figures import draw_learning_charts
-from greedystep.runs.part_store import PartStore
+from greedystep.runs.part_store import Parts
 from greedystep.runs.progress import ReportProgress
 from greedystep.stats import probability_of_improvement
 from greedystep.tables import Table
@@ -61,9 +60,7 @@ TIMED = {"quick": ("mountaincar", "paper", 1), "paper": ("freeway", "fast", 5)}
 """Task, preset and lanes with which training times are measured. Freeway has the longest episodes."""
 
 
-def run(
-    scale: str, progress: ReportProgress, parts: PartStore | Path | None = None, only: Sequence[str] = ()
-) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
     store, protocols = RunStore(parts), SCALES[scale]
     protocol.train(store, progress, protocols, only)
     runs, numbers = protocol.collect(store, protocols)
@@ -189,7 +186,8 @@ def tables(result: dict[str, Any]) -> list[Table]:
 def _improvement_table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:
     """Compare Greedy-Step DQN with each rival after equal steps; over the tasks trained in full, if there are any."""
     trained = [task for task in tasks.values() if GREEDY in task["methods"]]
-    compared = [task["methods"] for task in [*filter(is_trained_in_full, trained)] or trained]
+    in_full = [task for task in trained if trained_steps(task) >= task["full_steps"]]
+    compared = [task["methods"] for task in in_full or trained]
     rows = []
     for rival in dict.fromkeys(rival for methods in compared for rival in methods if rival != GREEDY):
         entries = [(methods[GREEDY], methods[rival]) for methods in compared if rival in methods]
@@ -197,7 +195,7 @@ def _improvement_table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:
         if pairs:
             mine, others = ({str(i): side for i, side in enumerate(sides)} for sides in zip(*pairs, strict=True))
             found = probability_of_improvement(mine, others)
-            rows.append([entries[0][1]["label"], len(pairs), *map(none_if_nan, found)])
+            rows.append([entries[0][1]["label"], len(pairs), *map(float, found)])
     heading = "Probability of improvement of Greedy-Step DQN after equal steps"
     header = ["compared with", "tasks", "probability of improvement", "95 % CI low", "95 % CI high"]
     return Table("fig3-improvement", heading, header, rows)
@@ -215,7 +213,7 @@ def _after_equal_steps(mine: Mapping[str, Any], other: Mapping[str, Any]) -> tup
 def _tried_table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:
     rows = [
         [task["title"], entry["label"], format_setting(tried["setting"])]
-        + [none_if_nan(pick(np.asarray(tried["returns"], float))) for pick in (np.min, np.max)]
+        + [float(pick(np.asarray(tried["returns"], float))) for pick in (np.min, np.max)]
         + [tried["setting"].items() <= entry["setting"].items()]
         for task in tasks.values()
         for entry in task["methods"].values()

@@ -68,7 +68,11 @@ def load_or_measure(
     path = None if parts is None else parts / "timing" / f"{task}-{preset}-{lanes}.json"
     if path is not None and path.exists():
         try:
-            return _checked(schema.check(read_json(path), {"times": TIMES}, "it")["times"])
+            times = schema.check(read_json(path), {"times": TIMES}, "it")["times"]
+            rounds = {len(seconds) for seconds in times["seconds"].values()}
+            if times["task"] not in TASKS or len(rounds) > 1 or 0 in rounds:
+                raise ValueError("its task is not known, or its rounds differ in number")
+            return times
         except ValueError as problem:
             problems.append(f"{path} does not hold training times ({problem}); they count as missing")
     if not may_measure:
@@ -76,14 +80,6 @@ def load_or_measure(
     times = measure(task, preset, lanes)
     if path is not None:
         write_json(path, {"times": times, "provenance": provenance({"timing": [task, preset, lanes]})})
-    return times
-
-
-def _checked(times: dict[str, Any]) -> dict[str, Any]:
-    """Raise ValueError if the rounds cannot be compared."""
-    lengths = {len(rounds) for rounds in times["seconds"].values()}
-    if times["task"] not in TASKS or len(lengths) > 1 or 0 in lengths:
-        raise ValueError("its task is not known, or its rounds differ in number")
     return times
 
 
