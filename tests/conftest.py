@@ -8,7 +8,7 @@ def made_up(monkeypatch):
     """Stands for real trainings and timings; imports JAX only where it is asked for."""
     from deep_experiments import MadeUp
 
-    from greedystep.experiments.deep import training_session
+    from greedystep.experiments.deep import runner
     from greedystep.experiments.fig3 import training_time
 
     def measure(task, preset, lanes):
@@ -16,8 +16,8 @@ def made_up(monkeypatch):
         return {"task": task, "preset": preset, "lanes": lanes, "steps": 100, "device": "cpu", "seconds": seconds}
 
     trainer = MadeUp()
-    monkeypatch.setattr(training_session, "train", trainer)
-    monkeypatch.setattr(training_session.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(runner, "train", trainer)
+    monkeypatch.setattr(runner.os, "cpu_count", lambda: 1)
     monkeypatch.setattr(training_time, "measure", measure)
     return trainer
 

@@ -61,23 +61,23 @@ def _make_network_examples() -> None:
 
     import greedystep as gs
     from greedystep.cli import main
-    from greedystep.experiments.deep import training_session
+    from greedystep.experiments.deep import runner
     from greedystep.experiments.fig3 import training_time
 
     tiny = [word for name, value in TINY_NETWORK.items() for word in (f"--{name.replace('_', '-')}", value)]
     assert main(["train", "classic/cartpole", *tiny, "--seeds", "2", "--out", "deep"]) == 0
     assert main(["train", "--resume", "deep", "--steps", "30"]) == 0
     gs.load("deep").save("network.agent")
-    trained, measured = training_session.train, training_time.measure
+    trained, measured = runner.train, training_time.measure
     seconds = {name: [1.0, 1.1] for name in training_time.AGENTS}
-    training_session.train = MadeUp()
+    runner.train = MadeUp()
     about = {"steps": 100, "device": "cpu", "seconds": seconds}
     training_time.measure = lambda task, preset, lanes: {"task": task, "preset": preset, "lanes": lanes, **about}
     try:
         for name in ("fig3", "fig5"):
             assert main(["reproduce", name, "--only", "mountaincar", "--out", "results"]) == 0
     finally:
-        training_session.train, training_time.measure = trained, measured
+        runner.train, training_time.measure = trained, measured
     for drawn in Path("results").glob("*.*"):
         if drawn.suffix != ".json":
             drawn.unlink()

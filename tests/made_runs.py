@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from greedystep.experiments.deep.compared_methods import BASELINES, GREEDY
 from greedystep.experiments.deep.method_runs import MethodRuns
+from greedystep.experiments.deep.suite import BASELINES, GREEDY
 
 SPREAD = np.array([-0.1, -0.05, 0.0, 0.05, 0.1])[:, None]
 

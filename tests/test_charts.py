@@ -11,7 +11,7 @@ from deep_experiments import silent
 from greedystep import figures
 from greedystep.charts import Chart, Line, line_styles
 from greedystep.experiments import fig1, fig2, fig3, fig4, fig5, horizon, page_charts
-from greedystep.experiments.fig2.toy_methods import published
+from greedystep.experiments.fig2.delayed import published
 from greedystep.report import elements as colours
 from greedystep.report.elements import chart_data
 

@@ -5,10 +5,8 @@ import pytest
 from made_runs import against, made, verdicts
 
 from greedystep.experiments import fig4, fig5, horizon
-from greedystep.experiments.claims import FAILED, NOT_KNOWN, Claim
-from greedystep.experiments.deep import judging
-from greedystep.experiments.deep.compared_methods import GREEDY, METHODS
-from greedystep.experiments.deep.tasks import TASKS
+from greedystep.experiments.claims import FAILED, NOT_KNOWN, UNDECIDED, Claim
+from greedystep.experiments.deep.suite import GREEDY, METHODS, TASKS
 from greedystep.experiments.fig3 import performance_claims
 
 
@@ -62,7 +60,7 @@ def test_several_converge_to_the_same_level(theirs, expected):
     found = against("pong", made(50, first=5), *map(made, theirs))
     claim = performance_claims.same_level(found, "pong")
     assert claim.verdict == expected
-    assert claim.reason == {"confirmed": "", "partly": judging.UNDECIDED, "refuted": "most of them end lower"}[expected]
+    assert claim.reason == {"confirmed": "", "partly": UNDECIDED, "refuted": "most of them end lower"}[expected]
 
 
 def test_there_is_no_level_where_greedy_step_has_not_learned():
@@ -201,7 +199,7 @@ def test_steps_that_stay_are_undecided():
     n = 5 + np.array([[0.3], [-0.3]] * 2 + [[0.0]]) * np.linspace(-1, 1, 100)  # two rise, two fall, one stays
     got = fig5.claims({("pong", GREEDY): made(10, n=n)})
     assert {claim.verdict for claim in got} <= {"partly", "untested"}
-    assert got[0].reason == f"Pong: {judging.UNDECIDED}"
+    assert got[0].reason == f"Pong: {UNDECIDED}"
 
 
 def test_the_phases_are_the_first_and_the_last_hundred_thousand_steps():
@@ -225,7 +223,7 @@ def test_a_failure_that_nothing_explains_says_so():
     claim = performance_claims.twice(against("breakout", made(10), made(10)), "breakout")
     assert (claim.verdict, claim.reason) == ("refuted", NOT_KNOWN)
     claim = performance_claims.twice(against("breakout", made(15), made(10)), "breakout")
-    assert (claim.verdict, claim.reason) == ("partly", judging.UNDECIDED)
+    assert (claim.verdict, claim.reason) == ("partly", UNDECIDED)
 
 
 def test_over_estimation_is_a_reason_where_it_is_larger_than_the_rivals():

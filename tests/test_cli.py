@@ -418,7 +418,7 @@ class Stand:
 def stands(monkeypatch):
     made = {name: Stand(name) for name in experiments.NAMES}
     for name, stand in made.items():
-        monkeypatch.setitem(sys.modules, f"greedystep.experiments.{name}", stand)
+        monkeypatch.setitem(sys.modules, f"greedystep.experiments.{experiments.MODULES.get(name, name)}", stand)
     return made
 
 

@@ -6,9 +6,8 @@ from made_runs import against, made, verdicts
 
 from greedystep.experiments import fig4, fig5, horizon
 from greedystep.experiments.deep import judging
-from greedystep.experiments.deep.compared_methods import GREEDY, METHODS
 from greedystep.experiments.deep.method_runs import from_records
-from greedystep.experiments.deep.tasks import LARGEST_GAINS, TASKS
+from greedystep.experiments.deep.suite import GREEDY, LARGEST_GAINS, METHODS, TASKS
 from greedystep.experiments.fig3 import performance_claims, training_time
 
 # -- intervals --------------------------------------------------------------------------------------------------------
@@ -94,7 +93,7 @@ def test_worse_on_pixelcopter():
     expected = {5.0: "confirmed", 10.0: "partly", 15.0: "refuted"}
     for ours, verdict in expected.items():
         assert (
-            performance_claims.not_better_on_pixelcopter(against("pixelcopter", made(ours), made(10.0))).verdict
+            performance_claims.not_better(against("pixelcopter", made(ours), made(10.0)), "pixelcopter").verdict
             == verdict
         )
 

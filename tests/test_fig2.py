@@ -8,7 +8,7 @@ import pytest
 from greedystep import envs, io
 from greedystep.experiments import fig2
 from greedystep.experiments.claims import NOT_KNOWN, VERDICTS
-from greedystep.experiments.fig2 import delayed, grid_world, toy_claims, toy_methods
+from greedystep.experiments.fig2 import delayed, grid_world, toy_claims
 from greedystep.tabular import collect, episodes_to_solve, greedy_policy, replay, rudder_episodes_to_solve
 
 TINY = {
@@ -96,16 +96,16 @@ def test_a_row_is_its_trials_one_by_one(tiny):
 
 def test_with_noise_the_share_of_right_choices_is_counted(tiny):
     assert [(row["noise"], row["method"]) for row in tiny["numbers"]["noise"]] == [
-        (level, method) for level in TINY["noise"] for method in toy_methods.NOISE_METHODS
+        (level, method) for level in TINY["noise"] for method in delayed.NOISE_METHODS
     ]
     model = [row["right"] for row in tiny["numbers"]["noise"] if row["method"] == "model"]
     assert model[0] == 1.0
     assert all(row["right"] * row["trials"] == int(row["right"] * row["trials"]) for row in tiny["numbers"]["noise"])
 
 
-@pytest.mark.parametrize("method", toy_methods.METHODS)
+@pytest.mark.parametrize("method", delayed.METHODS)
 def test_a_trial_counts_as_the_library_counts(method):
-    task, how = delayed.make("choice", 5), toy_methods.METHODS[method]
+    task, how = delayed.make("choice", 5), delayed.METHODS[method]
     same = {"limit": 400, "seed": 3, "resolution": 0.02 if how.pace == "slow" else 0.001}
     if how.method is None:
         expected = rudder_episodes_to_solve(task, **same)
@@ -196,7 +196,8 @@ def row(task, delay, method, median, seen=None, epsilon=0.2, trials=50):
         else [float(round(median * factor, 6)) for factor in np.linspace(0.9, 1.1, trials)]
     )
     first = median if seen is None else seen
-    return delayed.row(task, delay, method, epsilon, 10**6, [delayed.Trial(one, first) for one in found])
+    trials = [delayed.Trial(one, first) for one in found]
+    return delayed.row(trials, task=task, delay=delay, method=method, epsilon=epsilon, limit=10**6)
 
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 2.5])
@@ -329,7 +330,7 @@ def test_a_gap_of_nothing_has_no_sign():
 
 
 def test_what_was_published_is_looked_up_by_delay():
-    assert toy_methods.published("rudder", 20) == 699
-    assert toy_methods.published("watkins", 25) is None
-    assert toy_methods.published("rudder", 7) is None
-    assert toy_methods.published("model", 20) is None
+    assert delayed.published("rudder", 20) == 699
+    assert delayed.published("watkins", 25) is None
+    assert delayed.published("rudder", 7) is None
+    assert delayed.published("model", 20) is None

@@ -10,14 +10,14 @@ from deep_runs import SETTINGS
 
 from greedystep import io
 from greedystep.cli import main
-from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, luck, presets
+from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, presets
+from greedystep.experiments import sticky_actions as luck
 from greedystep.experiments.deep import training
-from greedystep.experiments.deep.compared_methods import GREEDY, METHODS, PAPER
 from greedystep.experiments.deep.method_runs import MethodRuns, from_records, only_end
-from greedystep.experiments.deep.tasks import FIGURE_3
-from greedystep.experiments.deep.training import Lane, Length, StoppedError
-from greedystep.experiments.deep.training_store import Store
-from greedystep.experiments.fig3 import published_baselines, training_time
+from greedystep.experiments.deep.runner import RunStore
+from greedystep.experiments.deep.suite import FIGURE_3, GREEDY, METHODS, PAPER
+from greedystep.experiments.deep.training import Budget, RunSpec, StoppedError
+from greedystep.experiments.fig3 import training_time
 
 TIMES = ("seconds", "steps_per_second")
 EXPERIMENTS = (fig3, fig4, fig5, horizon, luck, presets)
@@ -135,7 +135,7 @@ def test_a_curve_with_a_column_too_short_is_not_taken(made_up, tmp_path):
     part = json.loads(path.read_text())
     part["lanes"][0]["curve"]["mean_q"].pop()
     path.write_text(json.dumps(part))
-    assert "curve is not complete" in Store(tmp_path).problems[0]
+    assert "curve is not complete" in RunStore(tmp_path).problems[0]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -144,8 +144,8 @@ def test_the_end_of_a_curve_tells_the_same_final_return(seed):
     rows = int(draw.integers(1, 60))
     episodes = draw.integers(0, 30, rows)
     episodes[draw.integers(rows)] += 1
-    lane = Lane("catcher", "paper", {"returns": "one-step"}, 0)
-    (whole,) = MadeUp()([lane], Length(1000))
+    lane = RunSpec("catcher", "paper", {"returns": "one-step"}, 0)
+    (whole,) = MadeUp()([lane], Budget(1000))
     whole |= {"side_by_side": 1, "part": "one"}
     whole["curve"] = {
         "step": np.linspace(1000 / rows, 1000, rows).astype(int).tolist(),
@@ -164,25 +164,27 @@ def test_the_end_of_a_curve_tells_the_same_final_return(seed):
 
 
 def test_longer_trainings_serve_and_shorter_ones_do_not(made_up):
-    store = Store()
-    lane = Lane("catcher", "paper", {"returns": "one-step"}, 0)
-    store.keep(made_up([lane], Length(1000)), {"returns": "one-step", "ensemble": 1})
+    store = RunStore()
+    lane = RunSpec("catcher", "paper", {"returns": "one-step"}, 0)
+    store.keep(made_up([lane], Budget(1000)), {"returns": "one-step", "ensemble": 1})
     assert store.get(lane, 500) is not None
     assert store.get(lane, 1001) is None
-    store.keep(made_up([lane], Length(2000)), {"returns": "one-step", "ensemble": 1})
-    store.keep(made_up([lane], Length(800)), {"returns": "one-step", "ensemble": 1})
+    store.keep(made_up([lane], Budget(2000)), {"returns": "one-step", "ensemble": 1})
+    store.keep(made_up([lane], Budget(800)), {"returns": "one-step", "ensemble": 1})
     assert store.get(lane, 2000) is not None
 
 
 def test_a_lane_is_known_by_what_is_trained():
-    lane = Lane("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-3}, 0)
-    assert lane.name == Lane("catcher", "paper", {"learning_rate": 1e-3, "returns": "one-step", "log_every": 7}, 0).name
+    lane = RunSpec("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-3}, 0)
+    assert (
+        lane.name == RunSpec("catcher", "paper", {"learning_rate": 1e-3, "returns": "one-step", "log_every": 7}, 0).name
+    )
     others = [
-        Lane("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-4}, 0),
-        Lane("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-3}, 1),
-        Lane("pong", "paper", {"returns": "one-step", "learning_rate": 1e-3}, 0),
-        Lane("catcher", "fast", {"returns": "one-step", "learning_rate": 1e-3}, 0),
-        Lane("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-3, "double": True}, 0),
+        RunSpec("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-4}, 0),
+        RunSpec("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-3}, 1),
+        RunSpec("pong", "paper", {"returns": "one-step", "learning_rate": 1e-3}, 0),
+        RunSpec("catcher", "fast", {"returns": "one-step", "learning_rate": 1e-3}, 0),
+        RunSpec("catcher", "paper", {"returns": "one-step", "learning_rate": 1e-3, "double": True}, 0),
     ]
     assert len({lane.name, *(other.name for other in others)}) == 6
     assert [other.program == lane.program for other in others] == [True, True, False, False, False]
@@ -339,20 +341,20 @@ def test_presets_agree_where_the_same_method_is_ahead(slow, fast, verdict):
 def test_our_dqn_is_set_beside_the_published_one(times, verdict):
     steps = np.array([2_500_000, 5_000_000])
     found = {}
-    for one, share in zip(published_baselines.MINATAR, times, strict=False):
-        curves = np.full((3, 2), share * published_baselines.MINATAR[one])
+    for one, share in zip(fig3.MINATAR, times, strict=False):
+        curves = np.full((3, 2), share * fig3.MINATAR[one])
         found[one] = MethodRuns(steps, curves, curves, curves, curves)
-    assert published_baselines.claims(found)[0].verdict == verdict
+    assert fig3.baseline_claims(found)[0].verdict == verdict
 
 
 def test_seeds_that_learned_nothing_are_told_of():
     steps, found = np.array([1_000_000, 3_500_000]), {}
-    for one, level in published_baselines.SMALL.items():
+    for one, level in fig3.SMALL.items():
         curves = np.full((3, 2), level)
         found[one] = MethodRuns(steps, curves, curves, curves, curves)
-    assert published_baselines.claims(found)[1].verdict == "confirmed"
+    assert fig3.baseline_claims(found)[1].verdict == "confirmed"
     found["mountaincar", "maxmin"].returns[0] = -1000
-    claim = published_baselines.claims(found)[1]
+    claim = fig3.baseline_claims(found)[1]
     assert claim.verdict == "partly"
     assert "MountainCar, Maxmin DQN: a median of -154, the worst of 3 seeds at -1000" in claim.reason
 
@@ -407,12 +409,12 @@ def test_full_results_are_shown_beside_quick_ones(made_up, tmp_path, monkeypatch
 def test_lanes_with_their_own_numbers_are_trained_together():
     fixed = SETTINGS | {"returns": "lambda"}
     settings = [fixed | {"learning_rate": 1e-3, "lambda_": 0.5}, fixed | {"learning_rate": 1e-2, "lambda_": 0.9}]
-    lanes = [Lane("catcher", "paper", setting, seed) for setting in settings for seed in (0, 1)]
+    lanes = [RunSpec("catcher", "paper", setting, seed) for setting in settings for seed in (0, 1)]
     told = []
-    together = training.train(lanes, Length(600, points=3, episodes=2), lambda steps, speed: told.append(steps))
+    together = training.train(lanes, Budget(600, points=3, episodes=2), lambda steps, speed: told.append(steps))
     assert sum(told) == 4 * 600
     assert [one["curve"]["step"] for one in together] == [[200, 400, 600]] * 4
-    (alone,) = training.train(lanes[3:], Length(600, points=3, episodes=2))
+    (alone,) = training.train(lanes[3:], Budget(600, points=3, episodes=2))
     assert alone["name"] == together[3]["name"]
     for column in ("mean_q", "overestimation"):
         values = [[np.nan if x is None else x for x in one["curve"][column]] for one in (alone, together[3])]
@@ -436,8 +438,8 @@ def test_agents_are_timed_in_turn_and_once(tmp_path, monkeypatch):
 
 def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, monkeypatch):
     """Stopped after its second chunk, then killed within its fifth: the record is that of one that went through."""
-    lanes = [Lane("catcher", "paper", SETTINGS | {"returns": "greedy-step"}, seed) for seed in (0, 1)]
-    length = Length(600, points=6, episodes=2)
+    lanes = [RunSpec("catcher", "paper", SETTINGS | {"returns": "greedy-step"}, seed) for seed in (0, 1)]
+    length = Budget(600, points=6, episodes=2)
     told = []
 
     def stop_at_second(steps, speed):
@@ -465,8 +467,8 @@ def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, monkeypatch):
 
 def test_a_few_steps_more_than_asked_for_are_still_the_whole_training():
     fixed = SETTINGS | {"returns": "one-step", "num_envs": 8, "replay_size": 304, "warmup": 48, "target_period": 48}
-    lane = Lane("catcher", "paper", fixed, 0)
-    (trained,) = training.train([lane], Length(596, points=3, episodes=2))
+    lane = RunSpec("catcher", "paper", fixed, 0)
+    (trained,) = training.train([lane], Budget(596, points=3, episodes=2))
     assert trained["curve"]["step"][-1] == trained["steps"] == 596
     trained |= {"side_by_side": 1, "part": "one"}
     found = from_records([trained], 596)
@@ -476,8 +478,8 @@ def test_a_few_steps_more_than_asked_for_are_still_the_whole_training():
 
 def test_a_lane_that_diverges_does_not_end_the_others():
     fixed = SETTINGS | {"returns": "one-step", "max_gradient_norm": None, "optimiser": "rmsprop"}
-    lanes = [Lane("catcher", "paper", fixed | {"learning_rate": rate}, 0) for rate in (1e-3, 1e30)]
-    good, bad = training.train(lanes, Length(600, points=3, episodes=0))
+    lanes = [RunSpec("catcher", "paper", fixed | {"learning_rate": rate}, 0) for rate in (1e-3, 1e30)]
+    good, bad = training.train(lanes, Budget(600, points=3, episodes=0))
     assert good["diverged"] is None
     assert 50 <= bad["diverged"] <= 600
     assert bad["curve"]["mean_q"][-1] is None

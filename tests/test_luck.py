@@ -5,9 +5,8 @@ from deep_experiments import silent
 from made_runs import made
 
 from greedystep import envs
-from greedystep.experiments import luck
-from greedystep.experiments.deep.compared_methods import GREEDY
-from greedystep.experiments.deep.tasks import TASKS, steady
+from greedystep.experiments import sticky_actions as luck
+from greedystep.experiments.deep.suite import GREEDY, TASKS, steady
 
 
 def test_the_games_differ_in_nothing_but_sticky_actions():

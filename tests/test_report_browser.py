@@ -9,7 +9,7 @@ from deep_experiments import MadeUp, silent
 from test_report_runs import make_run
 
 from greedystep.experiments import fig1, fig3, fig4, fig5, horizon
-from greedystep.experiments.deep import training_session
+from greedystep.experiments.deep import runner
 from greedystep.io import write_json
 from greedystep.provenance import provenance
 from greedystep.report import results, run_report
@@ -22,7 +22,7 @@ def report(tmp_path_factory):
     """A page of an exact result and four made-up ones at quick scale; two experiments are missing, and one task."""
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_session, "train", MadeUp())
+        patch.setattr(runner, "train", MadeUp())
         for module in (fig1, fig3, fig4, fig5, horizon):
             more = {} if module is fig1 else {"parts": folder / "parts"}
             result = {"name": module.NAME, **module.run("quick", silent, **more), "provenance": provenance({})}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from greedystep import io
-from greedystep.experiments import NAMES, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, settings, table1
+from greedystep.experiments import NAMES, fig1, fig2, fig3, fig4, fig5, horizon, presets, settings, table1
+from greedystep.experiments import sticky_actions as luck
 from greedystep.experiments.claims import FAILED, NOT_KNOWN
 from greedystep.experiments.sentence_verdicts import (
     Evidence,
@@ -54,7 +55,7 @@ def claims_of_fig2() -> set[str]:
     found = set()
     for path in Path(fig2.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "judged":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "rule":
                 first = node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "id")
                 assert isinstance(first, ast.Constant), f"{path.name}: the id of a claim is not written out"
                 found.add(first.value)

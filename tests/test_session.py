@@ -10,9 +10,9 @@ from deep_runs import SETTINGS
 
 from greedystep import io
 from greedystep.experiments import NOTHING, fig3, fig5
-from greedystep.experiments.deep import protocol, training_session
-from greedystep.experiments.deep.training import Length
-from greedystep.experiments.deep.training_store import Store
+from greedystep.experiments.deep import protocol
+from greedystep.experiments.deep.runner import Runner, RunStore
+from greedystep.experiments.deep.training import Budget
 from greedystep.runs.part_store import PartStore
 
 
@@ -112,17 +112,17 @@ def test_a_damaged_note_is_one_sentence(made_up, tmp_path, damage):
 
 def test_half_way_states_are_kept_on_interrupt_and_go_when_finished(tmp_path):
     leg = protocol.TaskProtocol(
-        "catcher", "paper", Length(600, points=6, episodes=0), changes=SETTINGS | {"returns": "one-step"}
+        "catcher", "paper", Budget(600, points=6, episodes=0), changes=SETTINGS | {"returns": "one-step"}
     )
-    store = Store(tmp_path)
+    store = RunStore(tmp_path)
 
     def interrupted(share, what):
         if share > 0.5:
             raise KeyboardInterrupt
 
     def train(progress):
-        runner = training_session.Session(store, progress, 600)
-        runner.all([lambda: protocol.train_setting(runner, leg, "DQN", {}, 1)])
+        trainer = Runner(store, progress, 600)
+        trainer.all([lambda: protocol.train_setting(trainer, leg, "dqn", [0])])
 
     with pytest.raises(KeyboardInterrupt):
         train(interrupted)

@@ -6,7 +6,7 @@ from deep_experiments import silent
 
 from greedystep.experiments import settings
 from greedystep.experiments.deep.protocol import SELECTION_SEEDS
-from greedystep.experiments.deep.tasks import FIGURE_3
+from greedystep.experiments.deep.suite import FIGURE_3
 
 
 def grid_of(cells):

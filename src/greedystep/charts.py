@@ -10,8 +10,12 @@ from typing import Any
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, which can be told apart with every kind of colour vision; strongest on white first."""
 
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = COLOURS
+GREY = "#777777"
+
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (7, 2)), (0, (2, 1)), "-")
 """Matplotlib line styles that go with COLOURS, so that a grey print can be read too."""
+SOLID, DASHED, DOTTED = DASHES[:3]
 
 Style = tuple[str, Any]
 """Colour and matplotlib line style."""
@@ -30,7 +34,7 @@ class Line:
     y: Sequence[float | None]
     low: Sequence[float | None] = ()
     high: Sequence[float | None] = ()
-    """Ends of the band around y; empty for no band."""
+    """Ends of the interval around y; empty for none."""
     style: Style | None = None
     """None: the next colour of COLOURS."""
     shown: bool = True
@@ -63,6 +67,10 @@ class Chart:
     bins: Sequence[str] = ()
     bars: Sequence[Bars] = ()
     """One height per bin."""
+    bands: bool = True
+    """Whether figures draw intervals as bands; else only the last one, beside the line's end."""
+    if_empty: str = "not run"
+    """What figures say in an empty chart."""
 
 
 def line_styles(charts: Iterable[Chart]) -> dict[str, Style]:
@@ -79,10 +87,11 @@ def line_styles(charts: Iterable[Chart]) -> dict[str, Style]:
 QUANTITIES = {
     "returns": "return of the last 100 episodes",
     "q": "mean Q",
-    "overestimation": "Q minus the return that followed",
+    "overestimation": "Q minus behaviour return",
     "n": "mean chosen n",
 }
 """Axis label of each quantity that trainings record."""
+NOT_TRAINED = "not trained"
 
 
 def learning_charts(
@@ -108,9 +117,10 @@ def learning_charts(
             if curve:
                 band = (curve["low"], curve["high"]) if len(entry["seeds"]) > 1 else ((), ())
                 lines.append(Line(entry["label"], entry["steps"], curve["estimate"], *band, styles.get(name), shown))
-        return Chart(task_title(task), "environment steps", QUANTITIES[quantity], lines, shown=quantity in quantities)
+        about = {"shown": quantity in quantities, "if_empty": NOT_TRAINED}
+        return Chart(task_title(task), "environment steps", QUANTITIES[quantity], lines, **about)
 
-    recorded = [name for name in QUANTITIES if any(entry["curves"][name] for entry in entries)]
+    recorded = [name for name in QUANTITIES if any(entry["curves"][name] for entry in entries)] or list(quantities)
     charts = [chart(task, quantity) for quantity in recorded for task in tasks]
     return charts + [step_histogram(task, numbers["bins"]) for task in tasks if "bins" in numbers]
 
@@ -120,7 +130,7 @@ def step_histogram(task: Mapping[str, Any], bins: Sequence[str]) -> Chart:
     entry = next((one for one in task["methods"].values() if any(one.get("first", ()))), None)
     title, y = task_title(task), "share of samples by chosen n"
     if entry is None:
-        return Chart(title, "chosen n", y)
+        return Chart(title, "chosen n", y, if_empty=NOT_TRAINED)
     phases = {"first": COLOURS[2], "last": COLOURS[1]}
     used = max(i for phase in phases for i, share in enumerate(entry[phase]) if share > 0) + 1
     bars = [
@@ -132,10 +142,15 @@ def step_histogram(task: Mapping[str, Any], bins: Sequence[str]) -> Chart:
 
 
 def task_title(task: Mapping[str, Any]) -> str:
-    """Return the task's title, wrapped, with its full length where the trainings are shorter."""
-    trained = max((entry["steps"][-1] for entry in task["methods"].values()), default=task["full_steps"])
-    part = "" if trained >= task["full_steps"] else f" (of {short_count(task['full_steps'])} steps)"
+    """Return the task's title, wrapped, with which part of its full length was trained if not all of it."""
+    trained, full = float(f"{trained_steps(task):.2g}"), task["full_steps"]  # two digits: curves may end a little early
+    part = "" if trained_steps(task) >= full else f" ({short_count(trained)} of {short_count(full)} steps)"
     return textwrap.fill(f"{task['title']}{part}", TITLE_WIDTH)
+
+
+def trained_steps(task: Mapping[str, Any]) -> int:
+    """Return the steps of the longest training of a task; its full length if there is none."""
+    return max((entry["steps"][-1] for entry in task["methods"].values()), default=task["full_steps"])
 
 
 def short_count(value: float) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from greedystep.charts import COLOURS, DASHES, Chart, Style, line_styles, short_count
+from greedystep.charts import COLOURS, DASHES, GREY, Chart, Style, learning_charts, line_styles, short_count
 from greedystep.io import atomic_write
 
-__all__ = ["COLOURS", "DASHES", "draw_charts", "draw_missing", "legend", "panels", "save", "style"]
-
-GREY = "#777777"
 MARKED = 20
 """Charts whose lines have at most this many points show markers."""
 
@@ -64,7 +62,7 @@ def panels(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any
     return figure, figure.subplots(rows, columns, **options)
 
 
-@matplotlib.rc_context(STYLE)
+@style()
 def draw_charts(charts: Sequence[Chart], columns: int, height: float = 3.4) -> Figure:
     """Draw charts in rows of `columns`, each `height` inches high, with one legend below them all."""
     rows = -(-len(charts) // columns)
@@ -79,10 +77,30 @@ def draw_charts(charts: Sequence[Chart], columns: int, height: float = 3.4) -> F
     return figure
 
 
+def draw_learning_charts(
+    numbers: Mapping[str, Any],
+    styles: Mapping[str, Style],
+    quantities: Collection[str],
+    methods: Collection[str] = (),
+    bands: bool = True,
+) -> Figure:
+    """Draw those of the `charts.learning_charts` of a result that its page shows first, a column of panels per task."""
+    charts = [
+        replace(chart, lines=[line for line in chart.lines if line.shown], bands=bands)
+        for chart in learning_charts(numbers, styles, quantities, methods)
+        if chart.shown
+    ]
+    tasks = len(numbers["tasks"])
+    return draw_charts(charts, min(3, len(charts)) if tasks in (1, len(charts)) else tasks, height=2.9)
+
+
 def _draw_chart(axis: Axes, chart: Chart, styles: Mapping[str, Style]) -> None:
     axis.set_title(chart.title)
+    if chart.bars:
+        _draw_bars(axis, chart)
+        return
     if not chart.lines:
-        draw_missing(axis)
+        draw_missing(axis, chart.if_empty)
         return
     has_markers = max(len(line.x) for line in chart.lines) <= MARKED
     for place, line in enumerate(chart.lines):
@@ -93,6 +111,9 @@ def _draw_chart(axis: Axes, chart: Chart, styles: Mapping[str, Style]) -> None:
         if len(low) and has_markers and chart.log_x:  # side by side: wide bands would hide each other
             at = np.array(line.x) * (1 + 0.02 * (place - len(chart.lines) / 2))
             axis.vlines(at, low, high, color=colour, alpha=0.5, linewidth=2.0, linestyle="-")
+        elif len(low) and not chart.bands:
+            at = max(line.x[-1] for line in chart.lines) * (1.02 + 0.015 * place)
+            axis.vlines(at, low[-1], high[-1], color=colour, linewidth=2.0, linestyle="-")
         elif len(low):
             axis.fill_between(line.x, low, high, color=colour, alpha=0.15, linewidth=0)
     axis.set(xlabel=chart.x, ylabel=chart.y)
@@ -107,6 +128,15 @@ def _draw_chart(axis: Axes, chart: Chart, styles: Mapping[str, Style]) -> None:
         is_whole = all(float(x).is_integer() for x in points)
         axis.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=is_whole))
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}" if chart.log_x else short_count(value))
+
+
+def _draw_bars(axis: Axes, chart: Chart) -> None:
+    bins, width = np.arange(len(chart.bins)), 0.8 / len(chart.bars)
+    for place, bars in enumerate(chart.bars):
+        at = bins + width * (place - (len(chart.bars) - 1) / 2)
+        axis.bar(at, bars.heights, width, color=bars.colour, label=bars.label)
+    axis.set(xlabel=chart.x, ylabel=chart.y)
+    axis.set_xticks(bins, chart.bins, rotation=0 if len(bins) <= 6 else 45 if len(bins) <= 10 else 90)
 
 
 def _array(values: Sequence[float | None]) -> np.ndarray:

@@ -81,12 +81,7 @@ STATISTICS: dict[str, Callable[[Tasks], np.ndarray]] = {
 
 
 def interval(
-    scores: Scores,
-    statistic: Statistic = "iqm",
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
+    scores: Scores, statistic: Statistic = "iqm", *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
     """Compute a statistic of the scores with its stratified percentile bootstrap CI."""
     values = resample(scores, statistic, resamples, np.random.default_rng(seed))
@@ -133,12 +128,7 @@ def ratio(
 
 
 def probability_of_improvement(
-    scores: Scores,
-    other: Scores,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
+    scores: Scores, other: Scores, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
     """Compute the probability that a run of `scores` beats a run of `other` on a random task, with its CI.
 

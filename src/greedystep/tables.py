@@ -49,8 +49,8 @@ class Table:
 
 
 def cell(value: Any) -> str:
-    """Format a value: about four significant digits, yes and no, a dash for None."""
-    if value is None:
+    """Format a value: about four significant digits, yes and no, a dash for None and NaN."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from greedystep import __version__, experiments, signals
+from greedystep import __version__, experiments, schema, signals
 from greedystep.cli.args import (
     NAMES,
     BadInputError,
@@ -27,6 +27,7 @@ from greedystep.runs.lock import lock_folder
 from greedystep.runs.part_store import PartStore
 
 KEPT = Path("results", "paper")
+KEPT_TASK = {"title": str, "methods": dict}
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,6 @@ class Reproduce:
             if self.kept is not None:
                 raise BadInputError("kept: results are shown beside those of --scale quick only")
             return {}
-        from greedystep.experiments.deep.reference_results import check as check_kept
         from greedystep.report import results
 
         if self.kept is None and not _has_results(KEPT):
@@ -125,7 +125,8 @@ class Reproduce:
         for problem in found.problems:
             print_note(f"kept: {problem}")
         for result in found.results:
-            check_kept(result)
+            for name, task in schema.check(result["numbers"].get("tasks", {}), dict, "numbers.tasks").items():
+                schema.check(task, KEPT_TASK, f"numbers.tasks.{name}")
         return {result["name"]: result for result in found.results}
 
     def _run_one(
@@ -133,7 +134,6 @@ class Reproduce:
     ) -> None:
         from rich.console import Console
 
-        from greedystep.experiments.deep.reference_results import beside
         from greedystep.runs.progress import progress_line
 
         experiment = experiments.load(name)
@@ -145,7 +145,7 @@ class Reproduce:
         with progress_line(Console(stderr=True), name) as report:
             result = experiment.run(self.scale, report, **more)
         if kept is not None and kept["numbers"].keys() & {"tasks", "maps"}:
-            result = beside(result, kept)
+            result = _beside(result, kept)
         for sentence in (*result["numbers"].get("problems", ()), *result["numbers"].get("missing", ())):
             print_note(f"{name}: {sentence}")
         # Asked after the run: only then is it known which device was used.
@@ -177,3 +177,22 @@ def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
     versions = made.get("versions")
     is_same = made.get("config_hash") == config_hash(settings) and isinstance(versions, dict)
     return is_same and versions.get("greedystep") == __version__ and not result["numbers"].get("missing")
+
+
+def _beside(result: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
+    """Add the tasks of a kept result as panels of their own, and its verdicts where `result` has none."""
+    made = kept["provenance"]
+    numbers = result["numbers"] | {"kept": {name: made.get(name) for name in ("command", "commit", "date", "device")}}
+    if "tasks" in kept["numbers"]:
+        numbers["tasks"] = result["numbers"]["tasks"] | {
+            f"{name}-kept": task | {"title": f"{task['title']}, kept"}
+            for name, task in kept["numbers"]["tasks"].items()
+            if task["methods"]
+        }
+    judged = {
+        claim["id"]: claim | {"measured": f"{claim['measured']} (kept results)"}
+        for claim in kept["claims"]
+        if claim["verdict"] != "untested"
+    }
+    claims = [judged.get(one["id"], one) if one["verdict"] == "untested" else one for one in result["claims"]]
+    return result | {"numbers": numbers, "claims": claims}

@@ -23,7 +23,7 @@ If it takes long, it has
     IN_PARTS  true; `run` then takes two more arguments: `parts`, the `PartStore` (or its folder) that keeps finished
               trainings or trials (None: nowhere), and `only`, the names of the tasks to run (none: all; NOTHING:
               judge what is there)
-    TASKS     these names, if they are not those of `deep.tasks`
+    TASKS     these names, if they are not those of `deep.suite`
 
 A result is a dictionary in JSON's types: "title", "settings", "numbers" and "claims", a list of `asdict(Claim)`.
 """
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 
 Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings"]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""All experiments: those of the paper in its order, then the look-ahead N, luck, our presets, and fixed settings."""
+"""All experiments: the paper's in its order, then the horizon N, sticky actions (luck), presets, and fixed settings."""
+
+MODULES = {"luck": "sticky_actions"}
+"""Modules of those experiments whose module has another name."""
 
 Scale = Literal["quick", "paper"]
 """quick: minutes on two cores. paper: the paper's sizes."""
@@ -79,7 +82,7 @@ def load(name: str) -> Experiment:
     """Return the experiment of that name."""
     if name not in NAMES:
         raise ValueError(f"experiment: {name!r} is not known; there are {', '.join(NAMES)}")
-    return cast(Experiment, import_module(f"greedystep.experiments.{name}"))
+    return cast(Experiment, import_module(f"greedystep.experiments.{MODULES.get(name, name)}"))
 
 
 def heading(name: str) -> str:
@@ -95,7 +98,7 @@ def is_in_parts(experiment: Experiment) -> bool:
 
 def tasks_of(experiment: Experiment) -> tuple[str, ...]:
     """Return the task names that `only` may hold."""
-    from greedystep.experiments.deep.tasks import FIGURE_3
+    from greedystep.experiments.deep.suite import FIGURE_3
 
     return tuple(getattr(experiment, "TASKS", FIGURE_3))
 

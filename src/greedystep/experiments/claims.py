@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from functools import wraps
+from typing import Any, Literal, NamedTuple, get_args
 
 Verdict = Literal["confirmed", "partly", "refuted", "untested"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -12,6 +13,7 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FAILED: tuple[Verdict, ...] = ("partly", "refuted")
 NOT_KNOWN = "not known"
 """The reason of a failure that no measurement explains."""
+UNDECIDED = "undecided: the 95 % CI over seeds contains the threshold"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,36 @@ class Claim:
                 raise ValueError(f"{name}: expected some text, got {text!r}")
         if not isinstance(self.reason, str) or (self.reason and self.verdict not in FAILED):
             raise ValueError(f"reason: only a claim that is partly right or refuted has one, got {self.reason!r}")
+
+
+class Outcome(NamedTuple):
+    """A verdict, the measurement as text, and why the claim fails if it does."""
+
+    verdict: Verdict
+    measured: str
+    why: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why the claim fails, or that this is not known; empty if it does not fail."""
+        return because(self.verdict, self.why or (UNDECIDED if self.verdict == "partly" else NOT_KNOWN))
+
+    def claim(self, id: str, claim: str, claimed: Any, where: str) -> Claim:
+        """The paper's statement with this outcome."""
+        return Claim(id, claim, where, claimed, self.measured, self.verdict, self.reason)
+
+
+def judges(id: str, claim: str, claimed: Any, where: str) -> Callable[[Callable[..., Outcome]], Callable[..., Claim]]:
+    """Decorate a rule that returns an outcome: it then returns the claim that it judges."""
+
+    def decorate(rule: Callable[..., Outcome]) -> Callable[..., Claim]:
+        @wraps(rule)
+        def judge(*args: Any) -> Claim:
+            return rule(*args).claim(id, claim, claimed, where)
+
+        return judge
+
+    return decorate
 
 
 def because(verdict: Verdict, why: str = NOT_KNOWN) -> str:

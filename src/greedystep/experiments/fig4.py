@@ -7,97 +7,55 @@ reports the largest gains. Every trained task is judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from greedystep.experiments.claims import Claim, Verdict
-from greedystep.experiments.deep import plots, protocol
-from greedystep.experiments.deep.compared_methods import Setting
-from greedystep.experiments.deep.judging import AllRuns, Estimate, Outcome, judge_each_task, mean_difference, pessimism
-from greedystep.experiments.deep.method_runs import MethodRuns, final_table
+from greedystep.charts import BLUE, DASHED, DOTTED, GREEN, ORANGE, SKY, SOLID, Style
+from greedystep.experiments.claims import Claim, Outcome
+from greedystep.experiments.deep import method_runs, protocol
+from greedystep.experiments.deep.judging import AllRuns, judges_tasks, mean_difference, pessimism
+from greedystep.experiments.deep.method_runs import MethodRuns
 from greedystep.experiments.deep.protocol import TaskProtocol
-from greedystep.experiments.deep.tasks import LARGEST_GAINS
-from greedystep.experiments.deep.training import Length
-from greedystep.experiments.deep.training_store import Store
-from greedystep.runs.progress import ReportProgress
-from greedystep.tables import Table
+from greedystep.experiments.deep.suite import LARGEST_GAINS, Setting, networks
+from greedystep.experiments.deep.training import Budget
 
 NAME, IN_PARTS = "fig4", True
 TITLE = "Greedy-Step DQN with 1, 2, 4 and 6 target networks: return, mean Q, Q minus behaviour return"
 SHOWN_QUANTITIES = ("returns", "q", "overestimation", "n")
-
-SCALES: dict[str, list[TaskProtocol]] = {
-    "quick": [TaskProtocol("mountaincar", "paper", Length(50_000, points=100, episodes=20), seeds=5)],
-    "paper": [TaskProtocol(task, "fast", Length(2_000_000), seeds=3, selection=1_000_000) for task in LARGEST_GAINS],
-}
 NETWORKS = (1, 2, 4, 6)
-
-
-def networks(number: int) -> str:
-    """The name of Greedy-Step DQN with that many target networks."""
-    return f"{number} networks" if number > 1 else "1 network"
-
-
 ONE, SIX = networks(1), networks(6)
 VARIANTS: dict[str, Setting] = {networks(m): {"returns": "greedy-step", "ensemble": m} for m in NETWORKS}
 
-
-def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
-    store, protocols = Store(parts), SCALES[scale]
-    protocol.train_variants(store, progress, protocols, VARIANTS, only)
-    runs, numbers = protocol.collect(store, protocols, partial(protocol.variant_entries, variants=VARIANTS))
-    return protocol.result(TITLE, scale, protocols, numbers, claims(runs))
+SCALES: dict[str, list[TaskProtocol]] = {
+    "quick": [TaskProtocol("mountaincar", "paper", Budget(50_000, points=100, episodes=20), variants=VARIANTS)],
+    "paper": [
+        TaskProtocol(task, "fast", Budget(2_000_000), seeds=3, selection=1_000_000, variants=VARIANTS)
+        for task in LARGEST_GAINS
+    ],
+}
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------
 
-WHERE = "Section 6.2, Figure 4"
+rule = partial(judges_tasks, needs=(ONE, SIX), where="Section 6.2, Figure 4")
 
 
 def claims(runs: AllRuns) -> list[Claim]:
     """Six networks against one: the 95 % CI of the difference must lie on the claimed side of 0 on every task."""
+    return [judge(runs) for judge in (better, stable, smaller_q, less_overestimation, six_is_good)]
 
-    def compare(
-        quantity: Callable[[MethodRuns], np.ndarray],
-        text: str,
-        verdict: Callable[[Estimate], Verdict],
-        why: Callable[[MethodRuns, MethodRuns], str] = lambda six, one: "",
-    ) -> Outcome:
-        def judge(task: str) -> Outcome:
-            six, one = runs[task, SIX], runs[task, ONE]
-            gap = mean_difference(quantity(six), quantity(one))
-            return Outcome(verdict(gap), f"{text} minus that with 1: {gap}", why(six, one))
 
-        return judge_each_task(runs, (ONE, SIX), judge)
+@rule("fig4-better", "With 6 networks it performs better.", "better")
+def better(runs: AllRuns, task: str) -> Outcome:
+    gap = mean_difference(runs[task, SIX].final_return, runs[task, ONE].final_return)
+    return Outcome(gap.above(), f"final return minus that with 1: {gap}", pessimism(runs[task, SIX]))
 
-    better = compare(lambda one: one.final_return, "final return", Estimate.above, lambda six, one: pessimism(six))
-    stable = compare(lost_return, "best minus final return", Estimate.below)
-    smaller_q = compare(lambda one: one.at_end(one.q), "mean Q", Estimate.below, _higher_returns)
-    less = compare(lambda one: one.final_overestimation, "over-estimation", Estimate.below)
-    six = judge_each_task(runs, VARIANTS, lambda task: _six_is_good(runs, task))
-    return [
-        better.claim("fig4-better", "With 6 networks it performs better.", WHERE, "better"),
-        stable.claim("fig4-stable", "With 6 networks it is more stable.", WHERE, "more stable"),
-        smaller_q.claim("fig4-smaller-q", "With 6 networks Q is smaller.", WHERE, "smaller"),
-        less.claim(
-            "fig4-overestimation",
-            "Several target networks reduce over-estimation (measured: Q minus the discounted return of the behaviour "
-            "policy).",
-            WHERE,
-            "reduced",
-        ),
-        six.claim(
-            "fig4-six",
-            "With 6 target networks the performance is often good (measured: whether 1, 2 or 4 are better).",
-            WHERE,
-            "6",
-        ),
-    ]
+
+@rule("fig4-stable", "With 6 networks it is more stable.", "more stable")
+def stable(runs: AllRuns, task: str) -> Outcome:
+    gap = mean_difference(lost_return(runs[task, SIX]), lost_return(runs[task, ONE]))
+    return Outcome(gap.below(), f"best minus final return minus that with 1: {gap}")
 
 
 def lost_return(one: MethodRuns) -> np.ndarray:
@@ -105,16 +63,35 @@ def lost_return(one: MethodRuns) -> np.ndarray:
     return np.nanmax(one.returns, axis=1) - one.final_return
 
 
-def _higher_returns(six: MethodRuns, one: MethodRuns) -> str:
+@rule("fig4-smaller-q", "With 6 networks Q is smaller.", "smaller")
+def smaller_q(runs: AllRuns, task: str) -> Outcome:
     """Q may be larger because the returns are: say so if returns are higher and over-estimation is lower (95 % CIs)."""
+    six, one = runs[task, SIX], runs[task, ONE]
+    gap = mean_difference(six.at_end(six.q), one.at_end(one.q))
     less = mean_difference(six.final_overestimation, one.final_overestimation)
     more = mean_difference(six.final_return, one.final_return)
-    if not (less.is_below() and more.is_above()):
-        return ""
-    return f"Q grows with the return, {more} higher; its over-estimation changes by {less}"
+    why = f"Q grows with the return, {more} higher; its over-estimation changes by {less}"
+    is_return = less.is_below() and more.is_above()
+    return Outcome(gap.below(), f"mean Q minus that with 1: {gap}", why if is_return else "")
 
 
-def _six_is_good(runs: AllRuns, task: str) -> Outcome:
+@rule(
+    "fig4-overestimation",
+    "Several target networks reduce over-estimation (measured: Q minus the discounted return of the behaviour policy).",
+    "reduced",
+)
+def less_overestimation(runs: AllRuns, task: str) -> Outcome:
+    gap = mean_difference(runs[task, SIX].final_overestimation, runs[task, ONE].final_overestimation)
+    return Outcome(gap.below(), f"over-estimation minus that with 1: {gap}")
+
+
+@rule(
+    "fig4-six",
+    "With 6 target networks the performance is often good (measured: whether 1, 2 or 4 are better).",
+    "6",
+    needs=VARIANTS,
+)
+def six_is_good(runs: AllRuns, task: str) -> Outcome:
     """Refuted if another number has a higher final return (95 % CI); confirmed if none has and one has a lower."""
     six = runs[task, SIX]
     verdicts = {
@@ -132,19 +109,14 @@ def _six_is_good(runs: AllRuns, task: str) -> Outcome:
     return Outcome("partly", "no other number differs from 6 (95 % CIs contain 0)")
 
 
-# -- output -----------------------------------------------------------------------------------------------------------
+# -- the experiment ---------------------------------------------------------------------------------------------------
 
-STYLES: plots.Styles = {
-    networks(1): (plots.BLUE, plots.DOTTED),
-    networks(2): (plots.SKY, plots.DASHED),
-    networks(4): (plots.GREEN, plots.DASHED),
-    networks(6): (plots.ORANGE, plots.SOLID),
+STYLES: dict[str, Style] = {
+    ONE: (BLUE, DOTTED),
+    networks(2): (SKY, DASHED),
+    networks(4): (GREEN, DASHED),
+    SIX: (ORANGE, SOLID),
 }
-
-
-def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    return {"fig4": plots.draw_tasks(result["numbers"]["tasks"], STYLES, SHOWN_QUANTITIES)}
-
-
-def tables(result: dict[str, Any]) -> list[Table]:
-    return [final_table(NAME, "Greedy-Step DQN by its number of target networks", result["numbers"]["tasks"])]
+run = protocol.make_run(TITLE, SCALES, claims)
+draw = method_runs.make_draw(NAME, STYLES, SHOWN_QUANTITIES)
+tables = method_runs.make_tables(NAME, "Greedy-Step DQN by its number of target networks")

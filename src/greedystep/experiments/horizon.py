@@ -6,33 +6,21 @@ behaviour policy), and that this is cured by known techniques. Every trained tas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from matplotlib.figure import Figure
-
-from greedystep.experiments.claims import Claim
-from greedystep.experiments.deep import plots, protocol
-from greedystep.experiments.deep.compared_methods import Setting
-from greedystep.experiments.deep.judging import AllRuns, Outcome, judge_each_task, mean, mean_difference
-from greedystep.experiments.deep.method_runs import final_table
+from greedystep.charts import BLACK, BLUE, DASHED, DOTTED, GREEN, ORANGE, SKY, SOLID, YELLOW, Style
+from greedystep.experiments import fig4
+from greedystep.experiments.claims import Claim, Outcome, verdict_of_parts
+from greedystep.experiments.deep import method_runs, protocol
+from greedystep.experiments.deep.judging import AllRuns, judges_tasks, mean, mean_difference
 from greedystep.experiments.deep.protocol import TaskProtocol
-from greedystep.experiments.deep.tasks import LARGEST_GAINS
-from greedystep.experiments.deep.training import Length
-from greedystep.experiments.deep.training_store import Store
-from greedystep.experiments.fig4 import networks
-from greedystep.runs.progress import ReportProgress
-from greedystep.tables import Table
+from greedystep.experiments.deep.suite import Setting, networks
+from greedystep.experiments.deep.training import Budget
 
 NAME, IN_PARTS = "horizon", True
 TITLE = "Greedy-Step DQN by its horizon N: return, mean Q and Q minus behaviour return"
-
-SCALES: dict[str, list[TaskProtocol]] = {
-    "quick": [TaskProtocol("mountaincar", "paper", Length(50_000, points=100, episodes=20), seeds=3)],
-    "paper": [TaskProtocol(task, "fast", Length(2_000_000), seeds=3, selection=1_000_000) for task in LARGEST_GAINS],
-}
+SHOWN_QUANTITIES = ("returns", "q", "overestimation")
 HORIZONS: dict[str, tuple[int | None, ...]] = {"quick": (1, 10, None), "paper": (1, 3, 10, 30, None)}
 """Values of N by scale; None: up to the end of the trajectory, T-t."""
 EARLY = 0.2
@@ -59,63 +47,49 @@ def variants(scale: str) -> dict[str, Setting]:
     return found | {FULL_DOUBLE: {"returns": "greedy-step", "ensemble": 1, "double": True}}
 
 
-def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
-    store, protocols = Store(parts), SCALES[scale]
-    protocol.train_variants(store, progress, protocols, variants(scale), only)
-    runs, numbers = protocol.collect(store, protocols, partial(protocol.variant_entries, variants=variants(scale)))
-    return protocol.result(TITLE, scale, protocols, numbers, claims(runs))
+_SHORT = TaskProtocol("mountaincar", "paper", Budget(50_000, points=100, episodes=20), seeds=3)
+SCALES: dict[str, list[TaskProtocol]] = {
+    "quick": [replace(_SHORT, variants=variants("quick"))],
+    "paper": [replace(one, variants=variants("paper")) for one in fig4.SCALES["paper"]],
+}
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------
 
-WHERE = "Section 4.1, hyperparameter"
+rule = partial(judges_tasks, where="Section 4.1, hyperparameter")
 
 
 def claims(runs: AllRuns) -> list[Claim]:
     """Judge each claim by the 95 % CI of a difference over seeds, which must exclude 0."""
-
-    def faster(task: str) -> Outcome:
-        gap = mean_difference(
-            runs[task, FULL_MAXMIN].mean_return(EARLY), runs[task, ONE_STEP_MAXMIN].mean_return(EARLY)
-        )
-        measured = f"mean return minus that with N=1 in the first fifth of the steps, 6 networks: {gap}"
-        return Outcome(gap.above(), measured)
-
-    def suffers(task: str) -> Outcome:
-        gap = mean_difference(runs[task, FULL].final_overestimation, runs[task, ONE_STEP].final_overestimation)
-        return Outcome(gap.above(), f"over-estimation minus that with N=1, 1 network: {gap}")
-
-    def with_double(task: str) -> Outcome:
-        gap = mean_difference(runs[task, FULL_DOUBLE].final_return, runs[task, FULL].final_return)
-        return Outcome(gap.above(), f"final return minus that without: {gap}", _still_too_high(runs, task))
-
-    return [
-        judge_each_task(runs, (FULL_MAXMIN, ONE_STEP_MAXMIN), faster).claim(
-            "horizon-faster", "A larger N lets information propagate faster.", WHERE, "faster"
-        ),
-        judge_each_task(runs, (FULL, ONE_STEP), suffers).claim(
-            "horizon-overestimation",
-            "A larger N tends to suffer from over-estimation (measured: Q minus the discounted return of the behaviour "
-            "policy).",
-            WHERE,
-            "more",
-        ),
-        judge_each_task(runs, (FULL, ONE_STEP, FULL_MAXMIN), lambda task: _addressed(runs, task)).claim(
-            "horizon-addressed",
-            "That over-estimation is well addressed by its reduction techniques (measured: Maxmin with 6 networks).",
-            WHERE,
-            "well addressed",
-        ),
-        judge_each_task(runs, (FULL, FULL_DOUBLE), with_double).claim(
-            "horizon-double",
-            "Greedy-Step performs well with Double DQN (measured: against Greedy-Step alone).",
-            "Section 4.1, overestimation",
-            "well",
-        ),
-    ]
+    return [judge(runs) for judge in (faster, overestimates, addressed, double)]
 
 
-def _addressed(runs: AllRuns, task: str) -> Outcome:
+@rule("horizon-faster", "A larger N lets information propagate faster.", "faster", needs=(FULL_MAXMIN, ONE_STEP_MAXMIN))
+def faster(runs: AllRuns, task: str) -> Outcome:
+    early = [runs[task, name].mean_return(EARLY) for name in (FULL_MAXMIN, ONE_STEP_MAXMIN)]
+    gap = mean_difference(*early)
+    return Outcome(gap.above(), f"mean return minus that with N=1 in the first fifth of the steps, 6 networks: {gap}")
+
+
+@rule(
+    "horizon-overestimation",
+    "A larger N tends to suffer from over-estimation (measured: Q minus the discounted return of the behaviour "
+    "policy).",
+    "more",
+    needs=(FULL, ONE_STEP),
+)
+def overestimates(runs: AllRuns, task: str) -> Outcome:
+    gap = mean_difference(runs[task, FULL].final_overestimation, runs[task, ONE_STEP].final_overestimation)
+    return Outcome(gap.above(), f"over-estimation minus that with N=1, 1 network: {gap}")
+
+
+@rule(
+    "horizon-addressed",
+    "That over-estimation is well addressed by its reduction techniques (measured: Maxmin with 6 networks).",
+    "well addressed",
+    needs=(FULL, ONE_STEP, FULL_MAXMIN),
+)
+def addressed(runs: AllRuns, task: str) -> Outcome:
     """Confirmed if Maxmin has less over-estimation than without it, and not more than one-step DQN (95 % CIs).
 
     Partly if one of the two holds; refuted if neither does, or if Maxmin has more than without it.
@@ -129,7 +103,19 @@ def _addressed(runs: AllRuns, task: str) -> Outcome:
         return Outcome(reduced, measured)
     holds = [reduced == "confirmed", not to_one_step.is_above()]
     why = "" if holds[0] else "no difference to Greedy-Step without Maxmin (95 % CI contains 0)"
-    return Outcome("confirmed" if all(holds) else "partly" if any(holds) else "refuted", measured, why)
+    return Outcome(verdict_of_parts(holds), measured, why)
+
+
+@rule(
+    "horizon-double",
+    "Greedy-Step performs well with Double DQN (measured: against Greedy-Step alone).",
+    "well",
+    needs=(FULL, FULL_DOUBLE),
+    where="Section 4.1, overestimation",
+)
+def double(runs: AllRuns, task: str) -> Outcome:
+    gap = mean_difference(runs[task, FULL_DOUBLE].final_return, runs[task, FULL].final_return)
+    return Outcome(gap.above(), f"final return minus that without: {gap}", _still_too_high(runs, task))
 
 
 def _still_too_high(runs: AllRuns, task: str) -> str:
@@ -151,23 +137,14 @@ def _still_too_high(runs: AllRuns, task: str) -> str:
     )
 
 
-# -- output -----------------------------------------------------------------------------------------------------------
+# -- the experiment ---------------------------------------------------------------------------------------------------
 
-COLOURS = {1: plots.BLUE, 3: plots.SKY, 10: plots.GREEN, 30: plots.YELLOW, None: plots.ORANGE}
-STYLES: plots.Styles = {
-    **{
-        horizon(steps, number): (colour, dash)
-        for number, dash in ((1, plots.DOTTED), (6, plots.SOLID))
-        for steps, colour in COLOURS.items()
-    },
-    FULL_DOUBLE: (plots.BLACK, plots.DASHED),
-}
-
-
-def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    quantities = ("returns", "q", "overestimation")
-    return {"horizon": plots.draw_tasks(result["numbers"]["tasks"], STYLES, quantities, shaded=False)}
-
-
-def tables(result: dict[str, Any]) -> list[Table]:
-    return [final_table(NAME, "Greedy-Step DQN by its horizon N", result["numbers"]["tasks"])]
+COLOURS = {1: BLUE, 3: SKY, 10: GREEN, 30: YELLOW, None: ORANGE}
+STYLES: dict[str, Style] = {
+    horizon(steps, number): (colour, dash)
+    for number, dash in ((1, DOTTED), (6, SOLID))
+    for steps, colour in COLOURS.items()
+} | {FULL_DOUBLE: (BLACK, DASHED)}
+run = protocol.make_run(TITLE, SCALES, claims)
+draw = method_runs.make_draw(NAME, STYLES, SHOWN_QUANTITIES, bands=False)
+tables = method_runs.make_tables(NAME, "Greedy-Step DQN by its horizon N")

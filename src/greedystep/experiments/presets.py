@@ -6,52 +6,34 @@ with the first (preset "paper"), with the options chosen with "fast" and the pre
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
-from typing import Any
 
-from matplotlib.figure import Figure
-
+from greedystep.charts import DOTTED, SOLID, Style
 from greedystep.experiments import fig3
-from greedystep.experiments.claims import Claim
-from greedystep.experiments.deep import plots, protocol
-from greedystep.experiments.deep.compared_methods import GREEDY, METHODS, PAPER
-from greedystep.experiments.deep.judging import Outcome, mean_difference
-from greedystep.experiments.deep.method_runs import MethodRuns, final_table
-from greedystep.experiments.deep.protocol import Entry, TaskProtocol
-from greedystep.experiments.deep.training import Length
-from greedystep.experiments.deep.training_store import Store
-from greedystep.runs.progress import ReportProgress
-from greedystep.tables import Table
+from greedystep.experiments.claims import Outcome, judges
+from greedystep.experiments.deep import method_runs, protocol
+from greedystep.experiments.deep.judging import mean_difference
+from greedystep.experiments.deep.method_runs import MethodRuns
+from greedystep.experiments.deep.protocol import TaskProtocol
+from greedystep.experiments.deep.suite import GREEDY, METHODS, PAPER
+from greedystep.experiments.deep.training import Budget
 
 NAME, IN_PARTS = "presets", True
 TITLE = "The presets paper and fast side by side"
 
 FAST = {
     # On MountainCar hardly an episode would have ended by then.
-    "quick": TaskProtocol("catcher", "fast", Length(100_000, points=100, episodes=20), methods=("dqn", GREEDY)),
-    "paper": replace(fig3.SCALES["paper"][0], length=Length(1_000_000), more_seeds=0),
+    "quick": TaskProtocol(
+        "catcher", "fast", Budget(100_000, points=100, episodes=20), methods=("dqn", GREEDY), suffix=", fast"
+    ),
+    "paper": replace(fig3.SCALES["paper"][0], budget=Budget(1_000_000), more_seeds=0, suffix=", fast"),
 }
 SCALES: dict[str, list[TaskProtocol]] = {
-    scale: [replace(fast, preset="paper", selection=0, settings_from=fast), fast] for scale, fast in FAST.items()
+    scale: [replace(fast, preset="paper", selection=0, settings_from=fast, suffix=", paper"), fast]
+    for scale, fast in FAST.items()
 }
-
-
-def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
-    store, protocols = Store(parts), SCALES[scale]
-    protocol.train_methods(store, progress, protocols, only)
-    runs, numbers = protocol.collect(store, protocols, _entries)
-    claims = [agree({name: one for (_, name), one in runs.items()})]
-    return protocol.result(TITLE, scale, protocols, numbers, claims)
-
-
-def _entries(store: Store, of: TaskProtocol) -> dict[str, Entry]:
-    return {
-        name(method, of.preset): Entry(f"{entry.label}, {of.preset}", entry.runs)
-        for method, entry in protocol.method_entries(store, of).items()
-    }
 
 
 def name(method: str, preset: str) -> str:
@@ -59,7 +41,13 @@ def name(method: str, preset: str) -> str:
     return f"{method}, {preset}"
 
 
-def agree(runs: Mapping[str, MethodRuns]) -> Claim:
+@judges(
+    "presets-agree",
+    "Many environments and large batches put the methods in the same order as one environment and batches of 32.",
+    "the same order",
+    "not in the paper",
+)
+def agree(runs: Mapping[str, MethodRuns]) -> Outcome:
     """Among the pairs of methods that differ with both presets (95 % CIs), count those with the same one ahead.
 
     Confirmed if all have, refuted if none has, untested without such a pair.
@@ -75,32 +63,17 @@ def agree(runs: Mapping[str, MethodRuns]) -> Claim:
             (alike if len(ahead) == 1 else unlike).append(" and ".join(METHODS[method].label for method in pair))
     differ = len(alike) + len(unlike)
     measured = f"{differ} pairs of methods differ with both presets (95 % CIs exclude 0), {len(alike)} in the same way"
-    if not alike and not unlike:
-        outcome = Outcome("untested", measured)
-    else:
-        why = f"not the same: {', '.join(unlike)}"
-        outcome = Outcome("confirmed" if not unlike else "partly" if alike else "refuted", measured, why)
-    return outcome.claim(
-        "presets-agree",
-        "Many environments and large batches put the methods in the same order as one environment and batches of 32.",
-        "not in the paper",
-        "the same order",
-    )
+    verdict = "untested" if not differ else "confirmed" if not unlike else "partly" if alike else "refuted"
+    return Outcome(verdict, measured, f"not the same: {', '.join(unlike)}")
 
 
-# -- output -----------------------------------------------------------------------------------------------------------
+# -- the experiment ---------------------------------------------------------------------------------------------------
 
-STYLES: plots.Styles = {
+STYLES: dict[str, Style] = {
     name(method, preset): (fig3.STYLES[method][0], dash)
     for method in PAPER
-    for preset, dash in (("fast", plots.SOLID), ("paper", plots.DOTTED))
+    for preset, dash in (("fast", SOLID), ("paper", DOTTED))
 }
-
-
-def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    quantities = ("returns", "q", "overestimation")
-    return {"presets": plots.draw_tasks(result["numbers"]["tasks"], STYLES, quantities, shaded=False)}
-
-
-def tables(result: dict[str, Any]) -> list[Table]:
-    return [final_table(NAME, "Methods by preset after equal steps", result["numbers"]["tasks"])]
+run = protocol.make_run(TITLE, SCALES, lambda runs: [agree({name: one for (_, name), one in runs.items()})])
+draw = method_runs.make_draw(NAME, STYLES, ("returns", "q", "overestimation"), bands=False)
+tables = method_runs.make_tables(NAME, "Methods by preset after equal steps")

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from greedystep import figures
-from greedystep.experiments.claims import Claim
-from greedystep.experiments.deep.compared_methods import Setting
-from greedystep.experiments.deep.judging import Outcome
+from greedystep.charts import NOT_TRAINED
+from greedystep.experiments.claims import Outcome, judges
 from greedystep.experiments.deep.method_runs import from_records
-from greedystep.experiments.deep.plots import draw_missing
 from greedystep.experiments.deep.protocol import SELECTION_SEEDS
-from greedystep.experiments.deep.tasks import FIGURE_3, TASKS
-from greedystep.experiments.deep.training import Lane, Length
-from greedystep.experiments.deep.training_session import Session
-from greedystep.experiments.deep.training_store import Store
+from greedystep.experiments.deep.runner import Runner, RunStore, programs
+from greedystep.experiments.deep.suite import FIGURE_3, TASKS, Setting, networks
+from greedystep.experiments.deep.training import Budget, RunSpec
+from greedystep.runs.part_store import Parts
 from greedystep.runs.progress import ReportProgress
 from greedystep.stats import interval
 from greedystep.tables import Table
@@ -61,7 +58,7 @@ class SettingGrid:
 
     task: str
     preset: str
-    length: Length
+    budget: Budget
     rules: tuple[str, ...] = tuple(RULES)
     ensembles: tuple[int, ...] = (1, 2, 4)
     learning_rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3)
@@ -74,53 +71,43 @@ class SettingGrid:
             for ensemble, rule, rate in product(self.ensembles, self.rules, self.learning_rates)
         }
 
-    def lanes(self, setting: Setting, seeds: Sequence[int] = SELECTION_SEEDS) -> list[Lane]:
-        """The trainings of one setting."""
-        return [Lane(self.task, self.preset, setting, seed) for seed in seeds]
+    def runs(self, setting: Setting, seeds: Sequence[int] = SELECTION_SEEDS) -> list[RunSpec]:
+        """The training runs of one setting."""
+        return [RunSpec(self.task, self.preset, setting, seed) for seed in seeds]
 
-    def programs(self) -> list[list[Lane]]:
-        """All trainings, in groups that share a compiled program."""
-        groups: dict[str, list[Lane]] = {}
-        for lane in (lane for setting in self.cells.values() for lane in self.lanes(setting)):
-            groups.setdefault(lane.program, []).append(lane)
-        return list(groups.values())
+    def programs(self) -> list[list[RunSpec]]:
+        """All runs, in groups that share a compiled program."""
+        return programs(run for setting in self.cells.values() for run in self.runs(setting))
 
 
 def _full(task: str) -> SettingGrid:
     steps = min(TASKS[task].steps, 1_000_000)
-    return SettingGrid(task, "paper" if task == "mountaincar" else "fast", Length(steps, episodes=0, only_end=True))
+    return SettingGrid(task, "paper" if task == "mountaincar" else "fast", Budget(steps, episodes=0, only_end=True))
 
 
+_SHORT = Budget(10_000, points=20, episodes=0, only_end=True)
 SCALES: dict[str, list[SettingGrid]] = {
-    "quick": [
-        SettingGrid(
-            "mountaincar",
-            "paper",
-            Length(10_000, points=20, episodes=0, only_end=True),
-            rules=("one-step", "Peng λ=0.7"),
-            ensembles=(1,),
-        )
-    ],
+    "quick": [SettingGrid("mountaincar", "paper", _SHORT, rules=("one-step", "Peng λ=0.7"), ensembles=(1,))],
     "paper": [_full(task) for task in FIGURE_3],
 }
 
 
-def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
-    store, grids = Store(parts), SCALES[scale]
+def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
+    store, grids = RunStore(parts), SCALES[scale]
     asked = [grid for grid in grids if not only or grid.task in only]
-    total = sum(len(grid.cells) * len(SELECTION_SEEDS) * grid.length.steps for grid in asked)
+    total = sum(len(grid.cells) * len(SELECTION_SEEDS) * grid.budget.steps for grid in asked)
     total += sum(2 * len(FRESH_SEEDS) * TASKS[grid.task].steps for grid in asked if len(grids) > 1)
-    with Session(store, progress, total) as session:
-        session.all(
-            partial(session.ensure, lanes, grid.length, f"{TASKS[grid.task].title}, {lanes[0].config.returns}")
+    with Runner(store, progress, total) as runner:
+        runner.all(
+            partial(runner.ensure, runs, grid.budget, f"{TASKS[grid.task].title}, {runs[0].config.returns}")
             for grid in asked
-            for lanes in grid.programs()
+            for runs in grid.programs()
         )
         maps = {grid.task: _collect(store, grid) for grid in grids}
-        session.all(
-            partial(session.ensure, lanes, Length(TASKS[grid.task].steps), f"{TASKS[grid.task].title}, {name}")
+        runner.all(
+            partial(runner.ensure, runs, Budget(TASKS[grid.task].steps), f"{TASKS[grid.task].title}, {name}")
             for grid in asked
-            for name, lanes in _chosen(maps, grid).values()
+            for name, runs in _chosen(maps, grid).values()
         )
     missing = [
         f"{one['title']}: {len(one['cells'])} of {_size(one)} settings are trained"
@@ -134,67 +121,51 @@ def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: S
             if there < len(FRESH_SEEDS):
                 missing.append(f"{TASKS[grid.task].title}, {role}: {there} of {len(FRESH_SEEDS)} fresh seeds")
     about = {
-        grid.task: {
-            "env": TASKS[grid.task].env,
-            **TASKS[grid.task].env_options,
-            "preset": grid.preset,
-            "steps": grid.length.steps,
-            "seeds": list(SELECTION_SEEDS),
-        }
+        grid.task: {"env": TASKS[grid.task].env, **TASKS[grid.task].env_options, "preset": grid.preset}
+        | {"steps": grid.budget.steps, "seeds": list(SELECTION_SEEDS)}
         for grid in grids
     }
     return {
         "title": TITLE,
         "settings": {"scale": scale, "tasks": about},
-        "numbers": {
-            "maps": maps,
-            "fresh": fresh,
-            "missing": missing,
-            "problems": store.problems,
-        },
+        "numbers": {"maps": maps, "fresh": fresh, "missing": missing, "problems": store.problems},
         "claims": [asdict(one_for_all(maps))],
     }
 
 
-def _chosen(maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, tuple[str, list[Lane]]]:
-    """Role -> name of a setting and its trainings on fresh seeds; none before the maps of all tasks are complete."""
+def _chosen(maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, tuple[str, list[RunSpec]]]:
+    """Role -> name of a setting and its runs on fresh seeds; none before the maps of all tasks are complete."""
     if not all(map(_is_complete, maps.values())) or (single := best_for_all(maps)) is None:
         return {}
     own = _name(max(maps[grid.task]["cells"], key=_score))
     named = {_name(dict(zip(CELL, cell, strict=True))): setting for cell, setting in grid.cells.items()}
     roles = {"best of the task": own, "best single": single[0]}
-    return {role: (name, grid.lanes(named[name], FRESH_SEEDS)) for role, name in roles.items()}
+    return {role: (name, grid.runs(named[name], FRESH_SEEDS)) for role, name in roles.items()}
 
 
-def _fresh(store: Store, maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, Any]:
+def _fresh(store: RunStore, maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, Any]:
     """Final training returns of the chosen settings on the fresh seeds, and returns of greedy play; by role."""
     found, steps = {}, TASKS[grid.task].steps
-    for role, (name, lanes) in _chosen(maps, grid).items():
-        records = [record for lane in lanes if (record := store.get(lane, steps)) is not None]
-        if records:
-            runs = from_records(records, steps)
-            greedy = None if runs.greedy_play is None else runs.greedy_play.tolist()
-            found[role] = {
-                "setting": name,
-                "steps": steps,
-                "returns": runs.final_return.tolist(),
-                "greedy_play": greedy,
-            }
+    for role, (name, runs) in _chosen(maps, grid).items():
+        if records := store.get_all(runs, steps):
+            trained = from_records(records, steps)
+            greedy = None if trained.greedy_play is None else trained.greedy_play.tolist()
+            returns = trained.final_return.tolist()
+            found[role] = {"setting": name, "steps": steps, "returns": returns, "greedy_play": greedy}
     return found
 
 
-def _collect(store: Store, grid: SettingGrid) -> dict[str, Any]:
+def _collect(store: RunStore, grid: SettingGrid) -> dict[str, Any]:
     """The returns of both seeds in every cell that was trained, for the result's JSON."""
     cells = []
-    for (rule, ensemble, rate), setting in grid.cells.items():
-        lanes = grid.lanes(setting)
-        records = [record for lane in lanes if (record := store.get(lane, grid.length.steps)) is not None]
-        if len(records) == len(lanes):
-            returns = from_records(records, grid.length.steps).final_return.tolist()
-            cells.append({"rule": rule, "ensemble": ensemble, "learning_rate": rate, "returns": returns})
+    for cell, setting in grid.cells.items():
+        records = store.get_all(grid.runs(setting), grid.budget.steps)
+        if len(records) == len(SELECTION_SEEDS):
+            returns = from_records(records, grid.budget.steps).final_return.tolist()
+            cells.append(dict(zip(CELL, cell, strict=True)) | {"returns": returns})
     return {
         "title": TASKS[grid.task].title,
-        "steps": grid.length.steps,
+        "steps": grid.budget.steps,
         "rules": list(grid.rules),
         "columns": [list(column) for column in product(grid.ensembles, grid.learning_rates)],
         "cells": cells,
@@ -213,8 +184,7 @@ def _is_complete(one: Mapping[str, Any]) -> bool:
 
 
 def _name(cell: Mapping[str, Any]) -> str:
-    plural = "" if cell["ensemble"] == 1 else "s"
-    return f"{cell['rule']}, {cell['ensemble']} network{plural}, lr {cell['learning_rate']:g}"
+    return f"{cell['rule']}, {networks(cell['ensemble'])}, lr {cell['learning_rate']:g}"
 
 
 def _score(cell: Mapping[str, Any]) -> float:
@@ -245,25 +215,24 @@ def best_for_all(maps: Mapping[str, Any]) -> tuple[str, dict[str, float]] | None
     return best, {task: share[best] for task, share in found.items()}
 
 
-def one_for_all(maps: Mapping[str, Any]) -> Claim:
+@judges(
+    "settings-one-for-all",
+    "One fixed rule with one number of networks and one learning rate is nearly as good as the best of each task.",
+    f"at least {NEARLY_BEST:g} of the best everywhere",
+    "not in the paper",
+)
+def one_for_all(maps: Mapping[str, Any]) -> Outcome:
     """Confirmed if one setting has a share of at least NEARLY_BEST on every task, partly if on half of them."""
     found = best_for_all(maps)
     if found is None:
-        outcome = Outcome("untested", "fewer than two tasks have all their settings trained")
-    else:
-        name, share = found
-        near = sum(value >= NEARLY_BEST for value in share.values())
-        each = ", ".join(f"{maps[task]['title']} {value:.2f}" for task, value in share.items())
-        outcome = Outcome(
-            "confirmed" if near == len(share) else "partly" if 2 * near >= len(share) else "refuted",
-            f"{name} is the best on average; its share of the best setting of each task: {each}",
-            "tasks differ in which rule, ensemble and learning rate they want (table settings-best)",
-        )
-    return outcome.claim(
-        "settings-one-for-all",
-        "One fixed rule with one number of networks and one learning rate is nearly as good as the best of each task.",
-        "not in the paper",
-        f"at least {NEARLY_BEST:g} of the best everywhere",
+        return Outcome("untested", "fewer than two tasks have all their settings trained")
+    name, share = found
+    near = sum(value >= NEARLY_BEST for value in share.values())
+    each = ", ".join(f"{maps[task]['title']} {value:.2f}" for task, value in share.items())
+    return Outcome(
+        "confirmed" if near == len(share) else "partly" if 2 * near >= len(share) else "refuted",
+        f"{name} is the best on average; its share of the best setting of each task: {each}",
+        "tasks differ in which rule, ensemble and learning rate they want (table settings-best)",
     )
 
 
@@ -282,7 +251,7 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
         if one["cells"]:
             _draw_map(axis, one)
         else:
-            draw_missing(axis)
+            figures.draw_missing(axis, NOT_TRAINED)
     for axis in axes.flat[len(maps) :]:
         axis.set_axis_off()
     return {"settings": figure}
@@ -336,17 +305,11 @@ def _fresh_table(maps: Mapping[str, Any], fresh: Mapping[str, Any]) -> Table:
 
 
 def _cell_table(maps: Mapping[str, Any]) -> Table:
-    rows = [
-        [
-            one["title"],
-            *(cell[key] for key in ("rule", "ensemble", "learning_rate")),
-            _score(cell),
-            min(cell["returns"]),
-            max(cell["returns"]),
-            shares(one).get(_name(cell)),
-        ]
-        for one in maps.values()
-        for cell in one["cells"]
-    ]
+    rows = []
+    for one in maps.values():
+        share = shares(one)
+        for cell in one["cells"]:
+            numbers = [_score(cell), min(cell["returns"]), max(cell["returns"]), share.get(_name(cell))]
+            rows.append([one["title"], *(cell[key] for key in CELL), *numbers])
     header = ["task", "rule", "networks", "learning rate", "mean return", "lower", "higher", "share of the best"]
     return Table(NAME, "Training return of the last 100 episodes on two seeds", header, rows)

@@ -79,7 +79,7 @@ class PartStore:
                 self.problems.append(f"{path} is damaged ({reason}); {_listed(missing)}")
 
     @classmethod
-    def at(cls, parts: PartStore | Path | None) -> PartStore:
+    def at(cls, parts: Parts) -> PartStore:
         """Return the store itself, or that of a folder."""
         return parts if isinstance(parts, PartStore) else cls(parts)
 
@@ -193,6 +193,10 @@ class PartStore:
 
     def _is_single(self, name: str) -> bool:
         return self.folder is not None and self._path(name).is_file()
+
+
+Parts = PartStore | Path | None
+"""A store of parts, or its folder; None to keep nothing on the disk."""
 
 
 def _is_alive(process: int) -> bool:

@@ -1,13 +1,9 @@
 """What the experiments with networks share (Figures 3 to 5, `horizon`, `luck`, `presets`, `settings`).
 
-tasks               environments, lengths of trainings, learning rates
-compared_methods    the ten methods, each with four settings to choose from
-protocol            which trainings an experiment needs, and its result from them
-training            lanes that share a compiled program, trained side by side
-store               finished trainings, so that nothing is trained twice
-session             trains what the store lacks, and reports progress
-method_runs         the trainings of one method on one task as arrays, as JSON and as a table
-judging             from confidence intervals to verdicts
-plots               panels of learning curves
-reference_results   full-size results shown beside quick ones
+suite           the nine tasks and ten methods, each method with four settings to choose from
+protocol        which runs an experiment needs, and its result from them
+runner          finished runs, and the training of those that are missing
+training        runs that share a compiled program, trained side by side
+method_runs     the runs of one method on one task as arrays, as JSON and as a table
+judging         from confidence intervals to verdicts
 """

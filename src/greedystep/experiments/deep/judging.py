@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from greedystep.experiments.claims import FAILED, NOT_KNOWN, Claim, Verdict
-from greedystep.experiments.deep.compared_methods import BASELINES, GREEDY, METHODS
+from greedystep.experiments.claims import Claim, Outcome, Verdict
 from greedystep.experiments.deep.method_runs import MethodRuns
-from greedystep.experiments.deep.tasks import TASKS
+from greedystep.experiments.deep.suite import BASELINES, GREEDY, METHODS, TASKS
 from greedystep.stats import difference, interval
 
 AllRuns = Mapping[tuple[str, str], MethodRuns]
 """Trainings by task and method (or variant); those that were not trained are absent."""
-
-UNDECIDED = "undecided: the 95 % CI over seeds contains the threshold"
-
-
-class Outcome(NamedTuple):
-    """A verdict, the measurement as text, and why the claim fails if it does."""
-
-    verdict: Verdict
-    measured: str
-    why: str = ""
-
-    @property
-    def reason(self) -> str:
-        """Why the claim fails, or that this is not known; empty if it does not fail."""
-        if self.verdict not in FAILED:
-            return ""
-        return self.why or (UNDECIDED if self.verdict == "partly" else NOT_KNOWN)
-
-    def claim(self, id: str, claim: str, where: str, claimed: str) -> Claim:
-        """The paper's statement with this outcome."""
-        return Claim(id, claim, where, claimed, self.measured, self.verdict, self.reason)
 
 
 # -- one estimate -----------------------------------------------------------------------------------------------------
@@ -49,19 +28,14 @@ class Estimate(NamedTuple):
     high: Any
 
     def above(self, threshold: float = 0.0) -> Verdict:
-        """Confirmed if the CI lies above the threshold, refuted if below, partly if it contains it.
-
-        Untested if there is no CI, as with a single seed.
-        """
+        """Confirmed if the CI lies above the threshold, refuted if below, partly around it; untested without a CI."""
         if np.isnan(self.low) or np.isnan(self.high):
             return "untested"
         return "confirmed" if self.low > threshold else "refuted" if self.high < threshold else "partly"
 
     def below(self, threshold: float = 0.0) -> Verdict:
         """Confirmed if the CI lies below the threshold, refuted if above; otherwise as `above`."""
-        opposite: dict[Verdict, Verdict] = {"confirmed": "refuted", "refuted": "confirmed"}
-        verdict = self.above(threshold)
-        return opposite.get(verdict, verdict)
+        return Estimate(-self.estimate, -self.high, -self.low).above(-threshold)
 
     def is_above(self, threshold: float = 0.0) -> bool:
         """Whether the whole CI lies above the threshold."""
@@ -104,13 +78,6 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next(verdict for verdict in order if verdict in given)
 
 
-def judge_each_task(runs: AllRuns, names: Iterable[str], judge: Callable[[str], Outcome]) -> Outcome:
-    """Judge every task that has trainings of all `names`, and combine the outcomes."""
-    names = tuple(names)
-    outcomes = {task: judge(task) for task in TASKS if all((task, name) in runs for name in names)}
-    return combine(outcomes) if outcomes else Outcome("untested", f"not trained: {'; '.join(names)}")
-
-
 def combine(outcomes: Mapping[str, Outcome]) -> Outcome:
     """One outcome for several tasks."""
     return Outcome(
@@ -145,10 +112,44 @@ def missing_runs(runs: AllRuns, task: str, methods: Sequence[str] = (*BASELINES,
     return f"trained for {shortest:,} steps, judged from {least:,}" if shortest < least else None
 
 
-def judge_if_trained(runs: AllRuns, task: str, judge: Callable[[], Outcome]) -> Outcome:
-    """Judge one task if Greedy-Step DQN and all baselines of the paper were trained long enough there."""
-    missing = missing_runs(runs, task)
-    return Outcome("untested", missing) if missing else judge()
+Rule = Callable[[AllRuns, str], Outcome]
+"""A rule that judges one task."""
+
+
+def judges_task(id: str, claim: str, claimed: Any, where: str) -> Callable[[Rule], Callable[[AllRuns, str], Claim]]:
+    """Decorate a rule: it then returns a claim about its task, untested unless all baselines are trained long enough.
+
+    A {} in the claim's id stands for the name of the task, in its text for the title.
+    """
+
+    def decorate(rule: Rule) -> Callable[[AllRuns, str], Claim]:
+        @wraps(rule)
+        def judge(runs: AllRuns, task: str) -> Claim:
+            missing = missing_runs(runs, task)
+            outcome = Outcome("untested", missing) if missing else rule(runs, task)
+            return outcome.claim(id.format(task), claim.format(TASKS[task].title), claimed, where)
+
+        return judge
+
+    return decorate
+
+
+def judges_tasks(
+    id: str, claim: str, claimed: Any, needs: Iterable[str], where: str
+) -> Callable[[Rule], Callable[[AllRuns], Claim]]:
+    """Decorate a rule: it then returns a claim about all tasks that have runs of the methods that it needs."""
+    names = tuple(needs)
+
+    def decorate(rule: Rule) -> Callable[[AllRuns], Claim]:
+        @wraps(rule)
+        def judge(runs: AllRuns) -> Claim:
+            outcomes = {task: rule(runs, task) for task in TASKS if all((task, name) in runs for name in names)}
+            outcome = combine(outcomes) if outcomes else Outcome("untested", f"not trained: {'; '.join(names)}")
+            return outcome.claim(id, claim, claimed, where)
+
+        return judge
+
+    return decorate
 
 
 def best_method(runs: AllRuns, task: str, methods: Sequence[str] = BASELINES, steps: int | None = None) -> str:

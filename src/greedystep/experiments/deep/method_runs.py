@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from greedystep.charts import Style
+from greedystep.experiments.deep.suite import networks
+from greedystep.figures import draw_learning_charts
 from greedystep.learning_curves import area, last_episodes
 from greedystep.stats import interval
 from greedystep.tables import Table
@@ -89,25 +93,28 @@ class MethodRuns:
 
 def from_records(records: Sequence[Mapping[str, Any]], steps: int) -> MethodRuns:
     """Put stored trainings, one per seed, onto one grid of at most `steps` steps."""
+
+    def column(name: str) -> np.ndarray:
+        return np.array([record[name] for record in records], float)
+
+    def curves(name: str) -> np.ndarray:
+        return np.array([_latest(record["curve"], name, grid) for record in records])
+
     grid = _grid(records, steps)
-    curves = [record["curve"] for record in records]
     whole = all(record["steps"] <= steps for record in records)
     return MethodRuns(
         steps=grid,
-        returns=np.array([_returns(curve, grid) for curve in curves]),
-        q=np.array([_latest(curve, "mean_q", grid) for curve in curves]),
-        n=np.array([_latest(curve, "mean_n", grid) for curve in curves]),
-        overestimation=np.array([_latest(curve, "overestimation", grid) for curve in curves]),
-        n_first=np.array([record["n_first"] for record in records], float),
-        n_last=np.array([record["n_last"] for record in records], float) if whole else np.zeros((0, 0)),
-        greedy_play=np.array([record["evaluation"] for record in records], float) if whole else None,
-        steps_per_second=float(np.median(np.array([record["steps_per_second"] for record in records], float))),
+        returns=np.array([_returns(record["curve"], grid) for record in records]),
+        q=curves("mean_q"),
+        n=curves("mean_n"),
+        overestimation=curves("overestimation"),
+        n_first=column("n_first"),
+        n_last=column("n_last") if whole else np.zeros((0, 0)),
+        greedy_play=column("evaluation") if whole else None,
+        steps_per_second=float(np.median(column("steps_per_second"))),
         info={
-            "setting": records[0]["setting"],
+            **{name: records[0][name] for name in ("setting", "phase", "preset", "env")},
             "seeds": [record["seed"] for record in records],
-            "phase": records[0]["phase"],
-            "preset": records[0]["preset"],
-            "env": records[0]["env"],
             "side_by_side": max(record["side_by_side"] for record in records),
             "machines": _machines(records),
             "diverged": [record["seed"] for record in records if record["diverged"] is not None],
@@ -120,9 +127,7 @@ def _machines(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float
     machines: dict[str, dict[str, float]] = {}
     for device in sorted({record["device"] for record in records}):
         own = [record for record in records if record["device"] == device]
-        seconds = {
-            one["part"]: one["seconds"] / one["side_by_side"] for one in own
-        }  # one entry for all lanes of a part
+        seconds = {one["part"]: one["seconds"] / one["side_by_side"] for one in own}  # lanes of a part share them
         steps = sum(record["steps"] for record in own)
         machines[device] = {"trainings": len(own), "steps": steps, "seconds": sum(seconds.values())}
     return machines
@@ -171,10 +176,6 @@ def only_end(curve: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 def summary(runs: MethodRuns) -> dict[str, Any]:
     """The part of a result's JSON about one method: mean curves with 95 % CIs, and final numbers of each seed."""
-
-    def mean_at_end(curves: np.ndarray) -> dict[str, Any]:
-        return interval(runs.at_end(curves), "mean")._asdict()
-
     final = runs.final_return
     return {
         **runs.info,
@@ -185,9 +186,10 @@ def summary(runs: MethodRuns) -> dict[str, Any]:
             "levels": {str(mark): runs.return_at(mark) for mark in MARKS if mark < runs.steps[-1]},
             "iqm": interval(final, "iqm")._asdict(),
             "mean": interval(final, "mean")._asdict(),
-            "q": mean_at_end(runs.q),
-            "overestimation": mean_at_end(runs.overestimation),
-            "n": mean_at_end(runs.n),
+            **{
+                name: interval(runs.at_end(getattr(runs, name)), "mean")._asdict()
+                for name in ("q", "overestimation", "n")
+            },
             "greedy_play": runs.greedy_play,
         },
         "steps_per_second": runs.steps_per_second,
@@ -202,7 +204,19 @@ def _mean_curve(curves: np.ndarray) -> dict[str, list[float]] | None:
     return {name: [float(f"{value:.5g}") for value in np.asarray(part, float)] for name, part in parts.items()}
 
 
-# -- as a table -------------------------------------------------------------------------------------------------------
+# -- as a figure and a table ------------------------------------------------------------------------------------------
+
+
+def make_draw(
+    name: str, styles: Mapping[str, Style], quantities: Sequence[str], bands: bool = True
+) -> Callable[[dict[str, Any]], dict[str, Figure]]:
+    """Make the `draw` of an experiment whose one figure has learning curves."""
+    return lambda result: {name: draw_learning_charts(result["numbers"], styles, quantities, bands=bands)}
+
+
+def make_tables(name: str, heading: str) -> Callable[[dict[str, Any]], list[Table]]:
+    """Make the `tables` of an experiment whose one table has final numbers."""
+    return lambda result: [final_table(name, heading, result["numbers"]["tasks"])]
 
 
 def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -212,30 +226,23 @@ def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]])
     rows = []
     for task in tasks.values():
         for entry in task["methods"].values():
-            final = entry["final"]
-            played = final["greedy_play"]
-            rows.append(
-                [task["title"], entry["label"], format_setting(entry["setting"]), entry["preset"], entry["steps"][-1]]
-                + [len(entry["seeds"]), *(none_if_nan(final["mean"][part]) for part in ("estimate", "low", "high"))]
-                + [none_if_nan(final["iqm"]["estimate"]), None if played is None else none_if_nan(np.mean(played))]
-                + [none_if_nan(final[part]["estimate"]) for part in ("q", "overestimation", "n")]
-                + [none_if_nan(entry["steps_per_second"])]
-            )
+            final, played = entry["final"], entry["final"]["greedy_play"]
+            about = [task["title"], entry["label"], format_setting(entry["setting"]), entry["preset"]]
+            numbers = [final["mean"][part] for part in ("estimate", "low", "high")]
+            numbers += [final["iqm"]["estimate"], None if played is None else np.mean(played)]
+            numbers += [*(final[part]["estimate"] for part in ("q", "overestimation", "n")), entry["steps_per_second"]]
+            numbers = [None if number is None else float(number) for number in numbers]
+            rows.append([*about, entry["steps"][-1], len(entry["seeds"]), *numbers])
     return Table(name, heading, header, rows)
 
 
-def none_if_nan(value: Any) -> float | None:
-    """The number for a table's cell; None if it is not known."""
-    return None if value is None or np.isnan(float(value)) else float(value)
-
-
 _FORMATS: dict[str, Callable[[Any], str]] = {
-    "learning_rate": lambda value: f"lr {value:g}",
-    "ensemble": lambda value: "1 network" if value == 1 else f"{value} networks",
-    "n": lambda value: f"n {value}",
-    "lambda_": lambda value: f"λ {value:g}",
-    "gate": lambda value: f"gate {value:g}",
-    "horizon": lambda value: f"N {value}",
+    "learning_rate": "lr {:g}".format,
+    "ensemble": networks,
+    "n": "n {}".format,
+    "lambda_": "λ {:g}".format,
+    "gate": "gate {:g}".format,
+    "horizon": "N {}".format,
 }
 
 

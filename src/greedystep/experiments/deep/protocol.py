@@ -1,4 +1,4 @@
-"""How trainings are planned and collected: settings are chosen on seeds of their own, then trained on other seeds.
+"""How runs are planned and collected: settings are chosen on seeds of their own, then trained on other seeds.
 
 Each method chooses among its four settings by the mean final return over two seeds that are not used later; then it is
 trained from scratch with the seeds 0, 1, 2, ... Greedy-Step DQN and the best of the paper's baselines get more seeds.
@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from greedystep.experiments.claims import Claim
-from greedystep.experiments.deep.compared_methods import GREEDY, METHODS, PAPER, Setting
 from greedystep.experiments.deep.judging import AllRuns, best_method
 from greedystep.experiments.deep.method_runs import MethodRuns, from_records, summary
-from greedystep.experiments.deep.tasks import TASKS
-from greedystep.experiments.deep.training import Lane, Length
-from greedystep.experiments.deep.training_session import Session
-from greedystep.experiments.deep.training_store import Store
+from greedystep.experiments.deep.runner import Runner, RunStore
+from greedystep.experiments.deep.suite import GREEDY, METHODS, PAPER, TASKS, Setting
+from greedystep.experiments.deep.training import Budget, RunSpec
+from greedystep.runs.part_store import Parts
 from greedystep.runs.progress import ReportProgress
 
 SELECTION_SEEDS = (1_000_000, 1_000_001)
@@ -33,7 +32,7 @@ class TaskProtocol:
 
     task: str
     preset: str
-    length: Length
+    budget: Budget
     seeds: int = 5
     more_seeds: int = 0
     """Seeds added for Greedy-Step DQN and the best of the paper's baselines."""
@@ -42,191 +41,143 @@ class TaskProtocol:
     settings_from: TaskProtocol | None = None
     """The protocol whose chosen settings are used here; with another preset, without its learning rate."""
     methods: tuple[str, ...] = tuple(METHODS)
+    variants: Mapping[str, Setting] = field(default_factory=dict)
+    """In place of the methods: settings of Greedy-Step DQN, each with the learning rate that the method chose."""
     changes: Setting = field(default_factory=dict)
     """Options for all methods."""
+    suffix: str = ""
+    """What is added to the names of the methods in the result, where protocols share a task."""
 
-    def lanes(self, setting: Setting, seeds: Iterable[int]) -> list[Lane]:
-        """The trainings of one setting."""
-        return [Lane(self.task, self.preset, self.changes | setting, seed) for seed in seeds]
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is trained: the variants, or else the methods."""
+        return tuple(self.variants) or self.methods
+
+    def label(self, name: str) -> str:
+        """A method or variant as figures call it."""
+        return (name if name in self.variants else METHODS[name].label) + self.suffix
+
+    def runs(self, setting: Setting, seeds: Iterable[int]) -> list[RunSpec]:
+        """The training runs of one setting."""
+        return [RunSpec(self.task, self.preset, self.changes | setting, seed) for seed in seeds]
 
     def candidates(self, method: str) -> list[Setting]:
         """The settings that a method chooses from."""
         offered = METHODS[method].settings(TASKS[self.task].rates)
         return offered if self.selection else offered[:1]
 
-    def total_steps(self, trainings: int, choices: int) -> int:
-        """Environment steps of so many trainings and choices of a setting, for progress."""
-        return trainings * self.length.steps + choices * 4 * len(SELECTION_SEEDS) * self.selection
+    @property
+    def total_steps(self) -> int:
+        """Environment steps of all its runs, those of the choices included, for progress."""
+        runs = len(self.names) * self.seeds + (2 * self.more_seeds if GREEDY in self.methods else 0)
+        choices = 1 if self.variants else len(self.methods)
+        return runs * self.budget.steps + choices * 4 * len(SELECTION_SEEDS) * self.selection
 
 
 # -- the choice of settings -------------------------------------------------------------------------------------------
 
 
-def chosen_setting(store: Store, protocol: TaskProtocol, method: str) -> dict[str, Any] | None:
-    """The chosen "setting", and those "tried" with their returns; None while some are not trained."""
-    if protocol.settings_from is not None:
-        made = chosen_setting(store, protocol.settings_from, method)
-        if made is None or protocol.settings_from.preset == protocol.preset:
+class Choice(NamedTuple):
+    """A chosen setting, and what was tried."""
+
+    setting: Setting
+    tried: list[dict[str, Any]]
+    """Each "setting" with its "returns" by seed."""
+
+
+def chosen_setting(store: RunStore, protocol: TaskProtocol, name: str) -> Choice | None:
+    """The setting of a method or variant; None while the runs that choose it are not there."""
+    if name in protocol.variants:
+        made = chosen_setting(store, protocol, GREEDY)
+        return made and Choice(protocol.variants[name] | {"learning_rate": made.setting["learning_rate"]}, [])
+    if (other := protocol.settings_from) is not None:
+        made = chosen_setting(store, other, name)
+        if made is None or other.preset == protocol.preset:
             return made
-        return made | {"setting": {name: value for name, value in made["setting"].items() if name != "learning_rate"}}
-    candidates = protocol.candidates(method)
+        return made._replace(setting={key: value for key, value in made.setting.items() if key != "learning_rate"})
+    candidates = protocol.candidates(name)
     if len(candidates) == 1:
-        return {"setting": candidates[0], "tried": []}
+        return Choice(candidates[0], [])
     tried = []
     for setting in candidates:
-        records = [store.get(lane, protocol.selection) for lane in protocol.lanes(setting, SELECTION_SEEDS)]
-        if any(record is None for record in records):
+        records = store.get_all(protocol.runs(setting, SELECTION_SEEDS), protocol.selection)
+        if len(records) < len(SELECTION_SEEDS):
             return None
-        runs = from_records([record for record in records if record is not None], protocol.selection)
-        tried.append({"setting": setting, "returns": runs.final_return.tolist()})
+        returns = from_records(records, protocol.selection).final_return
+        tried.append({"setting": setting, "returns": returns.tolist()})
     score = [np.nan_to_num(np.mean(one["returns"]), nan=-np.inf) for one in tried]
-    return {"setting": tried[int(np.argmax(score))]["setting"], "tried": tried}
+    return Choice(candidates[int(np.argmax(score))], tried)
 
 
-def choose(session: Session, protocol: TaskProtocol, method: str) -> Setting:
+def choose(runner: Runner, protocol: TaskProtocol, name: str) -> Setting:
     """Train what the choice of a setting needs, and return the setting."""
-    chooser = protocol.settings_from or protocol
+    chooser, method = protocol.settings_from or protocol, GREEDY if name in protocol.variants else name
     candidates = chooser.candidates(method)
     if len(candidates) > 1:
-        lanes = [lane for setting in candidates for lane in chooser.lanes(setting, SELECTION_SEEDS)]
-        length = Length(chooser.selection, chooser.length.points, episodes=0, only_end=True)
-        session.ensure(lanes, length, f"{_describe(protocol, METHODS[method].label)}, choosing")
-    made = chosen_setting(session.store, protocol, method)
+        runs = [run for setting in candidates for run in chooser.runs(setting, SELECTION_SEEDS)]
+        budget = Budget(chooser.selection, chooser.budget.points, episodes=0, only_end=True)
+        runner.ensure(runs, budget, f"{TASKS[protocol.task].title}, {METHODS[method].label}, choosing")
+    made = chosen_setting(runner.store, protocol, name)
     assert made is not None
-    return made["setting"]
+    return made.setting
 
 
 # -- training ---------------------------------------------------------------------------------------------------------
 
 
-def asked_for(protocols: Sequence[TaskProtocol], only: Sequence[str]) -> list[TaskProtocol]:
-    """The protocols of the named tasks; all if no task is named."""
-    return [one for one in protocols if not only or one.task in only]
+def train(store: RunStore, progress: ReportProgress, protocols: Sequence[TaskProtocol], only: Sequence[str]) -> None:
+    """Train the paper's methods on all tasks (or those named), then more seeds of the foremost two, then all others."""
+    asked = [one for one in protocols if not only or one.task in only]
+    with Runner(store, progress, sum(one.total_steps for one in asked)) as runner:
 
+        def train_names(protocols: Sequence[TaskProtocol], in_paper: bool) -> None:
+            names = [(one, name) for one in protocols for name in one.names if (name in PAPER) == in_paper]
+            runner.all(partial(train_setting, runner, one, name, range(one.seeds)) for one, name in names)
 
-def train_methods(
-    store: Store, progress: ReportProgress, protocols: Sequence[TaskProtocol], only: Sequence[str]
-) -> None:
-    """Train the paper's methods on all tasks, then more seeds of the foremost two, then all other methods."""
-    asked = asked_for(protocols, only)
-    total = sum(
-        one.total_steps(
-            len(one.methods) * one.seeds + (2 * one.more_seeds if GREEDY in one.methods else 0), len(one.methods)
-        )
-        for one in asked
-    )
-    with Session(store, progress, total) as session:
         for borrowed in (False, True):  # those that use the settings of others come after them
             stage = [one for one in asked if (one.settings_from is not None) == borrowed]
-            _train_stage(session, stage, [method for method in METHODS if method in PAPER])
-            session.all(partial(_train_more_seeds, session, one) for one in stage if one.more_seeds)
-            _train_stage(session, stage, [method for method in METHODS if method not in PAPER])
+            train_names(stage, in_paper=True)
+            runner.all(partial(_train_more_seeds, runner, one) for one in stage if one.more_seeds)
+            runner.all(partial(choose, runner, one, GREEDY) for one in stage if one.variants)
+            train_names(stage, in_paper=False)
 
 
-def _train_stage(session: Session, protocols: Sequence[TaskProtocol], methods: Sequence[str]) -> None:
-    session.all(
-        partial(_train_method, session, one, method) for one in protocols for method in one.methods if method in methods
-    )
+def train_setting(runner: Runner, protocol: TaskProtocol, name: str, seeds: Iterable[int]) -> None:
+    """Train seeds of a method or variant with its chosen setting."""
+    runs = protocol.runs(choose(runner, protocol, name), seeds)
+    runner.ensure(runs, protocol.budget, f"{TASKS[protocol.task].title}, {protocol.label(name)}")
 
 
-def _train_method(session: Session, protocol: TaskProtocol, method: str) -> None:
-    train_setting(session, protocol, METHODS[method].label, choose(session, protocol, method), protocol.seeds)
-
-
-def _train_more_seeds(session: Session, protocol: TaskProtocol) -> None:
+def _train_more_seeds(runner: Runner, protocol: TaskProtocol) -> None:
     """Train more seeds of the foremost methods; if these show that another baseline is the best, of that one too."""
     got: set[str] = set()
-    while (methods := _foremost(session.store, protocol)) - got:
+    while (methods := _foremost(runner.store, protocol)) - got:
         for method in sorted(methods - got):
-            setting = choose(session, protocol, method)
-            label = METHODS[method].label
-            train_setting(session, protocol, label, setting, protocol.more_seeds, first=protocol.seeds)
+            train_setting(runner, protocol, method, range(protocol.seeds, protocol.seeds + protocol.more_seeds))
         got |= methods
 
 
-def _foremost(store: Store, protocol: TaskProtocol) -> set[str]:
+def _foremost(store: RunStore, protocol: TaskProtocol) -> set[str]:
     """Greedy-Step DQN and the best of the paper's baselines so far; empty while a method is missing."""
-    entries = method_entries(store, protocol)
-    runs = {(protocol.task, method): entries[method].runs for method in PAPER if method in entries}
+    runs = {(protocol.task, method): runs_of(store, protocol, method) for method in PAPER if method in protocol.methods}
     known = {key: one for key, one in runs.items() if one is not None}
     return {GREEDY, best_method(known, protocol.task)} if len(known) == len(PAPER) else set()
-
-
-def train_variants(
-    store: Store,
-    progress: ReportProgress,
-    protocols: Sequence[TaskProtocol],
-    variants: Mapping[str, Setting],
-    only: Sequence[str],
-) -> None:
-    """Train variants of Greedy-Step DQN, each with the learning rate that the method itself chose."""
-    asked = asked_for(protocols, only)
-    total = sum(one.total_steps(len(variants) * one.seeds, choices=1) for one in asked)
-    with Session(store, progress, total) as session:
-        session.all(partial(choose, session, one, GREEDY) for one in asked)
-        for one in asked:
-            rate = {"learning_rate": choose(session, one, GREEDY)["learning_rate"]}
-            session.all(
-                partial(train_setting, session, one, name, variant | rate, one.seeds)
-                for name, variant in variants.items()
-            )
-
-
-def train_setting(
-    session: Session, protocol: TaskProtocol, label: str, setting: Setting, seeds: int, first: int = 0
-) -> None:
-    """Train the seeds `first`, `first` + 1, ... of one setting."""
-    lanes = protocol.lanes(setting, range(first, first + seeds))
-    session.ensure(lanes, protocol.length, _describe(protocol, label))
-
-
-def _describe(protocol: TaskProtocol, label: str) -> str:
-    return f"{TASKS[protocol.task].title}, {label}"
 
 
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One line of a figure."""
-
-    label: str
-    runs: MethodRuns | None
-    """None if it was not trained."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """What the result's JSON says of it besides the summary of its runs."""
-
-
-def runs_of(store: Store, protocol: TaskProtocol, setting: Setting) -> MethodRuns | None:
-    """All trained seeds of a setting, up to the protocol's length."""
-    lanes = protocol.lanes(setting, range(protocol.seeds + protocol.more_seeds))
-    records = [one for lane in lanes if (one := store.get(lane, protocol.length.steps)) is not None]
-    return from_records(records, protocol.length.steps) if records else None
-
-
-def method_entries(store: Store, protocol: TaskProtocol) -> dict[str, Entry]:
-    """The methods of a protocol, each with its chosen setting."""
-    entries = {}
-    for method in protocol.methods:
-        made = chosen_setting(store, protocol, method)
-        runs = None if made is None else runs_of(store, protocol, made["setting"])
-        entries[method] = Entry(METHODS[method].label, runs, {"tried": made["tried"] if made else []})
-    return entries
-
-
-def variant_entries(store: Store, protocol: TaskProtocol, variants: Mapping[str, Setting]) -> dict[str, Entry]:
-    """Variants of Greedy-Step DQN, each with the learning rate that the method itself chose."""
-    made = chosen_setting(store, protocol, GREEDY)
+def runs_of(store: RunStore, protocol: TaskProtocol, name: str) -> MethodRuns | None:
+    """All trained seeds of a method or variant, up to the protocol's length; None if there are none."""
+    made = chosen_setting(store, protocol, name)
     if made is None:
-        return {name: Entry(name, None) for name in variants}
-    rate = {"learning_rate": made["setting"]["learning_rate"]}
-    return {name: Entry(name, runs_of(store, protocol, variant | rate)) for name, variant in variants.items()}
+        return None
+    runs = protocol.runs(made.setting, range(protocol.seeds + protocol.more_seeds))
+    records = store.get_all(runs, protocol.budget.steps)
+    return from_records(records, protocol.budget.steps) if records else None
 
 
-def collect(
-    store: Store, protocols: Sequence[TaskProtocol], entries_of: Callable[[Store, TaskProtocol], Mapping[str, Entry]]
-) -> tuple[AllRuns, dict[str, Any]]:
+def collect(store: RunStore, protocols: Sequence[TaskProtocol]) -> tuple[AllRuns, dict[str, Any]]:
     """All trained runs by task and name, and the same as a result's "numbers", with sentences on what is missing."""
     found: dict[tuple[str, str], MethodRuns] = {}
     tasks: dict[str, Any] = {}
@@ -235,14 +186,16 @@ def collect(
         task = TASKS[protocol.task]
         about = {"title": task.title, "full_steps": task.steps, "preset": protocol.preset, "methods": {}}
         shown = tasks.setdefault(protocol.task, about)["methods"]
-        for name, entry in entries_of(store, protocol).items():
-            if entry.runs is None:
-                missing.append(f"{task.title}, {entry.label}: not trained")
+        for name in protocol.names:
+            label, runs = protocol.label(name), runs_of(store, protocol, name)
+            if runs is None:
+                missing.append(f"{task.title}, {label}: not trained")
                 continue
-            if (seeds := len(entry.runs.returns)) < protocol.seeds:
-                missing.append(f"{task.title}, {entry.label}: {seeds} of {protocol.seeds} seeds")
-            found[protocol.task, name] = entry.runs
-            shown[name] = {"label": entry.label, **entry.extra, **summary(entry.runs)}
+            if (seeds := len(runs.returns)) < protocol.seeds:
+                missing.append(f"{task.title}, {label}: {seeds} of {protocol.seeds} seeds")
+            made = chosen_setting(store, protocol, name)
+            found[protocol.task, name + protocol.suffix] = runs
+            shown[name + protocol.suffix] = {"label": label, "tried": made.tried if made else [], **summary(runs)}
     return found, {"tasks": tasks, "missing": missing, "problems": store.problems}
 
 
@@ -258,7 +211,7 @@ def result(
             "env": TASKS[task].env,
             **TASKS[task].env_options,
             "preset": own[0].preset,
-            "steps": [one.length.steps for one in own],
+            "steps": [one.budget.steps for one in own],
             "seeds": [one.seeds for one in own],
             "settings chosen after": own[0].selection or None,
             "changes": own[0].changes,
@@ -271,3 +224,17 @@ def result(
         "numbers": numbers,
         "claims": [asdict(claim) for claim in claims],
     }
+
+
+def make_run(
+    title: str, scales: Mapping[str, Sequence[TaskProtocol]], claims: Callable[[AllRuns], Iterable[Claim]]
+) -> Callable[..., dict[str, Any]]:
+    """Make the `run` of an experiment that trains the protocols of its scale and judges their runs by `claims`."""
+
+    def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
+        store, protocols = RunStore(parts), scales[scale]
+        train(store, progress, protocols, only)
+        runs, numbers = collect(store, protocols)
+        return result(title, scale, protocols, numbers, claims(runs))
+
+    return run

@@ -1,4 +1,4 @@
-"""Train lanes that share a compiled program side by side, and record what experiments keep of each."""
+"""Train runs that share a compiled program as its lanes, and record what experiments keep of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,9 +23,8 @@ from greedystep.deep.env_spec import spec_of
 from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.presets import make_config
 from greedystep.deep.trainer import Row, Trainer
-from greedystep.experiments.deep.compared_methods import Setting
 from greedystep.experiments.deep.method_runs import PHASE, only_end
-from greedystep.experiments.deep.tasks import TASKS
+from greedystep.experiments.deep.suite import TASKS, Setting
 
 CURVES = ("episode_return", "episodes", "mean_q", "mean_n", "overestimation")
 """Columns of metrics that are kept."""
@@ -34,16 +33,15 @@ VARYING = ("learning_rate", "lambda_", "gate", "epsilon_end")
 EVALUATION_SEED = 1_000
 SAVE_EVERY = 60.0
 """Seconds between two checkpoints of an unfinished training."""
-SO_FAR = {
-    "rows": [{"step": schema.Int(), "lane": schema.Int(), "n_histogram": [schema.Int()]}],
-    "diverged": dict,
-}
+SO_FAR = {"rows": [{"step": schema.Int(), "lane": schema.Int(), "n_histogram": [schema.Int()]}], "diverged": dict}
 """What a checkpoint of an unfinished training says of itself besides what its trainer does."""
+GPU = Lock()
+"""The lock of the GPU, which one program fills: one chunk runs at a time, and speeds are those of running alone."""
 
 
 @dataclass(frozen=True)
-class Lane:
-    """One training: a task, a setting and a seed."""
+class RunSpec:
+    """One training run: a task, a setting and a seed."""
 
     task: str
     preset: str
@@ -60,12 +58,12 @@ class Lane:
 
     @cached_property
     def name(self) -> str:
-        """The hash of what is trained: equal for equal trainings, whichever experiment needs them and however long."""
+        """The hash of what is trained: equal for equal runs, whichever experiment needs them and however long."""
         return provenance.config_hash(self._identity | {"seed": self.seed})
 
     @cached_property
     def program(self) -> str:
-        """The hash of the compiled program: equal for lanes that can be trained side by side."""
+        """The hash of the compiled program: equal for runs that can be its lanes."""
         config = {name: value for name, value in self._identity["config"].items() if name not in VARYING}
         return provenance.config_hash(self._identity | {"config": config})
 
@@ -76,8 +74,8 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Length:
-    """The length of a training, and how much of it is recorded."""
+class Budget:
+    """The length of a training run, and how much of it is recorded."""
 
     steps: int
     points: int = 200
@@ -92,43 +90,40 @@ class StoppedError(Exception):
     """Another training failed or was interrupted, and this one has to stop."""
 
 
-GPU = Lock()
-"""The lock of the GPU, which one program fills: one chunk runs at a time, and speeds are those of running alone."""
-
-
 def train(
-    lanes: Sequence[Lane],
-    length: Length,
+    runs: Sequence[RunSpec],
+    budget: Budget,
     on_chunk: Callable[[int, float], None] = lambda steps, speed: None,
-    half_way: Path | None = None,
+    checkpoints: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Train lanes of one program, and return one record each.
+    """Train runs of one program, and return one record each.
 
     Args:
-        on_chunk: called after each chunk with the steps of all lanes together since the last call, and their number per
+        on_chunk: called after each chunk with the steps of all runs together since the last call, and their number per
             second. If it raises, the training stops, to go on later.
-        half_way: the folder in which this training has its checkpoints while it is not finished.
+        checkpoints: the folder in which this training has its checkpoints while it is not finished.
     """
-    first, config = lanes[0], lanes[0].config
-    every = -(-length.steps // (length.points * config.num_envs)) * config.num_envs
-    own = [
-        name for name in VARYING if name in RETURN_OPTIONS.get(config.returns, {}) or name not in ("lambda_", "gate")
-    ]
+    config = runs[0].config
+    every = -(-budget.steps // (budget.points * config.num_envs)) * config.num_envs
+    unused = {"lambda_", "gate"} - set(RETURN_OPTIONS.get(config.returns, {}))
     so_far = PartialTraining([], {})
     trainer = Trainer(
         dataclasses.replace(config, log_every=every),
-        first.env,
-        [lane.seed for lane in lanes],
-        lane_hyperparams={name: [getattr(lane.config, name) for lane in lanes] for name in own},
+        runs[0].env,
+        [run.seed for run in runs],
+        lane_hyperparams={name: [getattr(run.config, name) for run in runs] for name in VARYING if name not in unused},
         on_diverged=so_far.on_diverged,
         device_lock=nullcontext() if jax.default_backend() == "cpu" else GPU,  # both: compiling is not timed
     )
-    _run(trainer, length.steps, on_chunk, so_far, half_way)
-    played = _play(trainer, length.episodes)
+    _run(trainer, budget.steps, on_chunk, so_far, checkpoints)
+    played: list[float | None] = [None] * len(runs)
+    if budget.episodes:
+        evaluation = Evaluator(trainer.learner, trainer.env)(trainer.params, EVALUATION_SEED, episodes=budget.episodes)
+        played = [float(mean) for mean in evaluation.returns.mean(axis=1)]
     return [
-        _record(lane, [row for row in so_far.rows if row["lane"] == i], length)
-        | {"evaluation": played[i], "diverged": so_far.diverged.get(str(i)), "seconds": trainer.seconds}
-        for i, lane in enumerate(lanes)
+        _record(run, [row for row in so_far.rows if row["lane"] == lane], budget)
+        | {"evaluation": played[lane], "diverged": so_far.diverged.get(str(lane)), "seconds": trainer.seconds}
+        for lane, run in enumerate(runs)
     ]
 
 
@@ -186,29 +181,16 @@ class PartialTraining(NamedTuple):
         self.diverged.update(before["diverged"])
 
 
-def _play(trainer: Trainer, episodes: int) -> list[float | None]:
-    """Return the mean return of greedy play in each lane."""
-    if not episodes:
-        return [None] * len(trainer.seeds)
-    networks = trainer.params
-    played = Evaluator(trainer.learner, trainer.env)(networks, EVALUATION_SEED, episodes=episodes)
-    return [float(mean) for mean in played.returns.mean(axis=1)]
-
-
-def _record(lane: Lane, rows: Sequence[Row], length: Length) -> dict[str, Any]:
-    phase = min(PHASE, length.steps // 5)
+def _record(run: RunSpec, rows: Sequence[Row], budget: Budget) -> dict[str, Any]:
+    phase = min(PHASE, budget.steps // 5)
     learning = [row["steps_per_second"] for row in rows if row["mean_q"] is not None]
     # Many environments side by side make a whole number of rounds, a few steps more than asked for.
-    curve = {"step": [min(row["step"], length.steps) for row in rows]} | {name: _column(rows, name) for name in CURVES}
+    curve = {"step": [min(row["step"], budget.steps) for row in rows]} | {name: _column(rows, name) for name in CURVES}
     return {
-        "name": lane.name,
-        "task": lane.task,
-        "preset": lane.preset,
-        "setting": lane.setting,
-        "seed": lane.seed,
-        "env": lane._identity["env"],
-        "steps": length.steps,
-        "curve": only_end(curve) if length.only_end else curve,
+        **{name: getattr(run, name) for name in ("name", "task", "preset", "setting", "seed")},
+        "env": run._identity["env"],
+        "steps": budget.steps,
+        "curve": only_end(curve) if budget.only_end else curve,
         "phase": phase,
         "n_first": _histogram(row for row in rows if row["step"] <= phase),
         "n_last": _histogram(row for row in rows if row["step"] > rows[-1]["step"] - phase),
@@ -217,7 +199,7 @@ def _record(lane: Lane, rows: Sequence[Row], length: Length) -> dict[str, Any]:
     }
 
 
-def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float | int | None]:
+def _column(rows: Sequence[Row], name: str) -> list[float | int | None]:
     """Return a column with six digits, enough for a curve, and None for what is not finite."""
     values = (row[name] for row in rows)
     return [x if x is None or isinstance(x, int) else float(f"{x:.6g}") if np.isfinite(x) else None for x in values]

@@ -1,10 +1,9 @@
 """The paper's Figure 2: Choice, Trace Back and Grid World, and how much of it is the operator.
 
-    toy_methods   the methods with their settings, one rule of exploration, and published numbers
-    delayed       Choice and Trace Back: episodes to solve by delay, beside the episodes that exploration alone needs;
-                  Greedy-Step with other values of ε; Choice with noise
+    delayed       Choice and Trace Back: the methods, and episodes to solve by delay beside the episodes that
+                  exploration alone needs; Greedy-Step with other values of ε; Choice with noise
     grid_world    Grid World: what is learned from logged random walks, by size
-    pieces        one queue of all trials for all cores; trials are kept, so that an interrupted run continues
+    trial_store   one queue of all trials for all cores; trials are kept, so that an interrupted run continues
     toy_claims    the paper's claims, judged by these numbers
     toy_output    figures and tables
 
@@ -17,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from greedystep.experiments.fig2 import delayed, grid_world, toy_claims
-from greedystep.experiments.fig2.toy_methods import EPSILON, PUBLISHED, STEP, TRACE
+from greedystep.experiments.fig2.delayed import EPSILON, PUBLISHED, STEP, TRACE
 from greedystep.experiments.fig2.toy_output import CHARTS, charts, draw, tables
 from greedystep.experiments.fig2.trial_store import Batch, TrialStore, run_trials
+from greedystep.runs.part_store import Parts
 from greedystep.runs.progress import ReportProgress
 
 __all__ = ["CHARTS", "IN_PARTS", "NAME", "TASKS", "TITLE", "charts", "draw", "run", "tables"]
@@ -32,7 +31,7 @@ NAME, IN_PARTS = "fig2", True
 TITLE = "Toy tasks with delayed rewards: episodes to solve, exploration, and the order of updates"
 
 Plan = Callable[[dict[str, Any]], list[Batch]]
-Rows = Callable[[list[Batch], list[list[Any]]], list[dict[str, Any]]]
+Rows = Callable[[Batch, list[Any]], list[dict[str, Any]]]
 
 SCALES: dict[str, dict[str, Any]] = {
     "quick": {
@@ -70,22 +69,23 @@ PARTS: dict[str, tuple[str, Plan, Rows]] = {
     "exploration": ("trace-back", delayed.plan_exploration, delayed.rows),
     "offline": ("grid-world", grid_world.plan, grid_world.rows),
 }
-"""Parts of the numbers: the task of each, the function that plans its trials, and the one that summarizes them."""
+"""Parts of the numbers: the task of each, the function that plans its trials, and the one that summarizes a batch."""
 
 TASKS = tuple(dict.fromkeys(task for task, _, _ in PARTS.values()))
 
 
-def run(scale: str, progress: ReportProgress, parts: Path | None = None, only: Sequence[str] = ()) -> dict[str, Any]:
+def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
     settings, kept = SCALES[scale], TrialStore(parts)
     plans = {part: plan(settings) for part, (_, plan, _) in PARTS.items()}
     chosen = [part for part, (task, _, _) in PARTS.items() if not only or task in only]
     run_trials([batch for part in chosen for batch in plans[part]], kept, progress)
     numbers: dict[str, Any] = {"published": PUBLISHED, "missing": []}
     for part, (task, _, rows) in PARTS.items():
-        found = [kept.of(batch) for batch in plans[part]]
-        there = [trials for trials in found if trials is not None]
-        numbers[part] = rows(plans[part], there) if len(there) == len(found) else []
-        if not numbers[part]:
+        found = [(batch, kept.of(batch)) for batch in plans[part]]
+        there = [(batch, trials) for batch, trials in found if trials is not None]
+        whole = len(there) == len(found)
+        numbers[part] = [row for batch, trials in there for row in rows(batch, trials)] if whole else []
+        if not whole:
             numbers["missing"].append(
                 f"{part}: {len(found) - len(there)} of {len(found)} batches of trials are missing; "
                 f"they come with --only {task}, or without --only"

@@ -8,14 +8,14 @@ fixed number of episodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from greedystep import envs
 from greedystep.envs import ToyTask
-from greedystep.experiments.fig2.toy_methods import EPSILON, METHODS, NOISE_METHODS, TASK_TITLES
 from greedystep.experiments.fig2.trial_store import Batch
 from greedystep.tabular import METHODS as UPDATES
 from greedystep.tabular import Rudder, greedy_policy, until_solved
@@ -26,6 +26,78 @@ CHOICE = {"best": 1.0, "other": 0.5}
 
 BAND = (0.4, 0.6)
 """Quantiles of the band in figures, as in RUDDER's and the paper's."""
+
+TASK_TITLES = {"trace-back": "Trace Back", "choice": "Choice"}
+
+EPSILON = 0.2
+"""Share of random actions, the same for all methods; other actions are greedy, ties broken at random."""
+
+STEP, TRACE = 0.1, 0.9
+"""Default α and λ of every method that has them. Tables begin at 0 in Choice and Trace Back."""
+
+
+@dataclass(frozen=True)
+class ToyMethod:
+    """A method with its settings."""
+
+    label: str
+    target: str
+    """The update's target."""
+    order: str
+    """The order in which the steps of an episode are updated."""
+    step: str
+    """The step size; "max" where the value becomes the maximum of itself and the target."""
+    method: str | None = None
+    """Its name in `tabular.METHODS`; None for RUDDER."""
+    options: dict[str, Any] = field(default_factory=dict)
+    pace: str = "slow"
+    """Typical episodes to solve, which decide the number of trials: fast, about 100; medium, about 1000; slow, more."""
+
+
+METHODS = {
+    "greedy-step": ToyMethod("Greedy-Step", "best n-step return", "all at once", "max", "greedy-step", pace="fast"),
+    "rudder": ToyMethod("RUDDER", "redistributed return", "all at once", "0.1", pace="medium"),
+    "watkins": ToyMethod("Watkins' Q(λ)", "λ-return, cut", "all at once", "0.1", "watkins"),
+    "peng": ToyMethod("Peng's Q(λ)", "λ-return", "all at once", "0.1", "peng"),
+    "sarsa-lambda": ToyMethod("SARSA(λ)", "λ-return, on-policy", "all at once", "0.1", "sarsa-lambda"),
+    "monte-carlo": ToyMethod("Monte Carlo", "return", "all at once", "0.1", "monte-carlo", pace="medium"),
+    "q-learning": ToyMethod("Q-learning", "one step", "forward", "0.1", "q-learning"),
+    "forward": ToyMethod("Q-learning, α = 1", "one step", "forward", "1", "q-learning", {"alpha": 1.0}),
+    "one-step-max": ToyMethod("Greedy-Step, N = 1", "one step", "all at once", "max", "greedy-step", {"horizon": 1}),
+    "backward-slow": ToyMethod(
+        "backward Q-learning, α = 0.1", "one step", "backward", "0.1", "backward-q-learning", {"alpha": STEP}
+    ),
+    "backward": ToyMethod("backward Q-learning", "one step", "backward", "1", "backward-q-learning", pace="fast"),
+    "episodic-backward": ToyMethod(
+        "Episodic Backward Update", "one step, half mixed", "backward", "1", "episodic-backward", {"alpha": 1.0}
+    ),
+    "model": ToyMethod("value iteration on the model", "one step", "until nothing changes", "1", "model", pace="fast"),
+}
+"""The paper's method, those it is compared with there, and those that separate the operator from the update order."""
+
+PAPER_BASELINES = ("rudder", "watkins", "peng", "sarsa-lambda")
+"""What the paper compares with: "traditional eligibility trace methods and RUDDER"."""
+
+NOISE_METHODS = ("greedy-step", "backward", "model", "monte-carlo", "watkins", "rudder")
+"""Methods that are run on Choice with noise."""
+
+PUBLISHED = {
+    "delays": [6, 8, 10, 12, 15, 17, 20, 22, 25],
+    "rudder": [838, 844, 846, 840, 1140, 748, 699, 698, 628],
+    "watkins": [14661, 28292, 42856, 67485, 107113, 134957, 184685, 229052, None],
+    "sarsa-lambda": [8818, 23733, 47565, 78535, 137729, 186423, 270999, 339529, 455089],
+}
+"""Median episodes of 100 trials on Trace Back, read off the vector graphics of RUDDER's poster (ml-jku/rudder)."""
+
+
+def published(method: str, delay: int) -> int | None:
+    """Return the published median; None if there is none."""
+    if method not in PUBLISHED or delay not in PUBLISHED["delays"]:
+        return None
+    return PUBLISHED[method][PUBLISHED["delays"].index(delay)]
+
+
+# -- one trial --------------------------------------------------------------------------------------------------------
 
 
 class Trial(NamedTuple):
@@ -72,12 +144,7 @@ def learner(task: ToyTask, method: str, *, seed: int, epsilon: float) -> Callabl
     how = METHODS[method]
     if how.method is None:
         rudder = Rudder(task, seed=seed, epsilon=epsilon)
-
-        def rudder_go_on(episodes: int) -> tuple[np.ndarray, np.ndarray]:
-            returns = rudder.learn(episodes)
-            return rudder.q, returns
-
-        return rudder_go_on
+        return lambda episodes: (rudder.q, rudder.learn(episodes))  # the table is changed in place
     more = make_learner(task, how.method, epsilon=epsilon, q=0.0, seed=seed, **how.options)
 
     def go_on(episodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -92,53 +159,20 @@ def learner(task: ToyTask, method: str, *, seed: int, epsilon: float) -> Callabl
 
 def plan(task: str, scale: dict[str, Any]) -> list[Batch]:
     """Return the batches of all methods at all delays."""
-    batches = []
-    for delay in scale["delays"][task]:
-        for method, how in METHODS.items():
-            trials = trials_of(scale, task, method)
-            label = f"{TASK_TITLES[task]}, delay {delay}: {how.label}"
-            batches.append(_batch(task, delay, method, EPSILON, scale["limit"], trials, label))
-    return batches
+    return [
+        _batch(task, delay, method, EPSILON, scale["limit"], trials_of(scale, task, method))
+        for delay in scale["delays"][task]
+        for method in METHODS
+    ]
 
 
 def plan_exploration(scale: dict[str, Any]) -> list[Batch]:
     """Return the batches of Greedy-Step on Trace Back with other values of ε."""
-    batches = []
-    for delay in scale["delays"]["trace-back"]:
-        for epsilon in scale["epsilons"]:
-            label = f"{TASK_TITLES['trace-back']}, delay {delay}: ε = {epsilon:g}"
-            trials = scale["trials"]["fast"]
-            batches.append(_batch("trace-back", delay, "greedy-step", epsilon, scale["limit"], trials, label))
-    return batches
-
-
-def plan_noise(scale: dict[str, Any]) -> list[Batch]:
-    """Return the batches of all noise levels and methods; a trial finds whether the policy is right at the end."""
-    delay, episodes = scale["noisy_delay"], scale["noisy_episodes"]
     return [
-        Batch(
-            name=f"choice-{delay}-noise-{noise:g}-{method}",
-            label=f"Choice, noise {noise:g}: {METHODS[method].label}",
-            settings={"task": "choice", "delay": delay, "noise": noise, **about("choice", method)}
-            | {"epsilon": EPSILON, "episodes": episodes},
-            trials=trials_of(scale, "choice", method),
-            cost=delay * episodes * (150 if method == "rudder" else 1),  # noise keeps its network in training
-            prepare=partial(_prepare_noise, delay, noise, method, episodes),
-            is_whole=lambda found: isinstance(found, bool),
-        )
-        for noise in scale["noise"]
-        for method in NOISE_METHODS
+        _batch("trace-back", delay, "greedy-step", epsilon, scale["limit"], scale["trials"]["fast"])
+        for delay in scale["delays"]["trace-back"]
+        for epsilon in scale["epsilons"]
     ]
-
-
-def _prepare_noise(delay: int, noise: float, method: str, episodes: int) -> Callable[[int], bool]:
-    task = make("choice", delay, noise=noise)
-
-    def is_right(seed: int) -> bool:
-        table, _ = learner(task, method, seed=seed, epsilon=EPSILON)(episodes)
-        return bool(task.solved_by(greedy_policy(table)))
-
-    return is_right
 
 
 def trials_of(scale: dict[str, Any], task: str, method: str) -> int:
@@ -146,31 +180,57 @@ def trials_of(scale: dict[str, Any], task: str, method: str) -> int:
     return scale["trials"]["fast" if task == "choice" and method != "rudder" else METHODS[method].pace]
 
 
-def _batch(task: str, delay: int, method: str, epsilon: float, limit: int, trials: int, label: str) -> Batch:
+def _batch(task: str, delay: int, method: str, epsilon: float, limit: int, trials: int) -> Batch:
+    def prepare() -> Callable[[int], Trial]:
+        made = make(task, delay)
+        return lambda seed: trial(made, method, seed=seed, limit=limit, epsilon=epsilon)
+
+    other = f"epsilon-{epsilon:g}" if epsilon != EPSILON else ""
     settings = {"task": task, "delay": delay, **about(task, method), "epsilon": epsilon, "limit": limit}
     return Batch(
-        name="-".join([task, str(delay), method, *([f"epsilon-{epsilon:g}"] if epsilon != EPSILON else [])]),
-        label=label,
+        name="-".join(filter(None, [task, str(delay), method, other])),
+        label=f"{TASK_TITLES[task]}, delay {delay}: {METHODS[method].label}{other and f', ε = {epsilon:g}'}",
         settings=settings | {"resolution": resolution_of(method)},
         trials=trials,
         cost=_steps(task, delay, method, limit),
-        prepare=lambda: partial(_seeded, make(task, delay), method, limit, epsilon),
+        prepare=prepare,
         is_whole=_is_trial,
     )
+
+
+def plan_noise(scale: dict[str, Any]) -> list[Batch]:
+    """Return the batches of all noise levels and methods; a trial finds whether the policy is right at the end."""
+    delay, episodes = scale["noisy_delay"], scale["noisy_episodes"]
+
+    def batch(noise: float, method: str) -> Batch:
+        def prepare() -> Callable[[int], bool]:
+            task = make("choice", delay, noise=noise)
+
+            def is_right(seed: int) -> bool:
+                table, _ = learner(task, method, seed=seed, epsilon=EPSILON)(episodes)
+                return bool(task.solved_by(greedy_policy(table)))
+
+            return is_right
+
+        return Batch(
+            name=f"choice-{delay}-noise-{noise:g}-{method}",
+            label=f"Choice, noise {noise:g}: {METHODS[method].label}",
+            settings={"task": "choice", "delay": delay, "noise": noise, **about("choice", method)}
+            | {"epsilon": EPSILON, "episodes": episodes},
+            trials=trials_of(scale, "choice", method),
+            cost=delay * episodes * (150 if method == "rudder" else 1),  # noise keeps its network in training
+            prepare=prepare,
+            is_whole=lambda found: isinstance(found, bool),
+        )
+
+    return [batch(noise, method) for noise in scale["noise"] for method in NOISE_METHODS]
 
 
 def about(task: str, method: str) -> dict[str, Any]:
     """Return the settings of a learner besides delay, exploration and seed."""
     how = METHODS[method]
-    pays = CHOICE if task == "choice" else {}
-    if how.method is None:
-        return {"method": method, **pays}
-    _, defaults = UPDATES[how.method]
-    return {"method": method, **pays, "update": how.method, **defaults, **how.options}
-
-
-def _seeded(task: ToyTask, method: str, limit: int, epsilon: float, seed: int) -> Trial:
-    return trial(task, method, seed=seed, limit=limit, epsilon=epsilon)
+    update = {} if how.method is None else {"update": how.method, **UPDATES[how.method][1], **how.options}
+    return {"method": method, **(CHOICE if task == "choice" else {}), **update}
 
 
 def _steps(task: str, delay: int, method: str, limit: int) -> float:
@@ -191,36 +251,22 @@ def _is_trial(found: Any) -> bool:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-def rows(batches: Sequence[Batch], found: Sequence[list[Any]]) -> list[dict[str, Any]]:
-    """Return one row per batch of `plan` or `plan_exploration`."""
-    made = []
-    for batch, trials in zip(batches, found, strict=True):
-        what = {key: batch.settings[key] for key in ("task", "delay", "method", "epsilon", "limit")}
-        made.append(row(**what, trials=[Trial(*one) for one in trials]))
-    return made
+def rows(batch: Batch, trials: list[Any]) -> list[dict[str, Any]]:
+    """Return the row of a batch of `plan` or `plan_exploration`."""
+    what = {key: batch.settings[key] for key in ("task", "delay", "method", "epsilon", "limit")}
+    return [row([Trial(*one) for one in trials], **what)]
 
 
-def noise_rows(batches: Sequence[Batch], found: Sequence[list[Any]]) -> list[dict[str, Any]]:
-    """Return one row per batch of `plan_noise`, with the share of trials that choose right."""
-    made = []
-    for batch, trials in zip(batches, found, strict=True):
-        what = {key: batch.settings[key] for key in ("noise", "method", "delay", "episodes")}
-        made.append({**what, "trials": len(trials), "right": float(np.mean(trials))})
-    return made
-
-
-def row(task: str, delay: int, method: str, epsilon: float, limit: int, trials: Sequence[Trial]) -> dict[str, Any]:
+def row(trials: Sequence[Trial], **what: Any) -> dict[str, Any]:
     """Return all trials with their summary. An unsolved trial is None and counts as longer than all others."""
-    return {
-        "task": task,
-        "delay": delay,
-        "method": method,
-        "epsilon": epsilon,
-        "limit": limit,
-        "censored": sum(one.solved is None for one in trials),
-        "solved": summary([one.solved for one in trials]),
-        "seen": summary([one.seen for one in trials]),
-    }
+    solved, seen = ([getattr(one, name) for one in trials] for name in Trial._fields)
+    return {**what, "censored": solved.count(None), "solved": summary(solved), "seen": summary(seen)}
+
+
+def noise_rows(batch: Batch, trials: list[bool]) -> list[dict[str, Any]]:
+    """Return the row of a batch of `plan_noise`, with the share of trials that choose right."""
+    what = {key: batch.settings[key] for key in ("noise", "method", "delay", "episodes")}
+    return [{**what, "trials": len(trials), "right": float(np.mean(trials))}]
 
 
 def summary(episodes: Sequence[int | None]) -> dict[str, Any]:

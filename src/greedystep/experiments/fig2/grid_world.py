@@ -8,7 +8,7 @@ policy and J_low the return of never arriving: 1 is optimal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -132,27 +132,17 @@ def _is_trial(found: Any) -> bool:
     """Return whether this, read from a file, is the result of a trial."""
 
     def is_pair(one: Any) -> bool:
-        if not (isinstance(one, list) and len(one) == 2):
-            return False
-        return isinstance(one[0], float) and (one[1] is None or one[1] in PASSES)
+        return isinstance(one, list) and len(one) == 2 and isinstance(one[0], float) and one[1] in (None, *PASSES)
 
     return isinstance(found, dict) and set(found) == set(OFFLINE_METHODS) and all(map(is_pair, found.values()))
 
 
-def rows(batches: Sequence[Batch], found: Sequence[list[Any]]) -> list[dict[str, Any]]:
-    """Return one row per size and method: qualities after one pass, and passes until GOOD."""
+def rows(batch: Batch, trials: list[Any]) -> list[dict[str, Any]]:
+    """Return one row per method: qualities after one pass, and passes until GOOD."""
     made = []
-    for batch, trials in zip(batches, found, strict=True):
-        for name in OFFLINE_METHODS:
-            qualities = [trial[name][0] for trial in trials]
-            made.append(
-                {
-                    "size": batch.settings["size"],
-                    "method": name,
-                    "quality": qualities,
-                    "mean_quality": float(np.mean(qualities)),
-                    "limit": PASSES[-1],
-                    "passes": summary([trial[name][1] for trial in trials]),
-                }
-            )
+    for name in OFFLINE_METHODS:
+        qualities, passes = zip(*(trial[name] for trial in trials), strict=True)
+        about = {"size": batch.settings["size"], "method": name, "limit": PASSES[-1]}
+        quality = {"quality": list(qualities), "mean_quality": float(np.mean(qualities))}
+        made.append(about | quality | {"passes": summary(passes)})
     return made

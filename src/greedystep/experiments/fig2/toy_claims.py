@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
-from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict, judged, verdict_of_parts
+from greedystep.experiments.claims import NOT_KNOWN, Claim, Outcome, Verdict, judges, verdict_of_parts
+from greedystep.experiments.fig2.delayed import EPSILON, METHODS, PAPER_BASELINES, PUBLISHED, published
 from greedystep.experiments.fig2.grid_world import OFFLINE_METHODS, Q_LEARNING
-from greedystep.experiments.fig2.toy_methods import EPSILON, METHODS, PAPER_BASELINES, PUBLISHED, published
 
+Row = dict[str, Any]
+Numbers = dict[str, list[Row]]
 TASKS = ("choice", "trace-back")
-WHERE = "Section 6.1, Figure 2"
+rule = partial(judges, where="Section 6.1, Figure 2")
 
 TWENTY = (10, 40)
 """Range of medians that counts as about 20: within a factor of two."""
@@ -31,9 +34,9 @@ RESAMPLES = 1000
 """Bootstrap resamples of the growth exponent."""
 
 
-def claims(numbers: dict[str, Any]) -> list[Claim]:
+def claims(numbers: Numbers) -> list[Claim]:
     """Judge every claim whose numbers are complete."""
-    rules = {
+    rules: dict[Callable[[Numbers], Claim], tuple[str, ...]] = {
         about_twenty: ("trace-back", "exploration"),
         no_growth: TASKS,
         steep_growth: ("trace-back",),
@@ -43,20 +46,20 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
         wider_gap: ("offline",),
         like_published: ("trace-back",),
     }
-    return [rule(numbers) for rule, needed in rules.items() if all(numbers[part] for part in needed)]
+    return [judge(numbers) for judge, needed in rules.items() if all(numbers[part] for part in needed)]
 
 
-def rows_of(numbers: dict[str, Any], task: str, method: str) -> list[dict[str, Any]]:
+def rows_of(numbers: Numbers, task: str, method: str) -> list[Row]:
     """Return the rows of a method, one per delay."""
     return [row for row in numbers[task] if row["method"] == method]
 
 
-def medians_of(numbers: dict[str, Any], task: str, method: str) -> list[float | None]:
-    """Return the median episodes to solve, one per delay."""
-    return [row["solved"]["median"] for row in rows_of(numbers, task, method)]
+def medians(rows: Iterable[Row], what: str = "solved") -> list[float | None]:
+    """Return the median episodes to solve, one per delay, or until the best return is first seen ("seen")."""
+    return [row[what]["median"] for row in rows]
 
 
-def by_exploration_alone(row: dict[str, Any]) -> bool | None:
+def by_exploration_alone(row: Row) -> bool | None:
     """Return whether exploration alone explains the median episodes to solve; None if they are not known."""
     solved, seen = row["solved"]["median"], row["seen"]["median"]
     return None if solved is None or seen is None else solved <= EXPLAINED * seen
@@ -65,75 +68,49 @@ def by_exploration_alone(row: dict[str, Any]) -> bool | None:
 # -- episodes ---------------------------------------------------------------------------------------------------------
 
 
-def about_twenty(numbers: dict[str, Any]) -> Claim:
+@rule("fig2-twenty-episodes", "Greedy-Step Q-learning solves Trace Back in about 20 episodes, whatever the delay.", 20)
+def about_twenty(numbers: Numbers) -> Outcome:
     """Confirmed: within a factor of two at every delay with the common exploration; partly: with another one."""
-    by_epsilon: dict[float, list[dict[str, Any]]] = {EPSILON: rows_of(numbers, "trace-back", "greedy-step")}
-    for row in numbers["exploration"]:
-        by_epsilon.setdefault(row["epsilon"], []).append(row)
-    near = {epsilon: all(_near_twenty(row) for row in rows) for epsilon, rows in by_epsilon.items()}
-    said = "; ".join(
-        f"{_range([row['solved']['median'] for row in rows])} with ε = {epsilon:g}"
-        for epsilon, rows in sorted(by_epsilon.items(), reverse=True)
-    )
-    rows = [row for rows in by_epsilon.values() for row in rows]
-    why = NOT_KNOWN
+    rows = [*rows_of(numbers, "trace-back", "greedy-step"), *numbers["exploration"]]
+    by_epsilon = {
+        epsilon: medians(row for row in rows if row["epsilon"] == epsilon)
+        for epsilon in sorted({EPSILON, *(row["epsilon"] for row in rows)}, reverse=True)
+    }
+    near = {
+        epsilon: all(median is not None and TWENTY[0] <= median <= TWENTY[1] for median in found)
+        for epsilon, found in by_epsilon.items()
+    }
+    said, why = "; ".join(f"{_range(found)} with ε = {epsilon:g}" for epsilon, found in by_epsilon.items()), NOT_KNOWN
     if all(by_exploration_alone(row) for row in rows):
         said += "; exploration alone explains all of these: it is solved when the best return is first seen"
         why = "how soon the best return is seen depends on the share of random actions (fig2)"
-    verdict: Verdict = "confirmed" if near[EPSILON] else "partly" if any(near.values()) else "refuted"
-    return judged(
-        "fig2-twenty-episodes",
-        "Greedy-Step Q-learning solves Trace Back in about 20 episodes, whatever the delay.",
-        WHERE,
-        20,
-        said,
-        verdict,
-        why,
-    )
+    return Outcome("confirmed" if near[EPSILON] else "partly" if any(near.values()) else "refuted", said, why)
 
 
-def _near_twenty(row: dict[str, Any]) -> bool:
-    median = row["solved"]["median"]
-    return median is not None and TWENTY[0] <= median <= TWENTY[1]
-
-
-def no_growth(numbers: dict[str, Any]) -> Claim:
+@rule("fig2-no-growth", "The episodes Greedy-Step Q-learning needs do not visibly grow with the delay.", "no growth")
+def no_growth(numbers: Numbers) -> Outcome:
     """Confirmed: on both tasks the 95 % interval of the exponent lies below FLAT; untested where it covers FLAT."""
     found = {task: growth(rows_of(numbers, task, "greedy-step")) for task in TASKS}
-    kinds = {_kind(one) for one in found.values()}
-    verdict: Verdict
-    if kinds == {"flat"}:
-        verdict = "confirmed"
-    elif kinds == {"grows"}:
-        verdict = "refuted"
-    else:
-        verdict = "untested" if "unclear" in kinds else "partly"
-    return judged(
-        "fig2-no-growth",
-        "The episodes Greedy-Step Q-learning needs do not visibly grow with the delay.",
-        WHERE,
-        "no growth",
-        "; ".join(f"{task}: {_power(one)}" for task, one in found.items()),
-        verdict,
-    )
+    verdicts: set[Verdict] = {
+        "untested" if one is None or one.low <= FLAT <= one.high else "confirmed" if one.high < FLAT else "refuted"
+        for one in found.values()
+    }
+    verdict = "untested" if "untested" in verdicts else verdicts.pop() if len(verdicts) == 1 else "partly"
+    return Outcome(verdict, "; ".join(f"{task}: {_power(one)}" for task, one in found.items()), NOT_KNOWN)
 
 
-def _kind(found: Growth | None) -> str:
-    if found is None:
-        return "unclear"
-    return "flat" if found.high < FLAT else "grows" if found.low > FLAT else "unclear"
-
-
-def steep_growth(numbers: dict[str, Any]) -> Claim:
+@rule(
+    "fig2-q-lambda-exponential",
+    "Methods such as Q(λ) need exponentially more episodes as the delay grows (measured: Watkins', Trace Back).",
+    "exponential",
+)
+def steep_growth(numbers: Numbers) -> Outcome:
     """Confirmed: steeper than linear and nearer to an exponential than to a power; partly: only steeper than linear."""
     found = growth(rows_of(numbers, "trace-back", "watkins"))
-    verdict: Verdict
     if found is None or found.low <= 1 < found.high:
-        verdict = "untested"
-    elif found.high <= 1:
-        verdict = "refuted"
+        verdict: Verdict = "untested"
     else:
-        verdict = "confirmed" if found.exponential else "partly"
+        verdict = "refuted" if found.high <= 1 else "confirmed" if found.exponential else "partly"
     theirs = growth(
         [
             {"delay": delay, "limit": median, "solved": {"median": median, "trials": [median]}}
@@ -141,39 +118,28 @@ def steep_growth(numbers: dict[str, Any]) -> Claim:
             if median is not None
         ]
     )
-    return judged(
-        "fig2-q-lambda-exponential",
-        "Methods such as Q(λ) need exponentially more episodes as the delay grows (measured: Watkins', Trace Back).",
-        WHERE,
-        "exponential",
-        f"{_power(found)}, {_shape(found)}; the medians published for RUDDER's Task III: "
-        + ("unknown" if theirs is None else f"{theirs.exponent:.2f}, {_shape(theirs)}"),
+    assert theirs is not None
+    return Outcome(
         verdict,
-        "the published medians grow like a power too" if theirs and not theirs.exponential else NOT_KNOWN,
+        f"{_power(found)}, {_shape(found)}; the medians published for RUDDER's Task III: {theirs.exponent:.2f}, "
+        f"{_shape(theirs)}",
+        NOT_KNOWN if theirs.exponential else "the published medians grow like a power too",
     )
 
 
-def _shape(found: Growth | None) -> str:
-    if found is None:
-        return "of unknown shape"
-    return "nearer to an exponential" if found.exponential else "nearer to a power of the delay"
-
-
-def more_than_thousand(numbers: dict[str, Any]) -> Claim:
+@rule(
+    "fig2-rudder-thousand",
+    "RUDDER, the best of the other methods, needs more than 1000 episodes on Trace Back.",
+    "more than 1000",
+)
+def more_than_thousand(numbers: Numbers) -> Outcome:
     """Confirmed: at every delay; partly: at some; refuted: at none."""
     rows = rows_of(numbers, "trace-back", "rudder")
-    medians = [row["solved"]["median"] for row in rows]
-    above = [median is None or median > 1000 for median in medians]
-    theirs = [published("rudder", row["delay"]) for row in rows]
-    verdict = verdict_of_parts(above)
+    ours, theirs = medians(rows), [published("rudder", row["delay"]) for row in rows]
     fewer = any(median is not None and median <= 1000 for median in theirs)
-    return judged(
-        "fig2-rudder-thousand",
-        "RUDDER, the best of the other methods, needs more than 1000 episodes on Trace Back.",
-        WHERE,
-        "more than 1000",
-        f"{_range(medians)} (our reconstruction); RUDDER's authors published {_range(theirs)} at these delays",
-        verdict,
+    return Outcome(
+        verdict_of_parts(median is None or median > 1000 for median in ours),
+        f"{_range(ours)} (our reconstruction); RUDDER's authors published {_range(theirs)} at these delays",
         "RUDDER's authors published fewer at short delays" if fewer else NOT_KNOWN,
     )
 
@@ -193,18 +159,17 @@ class Growth:
     """Whether log(episodes) is closer to linear in the delay than in its logarithm."""
 
 
-def growth(rows: Sequence[dict[str, Any]]) -> Growth | None:
+def growth(rows: Sequence[Row]) -> Growth | None:
     """Fit the medians of these rows, one per delay; None for fewer than three delays or an unknown median."""
-    delays = np.array([row["delay"] for row in rows], float)
-    medians = [row["solved"]["median"] for row in rows]
-    if len(delays) < 3 or any(median is None for median in medians):
+    delays, found = np.array([row["delay"] for row in rows], float), medians(rows)
+    if len(delays) < 3 or None in found:
         return None
     random = np.random.default_rng(0)
     drawn = []
     for row in rows:
         trials = np.array([row["limit"] if one is None else one for one in row["solved"]["trials"]], float)
         drawn.append(np.median(random.choice(trials, (RESAMPLES, len(trials))), axis=1))
-    logs = np.log(np.array(medians, float))
+    logs = np.log(np.array(found, float))
     power, power_left = _line(np.log(delays), logs)
     _, exponential_left = _line(delays, logs)
     resampled, _ = _line(np.log(delays), np.log(np.array(drawn)))
@@ -222,19 +187,24 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
 # -- comparisons ------------------------------------------------------------------------------------------------------
 
 
-def outperforms(numbers: dict[str, Any]) -> Claim:
+@rule(
+    "fig2-outperforms",
+    "On Choice and Trace Back Greedy-Step outperforms RUDDER and the eligibility-trace methods.",
+    "all of them, on both tasks",
+)
+def outperforms(numbers: Numbers) -> Outcome:
     """One part per task: at every delay a smaller median than every method that the paper names."""
     wins, said, at_once = [], [], []
     for task in TASKS:
-        ours = medians_of(numbers, task, "greedy-step")
-        rivals = {method: medians_of(numbers, task, method) for method in PAPER_BASELINES}
+        rows = rows_of(numbers, task, "greedy-step")
+        ours = medians(rows)
         not_beaten = [
             METHODS[method].label
-            for method, theirs in rivals.items()
-            if not all(_less(a, b) for a, b in zip(ours, theirs, strict=True))
+            for method in PAPER_BASELINES
+            if not all(map(_less, ours, medians(rows_of(numbers, task, method))))
         ]
         wins.append(not not_beaten)
-        if not_beaten and ours == [row["seen"]["median"] for row in rows_of(numbers, task, "greedy-step")]:
+        if not_beaten and ours == medians(rows, "seen"):
             at_once.append(task)
         said.append(
             f"{task}: {_range(ours)} episodes, "
@@ -243,53 +213,46 @@ def outperforms(numbers: dict[str, Any]) -> Claim:
     why = NOT_KNOWN
     if at_once:
         why = f"{' and '.join(at_once)}: it is solved when the best return is first seen; nobody can be sooner (fig2)"
-    return judged(
-        "fig2-outperforms",
-        "On Choice and Trace Back Greedy-Step outperforms RUDDER and the eligibility-trace methods.",
-        WHERE,
-        "all of them, on both tasks",
-        "; ".join(said),
-        verdict_of_parts(wins),
-        why,
-    )
+    return Outcome(verdict_of_parts(wins), "; ".join(said), why)
 
 
-def looking_ahead(numbers: dict[str, Any]) -> Claim:
+@rule(
+    "fig2-because-of-looking-ahead",
+    "The speed comes from looking ahead to the end of the game.",
+    "the multi-step operator",
+)
+def looking_ahead(numbers: Numbers) -> Outcome:
     """Refuted: one-step backups from the end of each episode need no more; confirmed: at least twice as many."""
+    both = [
+        (ours["solved"], theirs["solved"])
+        for task in TASKS
+        for ours, theirs in zip(*(rows_of(numbers, task, name) for name in ("greedy-step", "backward")), strict=True)
+    ]
     ratios = [
-        np.inf if theirs is None else theirs / ours
-        for task in TASKS
-        for ours, theirs in zip(
-            medians_of(numbers, task, "greedy-step"), medians_of(numbers, task, "backward"), strict=True
-        )
-        if ours is not None
+        np.inf if theirs["median"] is None else theirs["median"] / ours["median"]
+        for ours, theirs in both
+        if ours["median"] is not None
     ]
-    pairs = [
-        (a, b)
-        for task in TASKS
-        for ours, theirs in zip(rows_of(numbers, task, "greedy-step"), rows_of(numbers, task, "backward"), strict=True)
-        for a, b in zip(ours["solved"]["trials"], theirs["solved"]["trials"], strict=True)
-    ]
-    verdict: Verdict
+    same = [a == b for ours, theirs in both for a, b in zip(ours["trials"], theirs["trials"], strict=True)]
     if not ratios:
-        verdict = "untested"
-    elif max(ratios) <= EXPLAINED:
-        verdict = "refuted"
+        verdict: Verdict = "untested"
     else:
-        verdict = "confirmed" if min(ratios) >= TWICE else "partly"
-    return judged(
-        "fig2-because-of-looking-ahead",
-        "The speed comes from looking ahead to the end of the game.",
-        WHERE,
-        "the multi-step operator",
-        f"one-step Q-learning that replays each episode backwards needs {_factor(ratios)} times the episodes; "
-        f"{sum(a == b for a, b in pairs)} of {len(pairs)} trials with the same seed end in the same episode",
+        verdict = "refuted" if max(ratios) <= EXPLAINED else "confirmed" if min(ratios) >= TWICE else "partly"
+    return Outcome(
         verdict,
+        f"one-step Q-learning that replays each episode backwards needs {_range(ratios, '.2g')} times the episodes; "
+        f"{sum(same)} of {len(same)} trials with the same seed end in the same episode",
         "one pass from the end of an episode carries its reward as far as the operator does (fig2)",
     )
 
 
-def wider_gap(numbers: dict[str, Any]) -> Claim:
+@rule(
+    "fig2-grid-gap",
+    "Offline on Grid World the gap between Greedy-Step and Q-learning grows with the size of the grid.",
+    "grows",
+    where="Section 6.1, offline setting, Figure 2 (c)",
+)
+def wider_gap(numbers: Numbers) -> Outcome:
     """One part per kind of Q-learning: its gap to Greedy-Step in mean quality after one pass grows with the size."""
     sizes = sorted({row["size"] for row in numbers["offline"]})
     mean = {(row["size"], row["method"]): row["mean_quality"] for row in numbers["offline"]}
@@ -305,15 +268,8 @@ def wider_gap(numbers: dict[str, Any]) -> Claim:
     why = NOT_KNOWN
     if nothing:
         why = f"{' and '.join(nothing)}: next to nothing is learned from size {later[0]} on, so no gap can grow (fig2)"
-    return judged(
-        "fig2-grid-gap",
-        "Offline on Grid World the gap between Greedy-Step and Q-learning grows with the size of the grid.",
-        "Section 6.1, offline setting, Figure 2 (c)",
-        "grows",
-        f"gap in quality at size {sizes[0]} and {sizes[-1]} after one pass: " + "; ".join(said),
-        verdict_of_parts(wins),
-        why,
-    )
+    measured = f"gap in quality at size {sizes[0]} and {sizes[-1]} after one pass: " + "; ".join(said)
+    return Outcome(verdict_of_parts(wins), measured, why)
 
 
 def _rises(sizes: list[int], gaps: list[float]) -> bool:
@@ -323,7 +279,13 @@ def _rises(sizes: list[int], gaps: list[float]) -> bool:
     return bool(correlation >= MONOTONE and gaps[-1] - gaps[0] > WIDER)
 
 
-def like_published(numbers: dict[str, Any]) -> Claim:
+@rule(
+    "fig2-like-published",
+    "Our RUDDER, Q(λ) and SARSA(λ) need about as many episodes on Trace Back as published for RUDDER's Task III.",
+    "1 times",
+    where="RUDDER's poster (ml-jku/rudder), Task III; a check of our baselines",
+)
+def like_published(numbers: Numbers) -> Outcome:
     """One part per method: within a factor of two of the published median at two delays or more."""
     said, wins = [], []
     for method in ("rudder", "watkins", "sarsa-lambda"):
@@ -332,17 +294,10 @@ def like_published(numbers: dict[str, Any]) -> Claim:
             for row in rows_of(numbers, "trace-back", method)
             if (theirs := published(method, row["delay"])) and row["solved"]["median"] is not None
         ]
-        close = sum(1 / TWICE <= ratio <= TWICE for ratio in ratios)
+        close, times = sum(1 / TWICE <= ratio <= TWICE for ratio in ratios), _range(ratios, ".2g")
         wins.append(close >= 2)
-        said.append(f"{METHODS[method].label}: {_factor(ratios)} times, within 2 at {close} of {len(ratios)} delays")
-    return judged(
-        "fig2-like-published",
-        "Our RUDDER, Q(λ) and SARSA(λ) need about as many episodes on Trace Back as published for RUDDER's Task III.",
-        "RUDDER's poster (ml-jku/rudder), Task III; a check of our baselines",
-        "1 times",
-        "; ".join(said),
-        verdict_of_parts(wins),
-    )
+        said.append(f"{METHODS[method].label}: {times} times, within 2 at {close} of {len(ratios)} delays")
+    return Outcome(verdict_of_parts(wins), "; ".join(said), NOT_KNOWN)
 
 
 # -- formatting --------------------------------------------------------------------------------------------------------
@@ -352,22 +307,21 @@ def _less(ours: float | None, theirs: float | None) -> bool:
     return ours is not None and (theirs is None or ours < theirs)
 
 
-def _range(numbers: list[Any]) -> str:
+def _range(numbers: Sequence[float | None], digits: str = ",.4g") -> str:
     known = [number for number in numbers if number is not None]
     if not known:
         return "unknown"
-    low, high = f"{min(known):,.4g}", f"{max(known):,.4g}"
+    low, high = (f"{end:{digits}}" for end in (min(known), max(known)))
     return (low if low == high else f"{low} to {high}") + (" or more" if None in numbers else "")
-
-
-def _factor(ratios: list[float]) -> str:
-    if not ratios:
-        return "unknown"
-    low, high = f"{min(ratios):.2g}", f"{max(ratios):.2g}"
-    return low if low == high else f"{low} to {high}"
 
 
 def _power(found: Growth | None) -> str:
     if found is None:
         return "not known"
     return f"delay to the power {found.exponent:.2f} ({found.low:.2f} to {found.high:.2f})"
+
+
+def _shape(found: Growth | None) -> str:
+    if found is None:
+        return "of unknown shape"
+    return "nearer to an exponential" if found.exponential else "nearer to a power of the delay"

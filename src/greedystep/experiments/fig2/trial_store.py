@@ -1,7 +1,7 @@
 """Batches of trials that differ in their seed alone, cut into pieces that are run in threads and kept.
 
-A piece is one part (see `runs.parts`), written when its trials are done. It is found by everything that decides its
-numbers, so that a run with other settings in the same folder neither uses nor overwrites it.
+A piece is one part (see `runs.part_store`), written when its trials are done. It is found by everything that decides
+its numbers, so that a run with other settings in the same folder neither uses nor overwrites it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from greedystep.io import jsonable
 from greedystep.provenance import available_cores, config_hash, provenance
 from greedystep.runs.job_queue import run_jobs
-from greedystep.runs.part_store import PartStore
+from greedystep.runs.part_store import Parts, PartStore
 from greedystep.runs.progress import ReportProgress, WorkProgress
 
 FOLDER = "fig2"
@@ -44,36 +43,28 @@ class Batch:
     """Whether a value that was read from a file can be the result of a trial."""
 
     def pieces(self) -> Iterator[Piece]:
+        """Cut the trials into pieces of at most PIECE steps, or of one trial."""
         together = max(1, int(PIECE / self.cost))
         for first in range(0, self.trials, together):
-            yield Piece(self, range(first, min(first + together, self.trials)))
+            seeds = range(first, min(first + together, self.trials))
+            config = jsonable({**self.settings, "seeds": [seeds.start, seeds.stop]})
+            yield Piece(self, seeds, config, f"{FOLDER}/{self.name}-{first}-{config_hash(config)[:8]}.json")
 
 
-@dataclass(frozen=True, eq=False)
-class Piece:
+class Piece(NamedTuple):
     """Trials of a batch with consecutive seeds, which are kept together as one part."""
 
     batch: Batch
     seeds: range
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        return jsonable({**self.batch.settings, "seeds": [self.seeds.start, self.seeds.stop]})
-
-    @cached_property
-    def file(self) -> str:
-        """The name of its part."""
-        return f"{FOLDER}/{self.batch.name}-{self.seeds.start}-{config_hash(self.config)[:8]}.json"
+    config: dict[str, Any]
+    file: str
+    """The name of its part."""
 
 
 class TrialStore:
-    """The pieces among the parts of a folder; `problems` says in one sentence each what cannot be read.
+    """The pieces among the parts of a folder; `problems` says in one sentence each what cannot be read."""
 
-    Args:
-        parts: the parts, or their folder; None to keep nothing on the disk.
-    """
-
-    def __init__(self, parts: PartStore | Path | None = None):
+    def __init__(self, parts: Parts = None):
         self._parts = PartStore.at(parts)
         self.problems = [*self._parts.problems]
         self._found: dict[str, list[Any] | None] = {}
@@ -81,7 +72,11 @@ class TrialStore:
     def get(self, piece: Piece) -> list[Any] | None:
         """Return what its trials found, in the order of the seeds, or None; a damaged part counts as missing."""
         if piece.file not in self._found:
-            self._found[piece.file] = self._read(piece)
+            try:
+                self._found[piece.file] = self._read(piece)
+            except (ValueError, OSError) as problem:
+                self.problems.append(f"{problem}; its trials count as missing")
+                self._found[piece.file] = None
         if self._found[piece.file] is not None:
             self._parts.use(piece.file)
         return self._found[piece.file]
@@ -103,21 +98,16 @@ class TrialStore:
         return {name: made[name] for name in ("command", "versions", "python", "platform", "cpu", "commit", "date")}
 
     def _read(self, piece: Piece) -> list[Any] | None:
-        try:
-            content = self._parts.read(piece.file)
-            if content is None:
-                return None
-            where = self._parts.where(piece.file)
-            if not (isinstance(content, dict) and content.get("config") == piece.config):
-                raise ValueError(f"{where} does not say that it holds {piece.batch.label}")
-            found = content.get("trials")
-            if not (
-                isinstance(found, list) and len(found) == len(piece.seeds) and all(map(piece.batch.is_whole, found))
-            ):
-                raise ValueError(f"{where} does not hold {len(piece.seeds)} whole trials")
-        except (ValueError, OSError) as problem:
-            self.problems.append(f"{problem}; its trials count as missing")
+        """Return what a part holds, None if there is none; ValueError says what is wrong with it."""
+        content = self._parts.read(piece.file)
+        if content is None:
             return None
+        where = self._parts.where(piece.file)
+        if not (isinstance(content, dict) and content.get("config") == piece.config):
+            raise ValueError(f"{where} does not say that it holds {piece.batch.label}")
+        found = content.get("trials")
+        if not (isinstance(found, list) and [*map(piece.batch.is_whole, found)] == [True] * len(piece.seeds)):
+            raise ValueError(f"{where} does not hold {len(piece.seeds)} whole trials")
         return found
 
 
@@ -128,7 +118,7 @@ def run_trials(batches: Sequence[Batch], kept: TrialStore, progress: ReportProgr
     """
     pieces = sorted((piece for batch in batches for piece in batch.pieces()), key=lambda piece: -piece.batch.cost)
     missing = [piece for piece in pieces if kept.get(piece) is None]
-    found: dict[Piece, dict[int, Any]] = {piece: {} for piece in missing}
+    found: dict[str, dict[int, Any]] = {piece.file: {} for piece in missing}
     total, left = (sum(len(piece.seeds) for piece in some) for some in (pieces, missing))
     share = WorkProgress(progress, sum(piece.batch.cost * len(piece.seeds) for piece in missing))
     share.advance(0, f"{total - left:,} of {total:,} trials are there already")
@@ -142,9 +132,9 @@ def run_trials(batches: Sequence[Batch], kept: TrialStore, progress: ReportProgr
     def on_done(done: tuple[Piece, int, Any]) -> None:
         nonlocal left
         piece, seed, result = done
-        found[piece][seed] = result
-        if len(found[piece]) == len(piece.seeds):
-            by_seed = found.pop(piece)
+        found[piece.file][seed] = result
+        if len(found[piece.file]) == len(piece.seeds):
+            by_seed = found.pop(piece.file)
             kept.keep(piece, [by_seed[seed] for seed in piece.seeds])
         left -= 1
         share.advance(piece.batch.cost, f"{left:,} of {total:,} trials left; {piece.batch.label}")

@@ -7,17 +7,18 @@ were fixed before any full-length run.
 
 from __future__ import annotations
 
-from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict
-from greedystep.experiments.deep.compared_methods import BASELINES, GREEDY, METHODS
+from functools import partial
+
+from greedystep.experiments.claims import NOT_KNOWN, Claim, Outcome, Verdict, judges, verdict_of_parts
 from greedystep.experiments.deep.judging import (
     AllRuns,
     Estimate,
-    Outcome,
     best_method,
+    combine,
     has_learned,
     join_reasons,
-    judge_each_task,
-    judge_if_trained,
+    judges_task,
+    judges_tasks,
     mean,
     mean_difference,
     missing_runs,
@@ -25,11 +26,12 @@ from greedystep.experiments.deep.judging import (
     worst,
 )
 from greedystep.experiments.deep.method_runs import MethodRuns
-from greedystep.experiments.deep.tasks import LARGEST_GAINS, TASKS
+from greedystep.experiments.deep.suite import BASELINES, GREEDY, LARGEST_GAINS, METHODS, TASKS
 from greedystep.learning_curves import times_faster
 from greedystep.stats import ratio
 
 WHERE = "Section 6.1, Figure 3"
+rule, rule_on_task = partial(judges, where=WHERE), partial(judges_task, where=WHERE)
 FEWER_SAMPLES = ("pong", "mountaincar", "freeway")
 """Tasks on which the paper claims fewer samples to the same return."""
 WORSE = "pixelcopter"
@@ -53,7 +55,7 @@ def claims(runs: AllRuns) -> list[Claim]:
     return [
         outperforms(runs),
         *(twice(runs, task) for task in LARGEST_GAINS),
-        not_better_on_pixelcopter(runs),
+        not_better(runs, WORSE),
         *(same_level(runs, task) for task in FEWER_SAMPLES),
         *(half_the_samples(runs, task) for task in FEWER_SAMPLES),
         sooner_than_dqn(runs),
@@ -66,36 +68,37 @@ def claims(runs: AllRuns) -> list[Claim]:
 # -- reward -----------------------------------------------------------------------------------------------------------
 
 
-def outperforms(runs: AllRuns) -> Claim:
+@rule(
+    "fig3-outperforms",
+    "Greedy-Step DQN outperforms almost all compared methods in reward and sample efficiency on almost all tasks "
+    "except Pixelcopter.",
+    "almost all",
+)
+def outperforms(runs: AllRuns) -> Outcome:
     """Count the pairs of a task and a baseline that Greedy-Step DQN wins, over all tasks the paper names.
 
     A pair is won if the difference in mean return over the training has a 95 % CI above 0 and that in final return has
     none below 0. Confirmed from 80 % of the pairs, refuted below 50 %, untested while a task is missing.
     """
     named = (*LARGEST_GAINS, *FEWER_SAMPLES)
-    absent = [TASKS[task].title for task in named if missing_runs(runs, task)]
+    absent = [task for task in named if missing_runs(runs, task)]
     won = {
         (task, method): wins(runs[task, GREEDY], runs[task, method])
         for task in named
-        if missing_runs(runs, task) is None
+        if task not in absent
         for method in BASELINES
     }
     measured = f"ahead in {sum(won.values())} of {len(won)} comparisons"
-    verdict: Verdict = "untested"
     if absent:
-        measured += f"; not judged without {', '.join(absent)}"
-    else:
-        share = sum(won.values()) / len(won)
-        verdict = "confirmed" if share >= ALMOST_ALL else "partly" if share >= HALF else "refuted"
+        return Outcome("untested", f"{measured}; not judged without {', '.join(TASKS[task].title for task in absent)}")
     lost = {task: method for (task, method), ahead in reversed(won.items()) if not ahead}
     why = join_reasons({task: why_behind(runs, task, rival) for task, rival in lost.items()})
-    return Outcome(verdict, measured, why or NOT_KNOWN).claim(
-        "fig3-outperforms",
-        "Greedy-Step DQN outperforms almost all compared methods in reward and sample efficiency on almost all tasks "
-        "except Pixelcopter.",
-        WHERE,
-        "almost all",
-    )
+    return Outcome(_by_share(sum(won.values()) / len(won), ALMOST_ALL, HALF), measured, why or NOT_KNOWN)
+
+
+def _by_share(share: float, confirmed: float, partly: float) -> Verdict:
+    """The verdict on a share that must be at least so high."""
+    return "confirmed" if share >= confirmed else "partly" if share >= partly else "refuted"
 
 
 def wins(ours: MethodRuns, theirs: MethodRuns) -> bool:
@@ -104,112 +107,91 @@ def wins(ours: MethodRuns, theirs: MethodRuns) -> bool:
     return higher and not mean_difference(ours.final_return, theirs.final_return).is_below()
 
 
-def twice(runs: AllRuns, task: str) -> Claim:
+@rule_on_task(
+    "fig3-twice-{}",
+    "On {} Greedy-Step DQN gets almost twice the reward of the best of the compared methods.",
+    "almost 2 times",
+)
+def twice(runs: AllRuns, task: str) -> Outcome:
     """Confirmed if the 95 % CI of the ratio of final returns lies above 1.5, refuted if below.
 
     Untested if neither Greedy-Step DQN nor the best baseline has learned. If the baseline's mean may be zero or less,
     the CI is unbounded (`stats.ratio`).
     """
-
-    def judge() -> Outcome:
-        best = best_method(runs, task)
-        times = Estimate(*ratio(runs[task, GREEDY].final_return, runs[task, best].final_return, "mean"))
-        measured = f"{times} times the reward of {METHODS[best].label}"
-        if not any(has_learned(runs[task, method]) for method in (GREEDY, best)):
-            return Outcome("untested", f"{measured}, but no method has learned here")
-        return Outcome(times.above(ALMOST_TWICE), measured, why_behind(runs, task, best))
-
-    return judge_if_trained(runs, task, judge).claim(
-        f"fig3-twice-{task}",
-        f"On {TASKS[task].title} Greedy-Step DQN gets almost twice the reward of the best of the compared methods.",
-        WHERE,
-        "almost 2 times",
-    )
+    best = best_method(runs, task)
+    times = Estimate(*ratio(runs[task, GREEDY].final_return, runs[task, best].final_return, "mean"))
+    measured = f"{times} times the reward of {METHODS[best].label}"
+    if not any(has_learned(runs[task, method]) for method in (GREEDY, best)):
+        return Outcome("untested", f"{measured}, but no method has learned here")
+    return Outcome(times.above(ALMOST_TWICE), measured, why_behind(runs, task, best))
 
 
-def not_better_on_pixelcopter(runs: AllRuns) -> Claim:
+@rule_on_task(
+    "fig3-not-{}", "On {} Greedy-Step DQN does not outperform the compared methods.", "lower than the best of them"
+)
+def not_better(runs: AllRuns, task: str) -> Outcome:
     """Confirmed if the final return minus the best baseline's has a 95 % CI below 0, refuted if above."""
-
-    def judge() -> Outcome:
-        best = best_method(runs, WORSE)
-        gap = mean_difference(runs[WORSE, GREEDY].final_return, runs[WORSE, best].final_return)
-        return Outcome(gap.below(), f"final return minus {METHODS[best].label}'s: {gap}")
-
-    return judge_if_trained(runs, WORSE, judge).claim(
-        "fig3-not-pixelcopter",
-        "On Pixelcopter Greedy-Step DQN does not outperform the compared methods.",
-        WHERE,
-        "lower than the best of them",
-    )
+    best = best_method(runs, task)
+    gap = mean_difference(runs[task, GREEDY].final_return, runs[task, best].final_return)
+    return Outcome(gap.below(), f"final return minus {METHODS[best].label}'s: {gap}")
 
 
 # -- samples ----------------------------------------------------------------------------------------------------------
 
 
-def same_level(runs: AllRuns, task: str) -> Claim:
+@rule_on_task(
+    "fig3-same-level-{}", "On {} several of the compared methods converge to the level of Greedy-Step DQN.", "several"
+)
+def same_level(runs: AllRuns, task: str) -> Outcome:
     """Confirmed if the final returns of two baselines have 95 % CIs above the level to which Greedy-Step DQN converges.
 
     Partly if the CIs of two contain it or lie above; refuted otherwise, and if Greedy-Step DQN itself has not learned.
     """
-
-    def judge() -> Outcome:
-        ours = runs[task, GREEDY]
-        level, finals = converged_level(ours), {m: mean(runs[task, m].final_return) for m in BASELINES}
-        reached = [final.above(level) for final in finals.values()]
-        measured = f"level {_level(ours, level)}; final returns: " + ", ".join(
-            f"{METHODS[method].label} {final:.3g}" for method, final in finals.items()
-        )
-        if "untested" in reached:
-            return Outcome("untested", measured)
-        if not has_learned(ours):
-            return Outcome("refuted", measured, "Greedy-Step DQN itself has not learned here")
-        if reached.count("confirmed") >= SEVERAL:
-            return Outcome("confirmed", measured)
-        if len(reached) - reached.count("refuted") >= SEVERAL:
-            return Outcome("partly", measured)
-        return Outcome("refuted", measured, "most of them end lower")
-
-    return judge_if_trained(runs, task, judge).claim(
-        f"fig3-same-level-{task}",
-        f"On {TASKS[task].title} several of the compared methods converge to the level of Greedy-Step DQN.",
-        WHERE,
-        "several",
+    ours = runs[task, GREEDY]
+    level, finals = converged_level(ours), {m: mean(runs[task, m].final_return) for m in BASELINES}
+    reached = [final.above(level) for final in finals.values()]
+    measured = f"level {_level(ours, level)}; final returns: " + ", ".join(
+        f"{METHODS[method].label} {final:.3g}" for method, final in finals.items()
     )
+    if "untested" in reached:
+        return Outcome("untested", measured)
+    if not has_learned(ours):
+        return Outcome("refuted", measured, "Greedy-Step DQN itself has not learned here")
+    if reached.count("confirmed") >= SEVERAL:
+        return Outcome("confirmed", measured)
+    if len(reached) - reached.count("refuted") >= SEVERAL:
+        return Outcome("partly", measured)
+    return Outcome("refuted", measured, "most of them end lower")
 
 
-def half_the_samples(runs: AllRuns, task: str) -> Claim:
+@rule_on_task(
+    "fig3-half-the-samples-{}",
+    "On {} the compared methods need more than twice the samples of Greedy-Step DQN to converge to its level.",
+    "more than 2 times",
+)
+def half_the_samples(runs: AllRuns, task: str) -> Outcome:
     """Confirmed if for every baseline the ratio of steps to Greedy-Step DQN's level has a 95 % CI above 2.
 
     Refuted if one has a CI below 2, or ends with a higher return (95 % CI above 0). A baseline that never reaches the
     level counts with the steps it had (`learning_curves.times_faster`). Untested if no method has learned.
     """
-
-    def judge() -> Outcome:
-        if not any(has_learned(runs[task, method]) for method in (GREEDY, *BASELINES)):
-            return Outcome("untested", "no method has learned here")
-        ours, best = runs[task, GREEDY], best_method(runs, task)
-        level = converged_level(ours)
-        times = {method: steps_ratio(ours, runs[task, method], level) for method in BASELINES}
-        lead = mean_difference(runs[task, best].final_return, ours.final_return)
-        verdict = "refuted" if lead.is_above() else worst(one.above(TWICE_THE_SAMPLES) for one in times.values())
-        if not has_learned(ours):  # then its level is its first return, and steps to it mean nothing
-            measured = f"the final return of {METHODS[best].label} is higher by {lead}"
-            return Outcome(verdict, measured, "it has not learned here")
-        reached = ours.steps[ours.returns.mean(axis=0) >= level]
-        steps = f"{reached[0]:,}" if len(reached) else "never"
-        measured = f"steps to {_level(ours, level)}: {steps}; " + ", ".join(
-            f"{METHODS[method].label} {one:.2g} times as many" for method, one in times.items()
-        )
-        fastest = best if lead.is_above() else min(times, key=lambda method: float(times[method].estimate))
-        return Outcome(verdict, measured, why_behind(runs, task, fastest))
-
-    return judge_if_trained(runs, task, judge).claim(
-        f"fig3-half-the-samples-{task}",
-        f"On {TASKS[task].title} the compared methods need more than twice the samples of Greedy-Step DQN to converge "
-        "to its level.",
-        WHERE,
-        "more than 2 times",
+    if not any(has_learned(runs[task, method]) for method in (GREEDY, *BASELINES)):
+        return Outcome("untested", "no method has learned here")
+    ours, best = runs[task, GREEDY], best_method(runs, task)
+    level = converged_level(ours)
+    times = {method: steps_ratio(ours, runs[task, method], level) for method in BASELINES}
+    lead = mean_difference(runs[task, best].final_return, ours.final_return)
+    verdict = "refuted" if lead.is_above() else worst(one.above(TWICE_THE_SAMPLES) for one in times.values())
+    if not has_learned(ours):  # then its level is its first return, and steps to it mean nothing
+        measured = f"the final return of {METHODS[best].label} is higher by {lead}"
+        return Outcome(verdict, measured, "it has not learned here")
+    reached = ours.steps[ours.returns.mean(axis=0) >= level]
+    steps = f"{reached[0]:,}" if len(reached) else "never"
+    measured = f"steps to {_level(ours, level)}: {steps}; " + ", ".join(
+        f"{METHODS[method].label} {one:.2g} times as many" for method, one in times.items()
     )
+    fastest = best if lead.is_above() else min(times, key=lambda method: float(times[method].estimate))
+    return Outcome(verdict, measured, why_behind(runs, task, fastest))
 
 
 def steps_ratio(ours: MethodRuns, theirs: MethodRuns, level: float) -> Estimate:
@@ -229,26 +211,32 @@ def _level(ours: MethodRuns, level: float) -> str:
     return f"a return of {level:.3g} (first return {ours.first_return.mean():.3g})"
 
 
-def sooner_than_dqn(runs: AllRuns) -> Claim:
+@judges_tasks(
+    "fig3-sooner-than-dqn",
+    "Greedy-Step DQN learns from fewer samples than DQN (measured: its mean return over the training minus DQN's).",
+    "more than 0",
+    (GREEDY, "dqn"),
+    WHERE,
+)
+def sooner_than_dqn(runs: AllRuns, task: str) -> Outcome:
     """On every trained task: confirmed if the mean return over the training minus DQN's has a 95 % CI above 0."""
-
-    def judge(task: str) -> Outcome:
-        gap = mean_difference(runs[task, GREEDY].mean_return(), runs[task, "dqn"].mean_return())
-        measured = f"{gap} over {runs[task, GREEDY].steps[-1]:,} steps"
-        return Outcome(gap.above(), measured, why_behind(runs, task, "dqn"))
-
-    return judge_each_task(runs, (GREEDY, "dqn"), judge).claim(
-        "fig3-sooner-than-dqn",
-        "Greedy-Step DQN learns from fewer samples than DQN (measured: its mean return over the training minus DQN's).",
-        WHERE,
-        "more than 0",
-    )
+    gap = mean_difference(runs[task, GREEDY].mean_return(), runs[task, "dqn"].mean_return())
+    measured = f"{gap} over {runs[task, GREEDY].steps[-1]:,} steps"
+    return Outcome(gap.above(), measured, why_behind(runs, task, "dqn"))
 
 
 # -- reliability, state of the art, priors ----------------------------------------------------------------------------
 
+TOO_SHORT = "not trained for long enough"
 
-def reliable(runs: AllRuns) -> Claim:
+
+@rule(
+    "fig3-reliable",
+    "Greedy-Step DQN is reliable (measured: seeds whose loss stays finite and whose return ends above its first).",
+    "all seeds",
+    where="Abstract",
+)
+def reliable(runs: AllRuns) -> Outcome:
     """Count the seeds whose loss stays finite and whose final return is above the first one, over all judged tasks.
 
     Confirmed if all are, partly from 80 %, refuted below; untested with fewer than three tasks.
@@ -256,20 +244,12 @@ def reliable(runs: AllRuns) -> Claim:
     trained = {task: runs[task, GREEDY] for task in TASKS if missing_runs(runs, task, (GREEDY,)) is None}
     good = {task: _seeds_that_learn(one) for task, one in trained.items()}
     measured = "; ".join(f"{TASKS[task].title}: {good[task]} of {len(trained[task].returns)} seeds" for task in trained)
+    if len(trained) < ENOUGH_TASKS:
+        return Outcome("untested", measured or TOO_SHORT)
     bad = {task: one for task, one in trained.items() if good[task] < len(one.returns)}
     why = join_reasons({task: "; ".join([*diverged(one), *too_pessimistic(one)]) for task, one in bad.items()})
-    if len(trained) < ENOUGH_TASKS:
-        outcome = Outcome("untested", measured or "not trained for long enough")
-    else:
-        share = sum(good.values()) / sum(len(one.returns) for one in trained.values())
-        verdict = "confirmed" if share == 1 else "partly" if share >= RELIABLE else "refuted"
-        outcome = Outcome(verdict, measured, why or NOT_KNOWN)
-    return outcome.claim(
-        "fig3-reliable",
-        "Greedy-Step DQN is reliable (measured: seeds whose loss stays finite and whose return ends above its first).",
-        "Abstract",
-        "all seeds",
-    )
+    share = sum(good.values()) / sum(len(one.returns) for one in trained.values())
+    return Outcome(_by_share(share, 1.0, RELIABLE), measured, why or NOT_KNOWN)
 
 
 def _seeds_that_learn(one: MethodRuns) -> int:
@@ -278,36 +258,40 @@ def _seeds_that_learn(one: MethodRuns) -> int:
     return sum(seed not in lost for seed, up in zip(seeds, one.final_return > one.first_return, strict=True) if up)
 
 
-def state_of_the_art(runs: AllRuns) -> Claim:
+@rule(
+    "fig3-state-of-the-art",
+    "Greedy-Step DQN achieves state-of-the-art performance (measured: against the best of nine other methods).",
+    "the best",
+    where="Abstract",
+)
+def state_of_the_art(runs: AllRuns) -> Outcome:
     """Compare with the best of the nine other methods, five of which the paper leaves out, after equal steps.
 
     On a task confirmed if the difference in return has a 95 % CI above 0, refuted if below; untested with fewer than
     three tasks.
     """
-    others = tuple(method for method in METHODS if method != GREEDY)
-    trained = [task for task in TASKS if missing_runs(runs, task, tuple(METHODS)) is None]
-
-    def judge(task: str) -> Outcome:
-        if task not in trained:
-            return Outcome("untested", "not trained for long enough")
+    outcomes = {}
+    for task in (task for task in TASKS if all((task, method) in runs for method in METHODS)):
+        if missing_runs(runs, task, tuple(METHODS)):
+            outcomes[task] = Outcome("untested", TOO_SHORT)
+            continue
         steps = min(runs[task, method].steps[-1] for method in METHODS)
-        best = best_method(runs, task, others, steps)
+        best = best_method(runs, task, [method for method in METHODS if method != GREEDY], steps)
         gap = mean_difference(runs[task, GREEDY].return_at(steps), runs[task, best].return_at(steps))
         measured = f"return minus {METHODS[best].label}'s: {gap} after {steps:,} steps"
-        return Outcome(gap.above(), measured, why_behind(runs, task, best))
-
-    outcome = judge_each_task(runs, tuple(METHODS), judge)
-    if len(trained) < ENOUGH_TASKS:
-        outcome = Outcome("untested", outcome.measured)
-    return outcome.claim(
-        "fig3-state-of-the-art",
-        "Greedy-Step DQN achieves state-of-the-art performance (measured: against the best of nine other methods).",
-        "Abstract",
-        "the best",
-    )
+        outcomes[task] = Outcome(gap.above(), measured, why_behind(runs, task, best))
+    outcome = combine(outcomes) if outcomes else Outcome("untested", f"not trained: {'; '.join(METHODS)}")
+    trained = [one for one in outcomes.values() if one.measured != TOO_SHORT]
+    return outcome if len(trained) >= ENOUGH_TASKS else Outcome("untested", outcome.measured)
 
 
-def tuned_case_by_case(runs: AllRuns) -> Claim:
+@rule(
+    "fig3-case-by-case",
+    "The step n, the decay λ and other priors have to be tuned case by case (measured: values chosen over tasks).",
+    "several values",
+    where="Section 1 and Section 5",
+)
+def tuned_case_by_case(runs: AllRuns) -> Outcome:
     """Which n or λ the methods with a fixed prior choose on each task, from three tasks on.
 
     Confirmed if every such method chooses several values, partly if some do, refuted if none does. (Two seeds choose: a
@@ -326,16 +310,9 @@ def tuned_case_by_case(runs: AllRuns) -> Claim:
     )
     varies = [len(set(values)) > 1 for values in chosen.values() if len(values) >= ENOUGH_TASKS]
     if len(varies) < len(PRIORS):
-        outcome = Outcome("untested", measured or "not trained for long enough")
-    else:
-        verdict = "confirmed" if all(varies) else "partly" if any(varies) else "refuted"
-        outcome = Outcome(verdict, measured, "one value is the best of those offered on all tasks (fig3-settings)")
-    return outcome.claim(
-        "fig3-case-by-case",
-        "The step n, the decay λ and other priors have to be tuned case by case (measured: values chosen over tasks).",
-        "Section 1 and Section 5",
-        "several values",
-    )
+        return Outcome("untested", measured or TOO_SHORT)
+    why = "one value is the best of those offered on all tasks (fig3-settings)"
+    return Outcome(verdict_of_parts(varies), measured, why)
 
 
 # -- reasons ----------------------------------------------------------------------------------------------------------

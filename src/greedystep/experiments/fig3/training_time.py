@@ -15,9 +15,9 @@ import numpy as np
 
 from greedystep import schema
 from greedystep.deep.train_speed import TimedTrainer, steps_lasting
-from greedystep.experiments.claims import Claim
-from greedystep.experiments.deep.judging import Estimate, Outcome, over_tasks
-from greedystep.experiments.deep.tasks import TASKS
+from greedystep.experiments.claims import Outcome, judges
+from greedystep.experiments.deep.judging import Estimate, over_tasks
+from greedystep.experiments.deep.suite import TASKS
 from greedystep.io import read_json, write_json
 from greedystep.provenance import provenance
 from greedystep.stats import interval
@@ -68,7 +68,11 @@ def load_or_measure(
     path = None if parts is None else parts / "timing" / f"{task}-{preset}-{lanes}.json"
     if path is not None and path.exists():
         try:
-            return _checked(schema.check(read_json(path), {"times": TIMES}, "it")["times"])
+            times = schema.check(read_json(path), {"times": TIMES}, "it")["times"]
+            rounds = {len(seconds) for seconds in times["seconds"].values()}
+            if times["task"] not in TASKS or len(rounds) > 1 or 0 in rounds:
+                raise ValueError("its task is not known, or its rounds differ in number")
+            return times
         except ValueError as problem:
             problems.append(f"{path} does not hold training times ({problem}); they count as missing")
     if not may_measure:
@@ -76,14 +80,6 @@ def load_or_measure(
     times = measure(task, preset, lanes)
     if path is not None:
         write_json(path, {"times": times, "provenance": provenance({"timing": [task, preset, lanes]})})
-    return times
-
-
-def _checked(times: dict[str, Any]) -> dict[str, Any]:
-    """Raise ValueError if the rounds cannot be compared."""
-    lengths = {len(rounds) for rounds in times["seconds"].values()}
-    if times["task"] not in TASKS or len(lengths) > 1 or 0 in lengths:
-        raise ValueError("its task is not known, or its rounds differ in number")
     return times
 
 
@@ -100,26 +96,25 @@ def table(name: str, times: Times) -> Table:
     return Table(name, f"Training time relative to DQN's ({where})", header, rows)
 
 
-def claim(times: Times | None) -> Claim:
+@judges(
+    "fig3-equal-time",
+    "Greedy-Step DQN needs almost the same training time as DQN.",
+    "almost 1 times",
+    "Section 4.1, computation complexity",
+)
+def claim(times: Times | None) -> Outcome:
     """Confirmed if the CIs of the ratio of times lie below 1.25 with 1 network and, against DQN and against one-step
     returns with 6 networks, with 6; partly if not against DQN, or with one number of networks only; else refuted."""
     if times is None:
-        outcome = Outcome("untested", "not timed")
-    else:
-        one = times_as_long(times, "greedy-step, 1", DQN)
-        six_to_six = times_as_long(times, "greedy-step, 6", "one-step, 6")
-        six_to_one = times_as_long(times, "greedy-step, 6", DQN)
-        verdict, why = over_tasks(ci.below(ALMOST_EQUAL) for ci in (one, six_to_six)), ""
-        if verdict == "confirmed" and not six_to_one.is_below(ALMOST_EQUAL):
-            verdict, why = "partly", "six networks cost more than one, as they do in Maxmin DQN (fig3)"
-        measured = (
-            f"{TASKS[times['task']].title}, {times['device']}: {one} times with 1 network, {six_to_one} "
-            f"with 6; {six_to_six} times Maxmin DQN with 6"
-        )
-        outcome = Outcome(verdict, measured, why)
-    return outcome.claim(
-        "fig3-equal-time",
-        "Greedy-Step DQN needs almost the same training time as DQN.",
-        "Section 4.1, computation complexity",
-        "almost 1 times",
+        return Outcome("untested", "not timed")
+    one = times_as_long(times, "greedy-step, 1", DQN)
+    six_to_six = times_as_long(times, "greedy-step, 6", "one-step, 6")
+    six_to_one = times_as_long(times, "greedy-step, 6", DQN)
+    verdict, why = over_tasks(ci.below(ALMOST_EQUAL) for ci in (one, six_to_six)), ""
+    if verdict == "confirmed" and not six_to_one.is_below(ALMOST_EQUAL):
+        verdict, why = "partly", "six networks cost more than one, as they do in Maxmin DQN (fig3)"
+    measured = (
+        f"{TASKS[times['task']].title}, {times['device']}: {one} times with 1 network, {six_to_one} "
+        f"with 6; {six_to_six} times Maxmin DQN with 6"
     )
+    return Outcome(verdict, measured, why)

@@ -1,0 +1,185 @@
+"""Train the runs that the parts of a folder lack, in threads, with progress; a finished run is never trained again.
+
+A finished run is found by what it is (environment, settings, seed), not by who asked for it. So Figures 3, 4 and 5
+share what they have in common, and a run that is longer than needed serves as well.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import asdict
+from functools import partial
+from threading import Event, Lock
+from typing import Any
+
+import jax
+
+from greedystep import schema
+from greedystep.experiments.deep.suite import TASKS
+from greedystep.experiments.deep.training import CURVES, Budget, RunSpec, StoppedError, train
+from greedystep.provenance import config_hash, provenance
+from greedystep.runs.job_queue import run_jobs
+from greedystep.runs.part_store import Parts, PartStore
+from greedystep.runs.progress import ReportProgress, WorkProgress
+
+Record = Mapping[str, Any]
+_NUMBERS = [schema.Nullable(schema.Float())]
+RECORD = {
+    **dict.fromkeys(("name", "task", "preset", "device"), str),
+    **dict.fromkeys(("setting", "env"), dict),
+    **dict.fromkeys(("seed", "phase"), schema.Int()),
+    **dict.fromkeys(("steps", "side_by_side"), schema.Int(1)),
+    "curve": {"step": [schema.Int()], **dict.fromkeys(CURVES, _NUMBERS)},
+    "n_first": [schema.Int()],
+    "n_last": [schema.Int()],
+    "evaluation": schema.Nullable(schema.Float()),
+    "diverged": schema.Nullable(schema.Int()),
+    "seconds": schema.Float(0),
+    "steps_per_second": schema.Nullable(schema.Float(0)),
+}
+"""What a part holds of one run."""
+COMPILING = 2
+"""Programs that are compiled ahead while a GPU computes: compiling one takes tens of seconds."""
+
+
+class RunStore:
+    """The finished runs among the parts of a folder; `problems` says in one sentence each what cannot be read."""
+
+    def __init__(self, parts: Parts = None):
+        self.parts = PartStore.at(parts)
+        self.problems = [*self.parts.problems]
+        self._found: dict[str, Record] = {}
+        self._lock = Lock()
+        for name in self.parts.names():
+            try:
+                self._add(_checked(self.parts.read(name), self.parts.where(name)), name)
+            except (ValueError, OSError) as problem:
+                self.problems.append(f"{problem}; its trainings count as missing")
+
+    def get(self, run: RunSpec, steps: int) -> Record | None:
+        """Return the record of a run, if it is there and at least that long."""
+        found = self._found.get(run.name)
+        if found is None or found["steps"] < steps:
+            return None
+        self.parts.use(found["part"])
+        return found
+
+    def get_all(self, runs: Iterable[RunSpec], steps: int) -> list[Record]:
+        """Return the records of those of the runs that are there."""
+        return [found for run in runs if (found := self.get(run, steps)) is not None]
+
+    def keep(self, records: list[dict[str, Any]], settings: Mapping[str, Any]) -> None:
+        """Keep the runs of one program as a part; `settings` is what they have in common."""
+        group = group_hash((record["name"] for record in records), records[0]["steps"])
+        name = f"{records[0]['task']}-{settings['returns']}-{settings['ensemble']}-{group}.json"
+        self.parts.write(name, {"lanes": records, "provenance": provenance(settings)})
+        self._add(records, name)
+
+    def _add(self, records: Iterable[Record], part: str) -> None:
+        with self._lock:
+            for record in records:
+                known = self._found.get(record["name"])
+                if known is None or known["steps"] < record["steps"]:
+                    self._found[record["name"]] = {**record, "part": part}
+
+
+def group_hash(names: Iterable[str], steps: int) -> str:
+    """Return a hash that is equal for equal runs of equal length."""
+    return config_hash({"lanes": sorted(names), "steps": steps})[:8]
+
+
+def _checked(part: Any, where: str) -> list[Record]:
+    """Return the runs of a part; ValueError says why it holds none."""
+    try:
+        records = schema.check(part, {"lanes": [RECORD]}, "it")["lanes"]
+    except ValueError as problem:
+        raise ValueError(f"{where} holds a training that cannot be read ({problem})") from None
+    if not records:
+        raise ValueError(f"{where} holds no trainings")
+    for record in records:
+        lengths = {len(column) for name, column in record["curve"].items() if name in ("step", *CURVES)}
+        if len(lengths) > 1 or 0 in lengths:
+            raise ValueError(f"{where} holds a training whose curve is not complete")
+    return records
+
+
+def programs(runs: Iterable[RunSpec]) -> list[list[RunSpec]]:
+    """Group runs by the compiled program that they share."""
+    groups: dict[str, list[RunSpec]] = {}
+    for run in runs:
+        groups.setdefault(run.program, []).append(run)
+    return list(groups.values())
+
+
+class Runner:
+    """Trains what the store lacks and reports progress; when it ends, in whatever way, it logs what was trained.
+
+    Args:
+        total: steps of all runs that will be asked for. Progress is the share done of those that the store lacks, from
+            which the time left follows.
+    """
+
+    def __init__(self, store: RunStore, progress: ReportProgress, total: int):
+        self.store = store
+        self._progress = WorkProgress(progress, total)
+        self._stop, self._lock = Event(), Lock()
+        self._is_cpu = jax.default_backend() == "cpu"
+        self._workers = (os.cpu_count() or 1) if self._is_cpu else COMPILING + 1
+        self._began = time.perf_counter()
+        self._trained: list[dict[str, Any]] = []
+        self._counted: set[tuple[str, int]] = set()
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, failure: object, *_: object) -> None:
+        if not self._trained:
+            return
+        work = {"trainings": len(self._trained), "steps": sum(record["steps"] for record in self._trained)}
+        tasks = sorted({TASKS[record["task"]].title for record in self._trained})
+        with suppress(OSError) if failure else nullcontext():  # a full disk has been told of
+            self.store.parts.log_session(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
+
+    def ensure(self, runs: Sequence[RunSpec], budget: Budget, what: str) -> None:
+        """Train those of the runs that the store lacks, in as few programs as possible."""
+        missing = [run for run in runs if self.store.get(run, budget.steps) is None]
+        with self._lock:  # finished runs are left out of the progress once: some are asked for again and again
+            new = {(run.name, budget.steps) for run in runs if run not in missing} - self._counted
+            self._counted |= new
+        self._progress.leave_out(len(new) * budget.steps)
+        self._progress.advance(0, what)
+        for group in programs(missing):
+            self._train(group, budget, f"{what}: {len(group)} {'lane' if len(group) == 1 else 'lanes'}")
+
+    def _train(self, runs: list[RunSpec], budget: Budget, what: str) -> None:
+        parts = self.store.parts
+        checkpoints = parts.half_way(group_hash((run.name for run in runs), budget.steps))
+        with parts.working():
+            at_first = parts.processes()
+            records = train(runs, budget, partial(self._on_chunk, what), checkpoints)
+            processes = max(at_first, parts.processes())
+        for record in records:
+            record["side_by_side"] = processes * (self._workers if self._is_cpu else 1)
+        self.store.keep(records, asdict(runs[0].config))
+        with self._lock:
+            self._trained += records
+            self._counted |= {(record["name"], budget.steps) for record in records}
+        if checkpoints is not None:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+
+    def _on_chunk(self, what: str, steps: int, speed: float) -> None:
+        if self._stop.is_set():
+            raise StoppedError
+        self._progress.advance(steps, f"{what}, {speed:,.0f} steps/s")
+
+    def all(self, jobs: Iterable[Callable[[], object]]) -> None:
+        """Start jobs in the given order and wait for all of them.
+
+        On a CPU as many run at a time as there are cores, since a compiled training of small networks uses one core. On
+        a GPU one training computes at a time, since it fills the device, and meanwhile others compile.
+        """
+        run_jobs(jobs, self._workers, on_failure=self._stop.set)
