@@ -168,7 +168,8 @@ def test_a_lane_does_not_depend_on_the_others():
     for a, b in zip(jax.tree.leaves(both.params), jax.tree.leaves(alone.params), strict=True):
         np.testing.assert_allclose(a[1], b[0], rtol=1e-5, atol=1e-6)
     one = both.alone(1)
-    both.run(60), one.run(60)
+    both.run(60)
+    one.run(60)
     for a, b in zip(jax.tree.leaves(both.params), jax.tree.leaves(one.params), strict=True):
         np.testing.assert_allclose(a[1], b[0], rtol=1e-5, atol=1e-6)
 
