@@ -99,10 +99,11 @@ FILES = (
 )
 ENVS = (
     *("toy/choice", "toy/trace-back", "toy/grid-world", "toy/bomb", "toy/n-horizon", "toy/watch-repair"),
-    *("FrozenLake-v1", "Taxi-v3", "CliffWalking-v1", "Blackjack-v1", "classic/cartpole", "greedystep/toy-choice-v1"),
+    "greedystep/toy-choice-v1",
+    *("FrozenLake-v1", "Taxi-v3", "CliffWalking-v1", "Blackjack-v1", "classic/cartpole", "CartPole-v1"),
 )
 WRONG_ENVS = (
-    *("", "toy", "toy/", "toy/chioce", "Toy/Choice", "minatar/breakot", "CartPole-v1", "CartPole-v99", "FrozenLake"),
+    *("", "toy", "toy/", "toy/chioce", "Toy/Choice", "minatar/breakot", "CartPole-v99", "FrozenLake"),
     *(
         "no_such_module:Env-v0",
         "os:system",

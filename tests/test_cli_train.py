@@ -135,7 +135,7 @@ def test_all_methods_can_be_named():
         (["train", "minatar/breakout", "--agent", "table"], "agent: minatar/breakout does not number its states"),
         (["train", "toy/choice", "--ensemble", "2"], "ensemble: toy/choice trains a table"),
         (["train", "Nothing-v7"], "env: gymnasium cannot make 'Nothing-v7'"),
-        (["train", "CartPole-v1"], "a table needs a Discrete one"),
+        (["train", "CartPole-v1", "--agent", "table"], "a table needs a Discrete one"),
         (["train", "toy/choice", "--options", "size=3"], "size: toy/choice has no such option"),
         (["train", "toy/choice", "--options", "delay"], "options: expected NAME=VALUE, got 'delay'"),
         (["train", "toy/choice", "--method-options", "alpha=0.5"], "alpha: greedy-step has no such option"),

@@ -17,7 +17,7 @@ PUBLIC_NAMES = ""
 LAYERS = (
     ("checks", "io", "numba_cache", "provenance", "schema", "signals"),
     ("returns", "mdp_checks", "mdp"),
-    ("models", "operators", "planning", "trajectory", "datasets"),
+    ("models", "operators", "planning", "trajectory", "datasets", "numpy_policy"),
     ("metrics", "checkpoint", "evaluation", "stats", "learning_curves", "tables", "charts", "figures"),
     ("runs", "replay", "envs"),
     ("tabular", "deep", "agents"),

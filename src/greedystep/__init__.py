@@ -16,6 +16,7 @@ if _TYPE_CHECKING:
     from greedystep.deep.config import DQNConfig
     from greedystep.evaluation import Evaluation
     from greedystep.mdp import MDP
+    from greedystep.numpy_policy import NumpyPolicy
     from greedystep.planning import Solution, solve
     from greedystep.tabular import TabularAgent
     from greedystep.trajectory import Trajectory
@@ -26,6 +27,7 @@ _MODULES = {
     "DQN": "deep.agent",
     "DQNConfig": "deep.config",
     "Evaluation": "evaluation",
+    "NumpyPolicy": "numpy_policy",
     "MDP": "mdp",
     "Solution": "planning",
     "TabularAgent": "tabular",
@@ -40,6 +42,7 @@ __all__ = [
     "MDP",
     "DQNConfig",
     "Evaluation",
+    "NumpyPolicy",
     "Solution",
     "TabularAgent",
     "Trajectory",

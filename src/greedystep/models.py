@@ -243,7 +243,7 @@ def policies_by_name(name: str, mdp: MDP) -> list[np.ndarray] | None:
 
 
 def _sized(name: str, family: str, size: list[int], discount: float, slip: float | None) -> NamedModel:
-    """Make a built-in model of that size."""
+    """Build the built-in MDP of this family, such as a grid, with `size` as its numbers (height and width, states)."""
     if family in ("grid", "maze"):
         height, width = size
         mdp = (maze if family == "maze" else grid)(height, width, slip=slip or 0.0, discount=discount)

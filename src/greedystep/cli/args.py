@@ -56,14 +56,19 @@ def print_note(text: str) -> None:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Print warnings as notes at the end, once the progress line is gone."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Print every warning as a note of one line, each sentence once; above the line of progress if there is one."""
+    told: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = _plain(message)
+        if text not in told:
+            told.add(text)
+            print_note(f"Note: {text}")
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
-        try:
-            yield
-        finally:
-            for message in dict.fromkeys(str(warning.message) for warning in caught):
-                print_note(f"Note: {message}")
+        warnings.showwarning = show
+        yield
 
 
 @contextmanager
@@ -71,6 +76,26 @@ def one_line_warnings() -> Iterator[None]:
     """Print warnings as notes of one line, without colours and source lines."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print_note(f"Note: {_plain(message)}")
+        yield
+
+
+@contextmanager
+def saying_when_compiling() -> Iterator[None]:
+    """Print a note when numba begins to compile: after an installation the first command takes half a minute."""
+    from numba.core.event import Event, Listener, install_listener
+
+    class Note(Listener):
+        has_told = False
+
+        def on_start(self, event: Event) -> None:
+            if not self.has_told:
+                self.has_told = True
+                print_note("Compiling for this machine; only the first time takes so long ...")
+
+        def on_end(self, event: Event) -> None:
+            pass
+
+    with install_listener("numba:compile", Note()):
         yield
 
 

@@ -15,6 +15,7 @@ from greedystep.cli import BAD_INPUT, FAILED, bench
 from greedystep.cli.args import BadInputError, FailedError, one_line_warnings, print_note
 from greedystep.cli.envs import Envs
 from greedystep.cli.eval import Eval
+from greedystep.cli.export import Export
 from greedystep.cli.fit import Fit
 from greedystep.cli.parser import parse
 from greedystep.cli.plan import Plan
@@ -28,6 +29,7 @@ Command = (
     | Annotated[Train, subcommand("train")]
     | Annotated[Fit, subcommand("fit")]
     | Annotated[Eval, subcommand("eval")]
+    | Annotated[Export, subcommand("export")]
     | Annotated[Reproduce, subcommand("reproduce")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Envs, subcommand("envs")]
@@ -40,6 +42,7 @@ ABOUT = """Exact planning with a proven error bound, the greedy-step paper's age
   greedystep train minatar/breakout   train an agent, keep it in runs/
   greedystep fit LOG.npz --env NAME   train one from logged trajectories alone
   greedystep eval RUN                 evaluate a trained agent
+  greedystep export RUN --out LOG.npz write what an agent does, or its policy, for other programs
   greedystep report RUN RUN --out DIR compare runs by their learning curves
   greedystep reproduce all            run the paper's experiments, write results/quick/report.html
   greedystep envs                     list the environments

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.args import MaybeCount, MaybePath, MaybeReal, Real, answering_bad_input, check_writable
+from greedystep.cli.args import (
+    MaybeCount,
+    MaybePath,
+    MaybeReal,
+    Real,
+    answering_bad_input,
+    check_writable,
+    saying_when_compiling,
+)
 from greedystep.io import atomic_write, write_json
 from greedystep.provenance import provenance
 
@@ -73,16 +81,17 @@ class Plan:
                 if self.out.suffix not in (".npz", ".json") or self.out.is_dir():
                     raise ValueError(f"out: expected a file that ends in .npz or .json, got {str(self.out)!r}")
             model = models.by_name(self.model, self.discount, self.slip)
-            solution = solve(
-                model.mdp,
-                self.method,
-                models.policies_by_name(self.policies, model.mdp),
-                self.horizon,
-                self.tolerance,
-                max_iterations=self.max_iterations,
-                time_limit=self.time_limit,
-                progress=sys.stderr.isatty(),
-            )
+            with saying_when_compiling():
+                solution = solve(
+                    model.mdp,
+                    self.method,
+                    models.policies_by_name(self.policies, model.mdp),
+                    self.horizon,
+                    self.tolerance,
+                    max_iterations=self.max_iterations,
+                    time_limit=self.time_limit,
+                    progress=sys.stderr.isatty(),
+                )
         console = Console()
         print_solution(console, model, solution)
         if self.out is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greedystep.cli.args import answering_bad_input, parse_options, warnings_as_notes
+from greedystep.cli.args import answering_bad_input, parse_options, saying_when_compiling, warnings_as_notes
 from greedystep.cli.train import Train, say_results, train_to_end
 from greedystep.tabular.tabular_run import TabularRun, TabularRunConfig
 
@@ -12,9 +12,10 @@ def train_table(command: Train) -> int:
     with warnings_as_notes(), answering_bad_input():
         run = _start(command) if command.resume is None else _resume(command)
     title = f"{run.config.env}, {run.config.method}"
-    last = train_to_end(
-        run, title, lambda now: f"{now.done:,} of {run.total:,} episodes, return {now.episode_return:.4g}"
-    )
+    with saying_when_compiling():
+        last = train_to_end(
+            run, title, lambda now: f"{now.done:,} of {run.total:,} episodes, return {now.episode_return:.4g}"
+        )
     if last is not None:
         value = f"The greedy policy's expected return: {run.agent.expected_return():.6g}"
         say_results(run, f"{run.agent.episodes} episodes, {run.agent.steps} steps.", value)

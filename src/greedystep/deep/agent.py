@@ -37,6 +37,7 @@ from greedystep.deep.trainer import (
 )
 from greedystep.envs.host import HostEnvironment, Vectorization
 from greedystep.evaluation import Evaluation
+from greedystep.numpy_policy import NumpyPolicy
 from greedystep.runs.progress import ReportProgress, progress_line
 
 PIECES = 50
@@ -243,6 +244,12 @@ class DQN:
         config = self.config
         networks = f", {config.ensemble} networks" if config.ensemble > 1 else ""
         return f"DQN({self.env.name!r}, returns={config.returns!r}{networks}, {self.steps} steps)"
+
+    def export_policy(self, path: str | os.PathLike) -> NumpyPolicy:
+        """Write the greedy policy alone to a small file that acts with NumPy alone (`NumpyPolicy.load`); return it."""
+        policy = self.trainer.learner.numpy_policy(self.networks)
+        policy.save(path)
+        return policy
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the agent and its replay buffer to one file; an older file is replaced once the new one is complete."""

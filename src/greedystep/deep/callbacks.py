@@ -95,7 +95,7 @@ class StopAtReturn:
 
 @dataclass
 class StopWithoutProgress:
-    """Ends training after `patience` chunks whose mean return is not better than the best before."""
+    """Ends training after `patience` consecutive chunks (of `log_every` steps) without a new best mean return."""
 
     patience: int = 10
     best: float = -np.inf

@@ -100,7 +100,7 @@ class Evaluator:
 
     @cached_property
     def _actions(self) -> Any:
-        """(params of one lane, key, step, observations [N, ...], ε) -> actions [N]."""
+        """Compiled ε-greedy choice: (params of one lane, key, time step, observations [N, ...], ε) -> actions [N]."""
 
         def actions(params: Any, key: jax.Array, t: Any, observations: jax.Array, epsilon: Any) -> jax.Array:
             return epsilon_greedy(jax.random.fold_in(key, t), self.learner.min_q(params, observations), epsilon)[0]

@@ -24,11 +24,13 @@ from greedystep.deep.networks import (
     default_network,
     ensemble_q,
     make_ensemble,
+    numpy_policy,
 )
 from greedystep.deep.optimisers import make_optimiser
 from greedystep.deep.target_pool import Batch, TargetPool
 from greedystep.deep.targets import LaneHyperparams, n_step_targets
 from greedystep.envs.core import ObservationSpec
+from greedystep.numpy_policy import NumpyPolicy
 from greedystep.replay import ReplayBuffer, ReplayState
 
 
@@ -102,6 +104,10 @@ class Learner:
         """Return q of the target networks, and with `double` q of the online networks, which choose the action."""
         selection_q = self.q(state.params, observations) if self.config.double else None
         return self.q(state.target_params, observations), selection_q
+
+    def numpy_policy(self, params: Any) -> NumpyPolicy:
+        """Return the greedy policy of these networks for use without JAX."""
+        return numpy_policy(eqx.combine(params, self._static), self.observation)
 
     # -- targets and minibatches ---------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep.envs.core import ObservationSpec
+from greedystep.numpy_policy import NumpyPolicy
 
 Network = Any
 """A callable pytree, for example an Equinox module: one observation -> float32 [A]."""
@@ -171,6 +172,19 @@ def default_network(hidden: Sequence[int]) -> MakeNetwork:
         return MLP(key, math.prod(observation.shape), hidden, num_actions)
 
     return make
+
+
+def numpy_policy(networks: Network, observation: ObservationSpec) -> NumpyPolicy:
+    """Return the greedy policy of an ensemble of default networks in NumPy; ValueError for other networks."""
+    kinds = {MLP: "mlp", OneHotMLP: "one-hot", ConvNet: "conv"}
+    if type(networks) not in kinds:
+        known = ", ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"network: only {known} can be exported to NumPy, got {type(networks).__name__}")
+    head = networks.head if isinstance(networks, ConvNet) else getattr(networks, "mlp", networks)
+    layers = [*([networks.filters] if isinstance(networks, ConvNet) else []), *head.layers]
+    scale = 255.0 if observation.dtype == np.uint8 else 1.0
+    arrays = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in layers]
+    return NumpyPolicy(kinds[type(networks)], observation.shape, arrays, scale)
 
 
 # -- ensembles --------------------------------------------------------------------------------------------------------

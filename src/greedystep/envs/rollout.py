@@ -82,7 +82,7 @@ def describe_step(env: Environment, now: RolloutStep) -> str:
 
 
 def describe_annotation(env: Environment, annotation: QAnnotation) -> list[str]:
-    """Return lines of text: the action values with the next action marked, and its target with its lookahead."""
+    """Return lines of text: Q(s, ·) with the chosen action marked; its learning target and the n that attains it."""
     marks = ["▸" if action == annotation.action else " " for action in range(len(annotation.values))]
     named = zip(marks, env.action_names, annotation.values, strict=True)
     lines = ["Q " + " ".join(f"{mark}{name} {value:.3g}" for mark, name, value in named)]

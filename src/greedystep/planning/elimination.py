@@ -260,7 +260,7 @@ def _eliminate_rows(chain, order, position, done, start, to, p, x, row, place, h
 
 @njit(nb.void(INTS, LONG_INTS, INTS, FLOATS, FLOATS, FLOATS), cache=True)
 def _back_substitute(order, start, to, p, x, v):
-    """Compute the values from the last state to the first."""
+    """Compute the state values in the reverse order of elimination: x[i] += Σ p x[to]."""
     for i in range(order.size - 1, -1, -1):
         for e in range(start[i], start[i + 1]):
             x[i] += p[e] * x[to[e]]

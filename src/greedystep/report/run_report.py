@@ -226,7 +226,7 @@ def common_steps(lanes: Sequence[Lane]) -> np.ndarray:
 
 
 def _curve(lane: Lane, column: str, steps: np.ndarray) -> np.ndarray | None:
-    """Return a column at these steps, NaN before its first value; None if it has no value at all."""
+    """Return a metrics column at these steps, each the latest value by then; NaN before the first, None without any."""
     if column == "episode_return":
         return last_episodes(lane["step"], lane[column], steps, EPISODES, lane["episodes"])
     known = np.isfinite(lane[column].astype(float)) if column in lane else np.array([False])

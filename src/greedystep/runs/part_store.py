@@ -84,7 +84,7 @@ class PartStore:
         return parts if isinstance(parts, PartStore) else cls(parts)
 
     def names(self, subfolder: str = "") -> list[str]:
-        """Return the names of all parts that lie directly in the folder, or in a subfolder of it."""
+        """Return the names of the stored parts (finished results) directly in the folder, or in that subfolder."""
         start = f"{subfolder}/" if subfolder else ""
         single = (self.folder / subfolder).glob("*.json") if self.folder is not None else ()
         found = {f"{start}{path.name}" for path in single}
@@ -97,7 +97,7 @@ class PartStore:
         return from_json(self._packed[name][1].decode()) if name in self._packed else None
 
     def where(self, name: str) -> str:
-        """Say where a part is, for sentences about it."""
+        """Return the place of a stored part as text for messages: its file, and its name within a packed one."""
         if self._is_single(name) or name not in self._packed:
             return str(self._path(name))
         return f"{self._packed[name][0]}, {name},"

@@ -75,7 +75,7 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Budget:
-    """The length of a training run, and how much of it is recorded."""
+    """The length of a training run in steps, its number of metrics rows, and the greedy episodes at its end."""
 
     steps: int
     points: int = 200
@@ -154,7 +154,7 @@ class PartialTraining(NamedTuple):
     """By the number of a lane, as text: the step at which its loss was first not finite."""
 
     def on_diverged(self, lane: int, step: int) -> None:
-        """Note a lane that diverged: a result here, which must not end the other lanes."""
+        """Record that one lane (one of the seeds trained side by side) diverged; the other lanes train on."""
         self.diverged.setdefault(str(lane), step)
 
     def save(self, trainer: Trainer, folder: Path | None) -> None:

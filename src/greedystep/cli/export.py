@@ -1,0 +1,94 @@
+"""`greedystep export` writes what a trained agent does, or its policy, for other programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from greedystep.checks import check_float, check_int, check_seed
+from greedystep.cli.args import NO_HINT, Count, MaybePath, PathArg, Real, answering_bad_input, check_writable
+
+if TYPE_CHECKING:
+    from greedystep.deep.agent import DQN
+
+
+@dataclass(frozen=True)
+class Export:
+    """Play episodes with an agent and write every step as a dataset, or write its greedy policy alone."""
+
+    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`; networks only.
+    agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
+
+    # Write the episodes to this .npz file; `greedystep fit` and `gs.trajectory.load` read it.
+    out: MaybePath = None
+
+    # Write the episodes as a Minari dataset of this id on this machine, such as cartpole/trained-v0 (the extra
+    # `minari`).
+    minari: Annotated[str | None, NO_HINT] = None
+
+    # Write the greedy policy to this .npz file, which `gs.NumpyPolicy.load` reads without JAX.
+    policy: MaybePath = None
+
+    # Episodes to play.
+    episodes: Count = 100
+
+    # Share of random actions.
+    epsilon: Real = 0.0
+
+    # Seed of the episodes.
+    seed: Count = 0
+
+    # For a run with several seeds: which one of them, counted from 0.
+    lane: Count = 0
+
+    def run(self) -> int:
+        from rich.console import Console
+
+        from greedystep.agents import load
+        from greedystep.deep.agent import DQN
+        from greedystep.runs.progress import say
+
+        with answering_bad_input():
+            if self.out is None and self.minari is None and self.policy is None:
+                raise ValueError("out: say what to write: --out FILE.npz, --minari ID or --policy FILE.npz")
+            for name, path in (("out", self.out), ("policy", self.policy)):
+                if path is not None:
+                    if path.suffix != ".npz" or path.is_dir():
+                        raise ValueError(f"{name}: expected a file that ends in .npz, got {str(path)!r}")
+                    check_writable(path.parent)
+            check_int("episodes", self.episodes)
+            check_float("epsilon", self.epsilon, 0, 1)
+            check_seed(self.seed)
+            agent = load(self.agent, lane=self.lane)
+            if not isinstance(agent, DQN):
+                raise ValueError(f"{self.agent} is a table; expected an agent with networks")
+            written = []
+            if self.policy is not None:
+                agent.export_policy(self.policy)
+                written.append(str(self.policy))
+            if self.out is not None or self.minari is not None:
+                written += self._write_episodes(agent)
+        for place in written:
+            say(Console(), f"Written: {place}")
+        return 0
+
+    def _write_episodes(self, agent: DQN) -> list[str]:
+        from greedystep import trajectory
+        from greedystep.deep.collect import collect
+
+        played = collect(agent.trainer, self.episodes, self.epsilon, seed=self.seed)
+        written = []
+        if self.out is not None:
+            trajectory.save(self.out, played)
+            written.append(f"{self.out} ({len(played)} episodes, {sum(map(len, played))} steps)")
+        if self.minari is not None:
+            from gymnasium.spaces import Discrete
+
+            from greedystep.envs.gymnasium import observation_space
+
+            spaces = observation_space(agent.env.observation), Discrete(agent.env.num_actions)
+            trajectory.to_minari(self.minari, played, *spaces, algorithm_name="greedystep DQN")
+            written.append(f"the Minari dataset {self.minari}")
+        return written

@@ -1,0 +1,139 @@
+"""The greedy policy of trained networks, for deployment: a small file that loads and acts with NumPy alone.
+
+agent.export_policy("policy.npz")                       # or `greedystep export RUN --policy policy.npz`
+policy = gs.NumpyPolicy.load("policy.npz")              # imports neither JAX nor Gymnasium
+action = policy.predict(observation)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from greedystep import io
+
+FILE_FORMAT = "greedystep-policy-1"
+KINDS = ("mlp", "one-hot", "conv")
+SIDE = 3
+"""Width and height of the filters of a convolution."""
+
+
+class NumpyPolicy:
+    """The greedy policy of the minimum over M networks.
+
+    Args:
+        kind: "mlp" on the flat observation, "one-hot" on a state number, or "conv", one convolution with 3 x 3 filters
+            before the MLP.
+        shape: shape of one observation.
+        scale: observations are divided by it (255 for bytes).
+        layers: weights [M, inputs, outputs] and biases [M, outputs] of each layer; of a convolution the first ones are
+            [M, 9 C, filters], ordered by row, column and channel of a patch.
+    """
+
+    def __init__(
+        self, kind: str, shape: Sequence[int], layers: Sequence[tuple[np.ndarray, np.ndarray]], scale: float = 1.0
+    ):
+        if kind not in KINDS:
+            raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
+        self.kind, self.shape, self.scale = kind, tuple(int(size) for size in shape), float(scale)
+        self.layers = [(np.asarray(w, np.float32), np.asarray(b, np.float32)) for w, b in layers]
+        self._check()
+
+    def _check(self) -> None:
+        """Raise ValueError unless the layers fit together and the observation."""
+        inputs, layers = int(np.prod(self.shape, dtype=int)), list(self.layers)
+        if self.kind == "one-hot":
+            if self.shape:
+                raise ValueError(f"shape: a one-hot policy sees state numbers, of shape (), got {self.shape}")
+            inputs = layers[0][0].shape[1] if layers and layers[0][0].ndim == 3 else -1
+        if self.kind == "conv" and layers:
+            if len(self.shape) != 3 or min(self.shape[:2]) < SIDE:
+                raise ValueError(f"shape: a convolution needs an image [H, W, C] of at least 3 x 3, got {self.shape}")
+            height, width, channels = self.shape
+            weight, bias = layers.pop(0)
+            if weight.ndim != 3 or weight.shape[1] != SIDE * SIDE * channels or bias.shape != weight.shape[::2]:
+                raise ValueError(f"layers: the filters have shape {weight.shape} and {bias.shape}")
+            inputs = (height - SIDE + 1) * (width - SIDE + 1) * weight.shape[2]
+        if not layers:
+            raise ValueError("layers: expected at least one")
+        for number, (weight, bias) in enumerate(layers):
+            networks = self.layers[0][0].shape[0]
+            if weight.ndim != 3 or weight.shape[:2] != (networks, inputs) or bias.shape != weight.shape[::2]:
+                raise ValueError(
+                    f"layers: layer {number} of shapes {weight.shape}, {bias.shape} does not fit the others"
+                )
+            inputs = weight.shape[2]
+        if not all(np.isfinite(array).all() for layer in self.layers for array in layer):
+            raise ValueError("layers: expected finite numbers")
+
+    @property
+    def num_actions(self) -> int:
+        """The number of actions."""
+        return self.layers[-1][1].shape[1]
+
+    def values(self, observations: Any) -> np.ndarray:
+        """Return the Q-values that the policy acts on, the minimum over the networks: [..., A]."""
+        seen = np.asarray(observations)
+        batch = seen.shape[: seen.ndim - len(self.shape)]
+        if seen.shape[len(batch) :] != self.shape or seen.dtype.kind not in "biuf":
+            raise ValueError(f"observations: expected numbers of shape {self.shape}, or many, got shape {seen.shape}")
+        layers = self.layers
+        if self.kind == "one-hot":
+            states = seen.reshape(-1).astype(np.int64)
+            (weight, bias), *layers = layers
+            if states.size and not 0 <= states.min() <= states.max() < weight.shape[1]:
+                raise ValueError(f"observations: expected states in 0..{weight.shape[1] - 1}, got {observations}")
+            x = weight[:, states] + bias[:, None]  # a row of the weights per state: [M, B, outputs]
+            return self._rest(np.maximum(x, 0) if layers else x, layers).reshape(*batch, self.num_actions)
+        x = seen.reshape(-1, *self.shape).astype(np.float32) / np.float32(self.scale)
+        if self.kind == "conv":
+            (weight, bias), *layers = layers
+            _, height, width, _ = x.shape
+            rows, columns = height - SIDE + 1, width - SIDE + 1
+            patches = [x[:, i : i + rows, j : j + columns] for i in range(SIDE) for j in range(SIDE)]
+            patches = np.concatenate(patches, axis=-1).reshape(len(x), rows * columns, -1)
+            found = np.einsum("bpi,mio->mbpo", patches, weight, optimize=True) + bias[:, None, None]
+            x = np.maximum(found, 0).reshape(len(weight), len(x), -1)
+        else:
+            x = np.broadcast_to(x.reshape(len(x), -1), (len(layers[0][0]), len(x), layers[0][0].shape[1]))
+        return self._rest(x, layers).reshape(*batch, self.num_actions)
+
+    @staticmethod
+    def _rest(x: np.ndarray, layers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """Apply linear layers with ReLUs between them, [M, B, inputs], and take the minimum over the networks."""
+        for number, (weight, bias) in enumerate(layers):
+            x = x @ weight + bias[:, None]
+            if number < len(layers) - 1:
+                x = np.maximum(x, 0)
+        return x.min(axis=0)
+
+    def predict(self, observations: Any) -> Any:
+        """Return the greedy action of an observation, or of an array of them; ties go to the lowest action."""
+        actions = self.values(observations).argmax(axis=-1)
+        return int(actions) if np.ndim(actions) == 0 else actions
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the policy to an .npz file, atomically and without pickle."""
+        arrays = {f"weight{i}": w for i, (w, _) in enumerate(self.layers)}
+        arrays |= {f"bias{i}": b for i, (_, b) in enumerate(self.layers)}
+        about: dict[str, Any] = {"format": FILE_FORMAT, "kind": self.kind, "scale": self.scale}
+        with io.atomic_write(path) as file:
+            np.savez_compressed(file, **about, shape=np.array(self.shape, np.int64), **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> NumpyPolicy:
+        """Read a file of `save`; ValueError says what is wrong with another one."""
+        arrays = io.load_npz(path, FILE_FORMAT, "policy")
+        try:
+            count = sum(name.startswith("weight") for name in arrays)
+            layers = [
+                (io.get_array(arrays, f"weight{i}", "f", 3), io.get_array(arrays, f"bias{i}", "f", 2))
+                for i in range(count)
+            ]
+            kind, scale = str(io.get_array(arrays, "kind", "U", 0)), float(io.get_array(arrays, "scale", "f", 0))
+            return cls(kind, io.get_array(arrays, "shape", "iu", 1).tolist(), layers, scale)
+        except ValueError as problem:
+            raise ValueError(f"{path} is damaged: {problem}") from None

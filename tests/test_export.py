@@ -1,0 +1,112 @@
+"""What agents write for other programs: their policy for NumPy, and what they do as a dataset."""
+
+import subprocess
+import sys
+
+import equinox as eqx
+import numpy as np
+import pytest
+
+import greedystep as gs
+from greedystep.cli import main
+from greedystep.deep.collect import collect
+from greedystep.numpy_policy import NumpyPolicy
+
+TINY = {"hidden": (8, 5), "replay_size": 300, "batch_size": 4, "warmup": 40, "target_period": 20, "log_every": 100}
+
+
+@pytest.mark.parametrize(
+    ("env", "settings"),
+    [
+        ("classic/cartpole", {}),
+        ("classic/cartpole", {"hidden": ()}),
+        ("minatar/breakout", {}),
+        ("toy/choice", {"returns": "one-step"}),
+        ("toy/choice", {"returns": "one-step", "hidden": ()}),
+    ],
+)
+def test_a_policy_in_numpy_has_the_values_of_the_agent(env, settings, tmp_path):
+    agent = gs.DQN(env, **TINY | settings)
+    agent.export_policy(tmp_path / "policy.npz")
+    policy = NumpyPolicy.load(tmp_path / "policy.npz")
+    spec = agent.env.observation
+    random = np.random.default_rng(0)
+    seen = random.integers(0, 2, (7, *spec.shape)) if spec.dtype.kind in "bi" else random.normal(size=(7, *spec.shape))
+    np.testing.assert_allclose(policy.values(seen), agent.values(seen), rtol=1e-4, atol=1e-5)
+    assert policy.predict(seen).tolist() == agent.predict(seen).tolist()
+    assert policy.predict(seen[0]) == agent.predict(seen[0])
+    assert policy.num_actions == agent.env.num_actions
+    assert (tmp_path / "policy.npz").stat().st_size < 300_000
+
+
+def test_a_policy_of_bytes_is_scaled_as_the_agent_does(tmp_path):
+    log = {"observations": np.arange(60, dtype=np.uint8).reshape(20, 3), "actions": np.arange(20) % 2}
+    log |= {"rewards": np.ones(20), "terminals": np.arange(20) == 19}
+    agent = gs.DQN.from_dataset(log, hidden=(4,))
+    policy = agent.export_policy(tmp_path / "policy.npz")
+    np.testing.assert_allclose(
+        policy.values(log["observations"]), agent.values(log["observations"]), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_acting_needs_neither_jax_nor_gymnasium(tmp_path):
+    gs.DQN("classic/cartpole", **TINY).export_policy(tmp_path / "policy.npz")
+    script = (
+        "import sys, greedystep as gs; p = gs.NumpyPolicy.load(sys.argv[1]); print(p.predict([0, 0, 0, 0]) in (0, 1),"
+        "sorted({'jax', 'gymnasium', 'numba'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "policy.npz"], capture_output=True, text=True)
+    assert done.stdout == "True []\n", done.stderr
+
+
+def test_policies_that_make_no_sense_are_refused(tmp_path):
+    weight, bias = np.zeros((1, 4, 2)), np.zeros((1, 2))
+    with pytest.raises(ValueError, match="kind: expected one of mlp"):
+        NumpyPolicy("tree", (4,), [(weight, bias)])
+    with pytest.raises(ValueError, match="does not fit the others"):
+        NumpyPolicy("mlp", (3,), [(weight, bias)])
+    with pytest.raises(ValueError, match="expected finite numbers"):
+        NumpyPolicy("mlp", (4,), [(weight * np.nan, bias)])
+    with pytest.raises(ValueError, match="layers: expected at least one"):
+        NumpyPolicy("mlp", (4,), [])
+    good = NumpyPolicy("mlp", (4,), [(weight, bias)])
+    with pytest.raises(ValueError, match=r"observations: expected numbers of shape \(4,\), or many, got shape \(3,\)"):
+        good.predict(np.zeros(3))
+    good.save(tmp_path / "policy.npz")
+    (tmp_path / "half.npz").write_bytes((tmp_path / "policy.npz").read_bytes()[:200])
+    with pytest.raises(ValueError, match=r"half.npz is no policy file of greedystep"):
+        NumpyPolicy.load(tmp_path / "half.npz")
+    own = gs.DQN("classic/cartpole", network=lambda key, spec, actions: eqx.nn.Linear(4, actions, key=key), **TINY)
+    with pytest.raises(ValueError, match="network: only MLP, OneHotMLP, ConvNet can be exported to NumPy"):
+        own.export_policy(tmp_path / "own.npz")
+
+
+@pytest.mark.parametrize("env", ["classic/cartpole", "CartPole-v1"])
+def test_collected_episodes_are_those_that_the_agent_plays(env):
+    agent = gs.DQN(env, **TINY)
+    found = collect(agent.trainer, 20, 0.3, limit=12)
+    assert len(found) == 20
+    for one in found:
+        greedy = agent.predict(one.observations[:-1]) == one.actions
+        np.testing.assert_allclose(one.behaviour_prob, np.where(greedy, 0.85, 0.15), rtol=1e-6)
+        assert one.terminated[-1] != one.truncated[-1]
+        assert one.truncated[-1] == (len(one) == 12)
+    again = collect(agent.trainer, 20, 0.3, limit=12)
+    assert all(np.array_equal(a.observations, b.observations) for a, b in zip(found, again, strict=True))
+
+
+def test_the_command_writes_episodes_and_the_policy(tmp_path, capsys):
+    agent = gs.DQN("classic/cartpole", **TINY)
+    agent.save(tmp_path / "x.agent")
+    words = ["export", str(tmp_path / "x.agent"), "--episodes", "3"]
+    assert main([*words, "--out", str(tmp_path / "log.npz"), "--policy", str(tmp_path / "p.npz")]) == 0
+    assert "log.npz (3 episodes, " in capsys.readouterr().out
+    assert len(gs.trajectory.load(tmp_path / "log.npz")) == 3
+    assert NumpyPolicy.load(tmp_path / "p.npz").num_actions == 2
+    for more, sentence in {
+        (): "out: say what to write",
+        ("--out", "log.txt"): "out: expected a file that ends in .npz, got 'log.txt'",
+        ("--policy", "p.npz", "--lane", "3"): "lane: expected an integer",
+    }.items():
+        assert main([*words, *more]) == 2
+        assert sentence in capsys.readouterr().err
