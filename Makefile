@@ -25,7 +25,7 @@ reproduce: .venv/.core
 	.venv/bin/greedystep reproduce all --scale quick --out results/quick
 
 bench: .venv-peers/.ready
-	.venv-peers/bin/python -m benchmarks envs planning returns train --out benchmarks/results
+	.venv-peers/bin/python -m benchmarks envs gym planning returns train --out benchmarks/results
 
 docs: .venv-docs/.ready
 	.venv-docs/bin/mkdocs build --quiet

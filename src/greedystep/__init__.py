@@ -18,6 +18,8 @@ if _TYPE_CHECKING:
     from greedystep.mdp import MDP
     from greedystep.numpy_policy import NumpyPolicy
     from greedystep.planning import Solution, solve
+    from greedystep.planning.other_criteria import solve_average_reward, solve_finite_horizon
+    from greedystep.planning.simulate import simulate
     from greedystep.tabular import TabularAgent
     from greedystep.trajectory import Trajectory
 
@@ -33,7 +35,10 @@ _MODULES = {
     "TabularAgent": "tabular",
     "Trajectory": "trajectory",
     "load": "agents",
+    "simulate": "planning.simulate",
     "solve": "planning",
+    "solve_average_reward": "planning.other_criteria",
+    "solve_finite_horizon": "planning.other_criteria",
 }
 """Public name -> the module that defines it; the other public names are modules themselves."""
 
@@ -53,7 +58,10 @@ __all__ = [
     "models",
     "operators",
     "returns",
+    "simulate",
     "solve",
+    "solve_average_reward",
+    "solve_finite_horizon",
     "stats",
     "tabular",
     "trajectory",

@@ -14,7 +14,7 @@ of the environment. A *terminal state* is one in which every action ends at once
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,6 +105,34 @@ class MDP:
         if self.discount == 1.0:
             self._end_in_silent_loops()
             self._check_terminal_reachable()
+
+    @classmethod
+    def from_action_matrices(
+        cls,
+        transitions: Sequence[Matrix] | np.ndarray,
+        rewards: Matrix | Sequence[Matrix],
+        discount: float,
+        **more: Any,
+    ) -> MDP:
+        """Make a model from one matrix per action, as pymdptoolbox and mdpsolver take it.
+
+        Args:
+            transitions: [A, S, S], or A matrices [S, S], dense or sparse.
+            rewards: [S, A]; [S], the same for all actions; or, paid on arrival, one matrix [S, S] per action.
+            more: `terminal`, `available` and `termination`, as for `MDP`.
+        """
+        matrices = [sp.csr_array(one) for one in transitions]
+        shapes = sorted({one.shape for one in matrices})
+        if len(shapes) != 1 or len(set(shapes[0])) != 1:
+            raise ValueError(f"transitions: expected one square matrix [S, S] per action, got shapes {shapes}")
+        S, A = shapes[0][0], len(matrices)
+        order = np.arange(S * A).reshape(A, S).T.ravel()  # row a*S + s of the stack is row s*A + a of the model
+        given = rewards if sp.issparse(rewards) else _as_array_or_list(rewards)
+        if isinstance(given, list) or getattr(given, "shape", ()) == (A, S, S):
+            given = sp.csr_array(sp.vstack([sp.csr_array(one) for one in given]))[order]
+        elif getattr(given, "shape", ()) == (S,):
+            given = np.repeat(np.asarray(given)[:, None], A, axis=1)
+        return cls(sp.csr_array(sp.vstack(matrices))[order], given, discount, **more)
 
     # -- shape and structure ------------------------------------------------------------------------------------------
 
@@ -339,3 +367,10 @@ class MDP:
                 f"discount: 1 needs a terminal state within reach of every state, and state {stranded} reaches none; "
                 "mark terminal states or choose a discount below 1"
             )
+
+
+def _as_array_or_list(rewards: Any) -> Any:
+    """Return rewards as an array; as a list where some of them are sparse matrices."""
+    if isinstance(rewards, list | tuple) and any(sp.issparse(one) for one in rewards):
+        return list(rewards)
+    return np.asarray(rewards)

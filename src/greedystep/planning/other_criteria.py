@@ -1,0 +1,97 @@
+"""Optimality criteria other than the discounted sum: a finite horizon, and the average reward per step."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from greedystep.checks import check_float, check_int, check_memory
+from greedystep.mdp import MDP
+
+
+class FiniteHorizonSolution(NamedTuple):
+    """The optimal values and policy with t = 0 .. H - 1 steps done; exact up to rounding."""
+
+    v: np.ndarray
+    """float64 [H + 1, S]: value of each state with H - t steps left; v[H] is 0."""
+    policy: np.ndarray
+    """int [H, S]: an optimal action, the lowest one of equals."""
+
+
+def solve_finite_horizon(mdp: MDP, horizon: int, discount: float | None = None) -> FiniteHorizonSolution:
+    """Solve a finite MDP for the expected (discounted) sum of its next `horizon` rewards, by backward induction.
+
+        v[t](s) = max_a r(s, a) + γ Σ p(s'|s, a) v[t + 1](s'),   v[H] = 0
+
+    Args:
+        discount: γ in (0, 1]; by default the model's. 1 needs no terminal states here, since every sum is finite.
+    """
+    horizon = check_int("horizon", horizon)
+    gamma = mdp.discount if discount is None else check_float("discount", discount, 0, 1, above=True)
+    S, A = mdp.num_states, mdp.num_actions
+    check_memory(f"horizon={horizon}", 16 * (horizon + 1) * S)
+    v, policy = np.zeros((horizon + 1, S)), np.zeros((horizon, S), np.int64)
+    for t in range(horizon - 1, -1, -1):
+        q = mdp.rewards + gamma * (mdp.transitions @ v[t + 1]).reshape(S, A)
+        policy[t] = q.argmax(axis=1)
+        v[t] = q[np.arange(S), policy[t]]
+    return FiniteHorizonSolution(v, policy)
+
+
+class AverageRewardSolution(NamedTuple):
+    """The optimal average reward per step, between two bounds, and a policy that attains at least the lower one."""
+
+    gain: float
+    """The middle of the bounds."""
+    lower: float
+    upper: float
+    """The optimal average reward of every state lies in [lower, upper]."""
+    bias: np.ndarray
+    """float64 [S]: relative values, 0 in state 0."""
+    policy: np.ndarray
+    """int [S]: greedy for the relative values; its average reward is at least `lower`."""
+    iterations: int
+    converged: bool
+    """Whether upper - lower is within the tolerance."""
+
+
+def solve_average_reward(
+    mdp: MDP, tolerance: float = 1e-6, *, max_iterations: int = 1_000_000, time_limit: float | None = None
+) -> AverageRewardSolution:
+    """Maximise the long-run average reward per step by relative value iteration; the model's discount is not used.
+
+    For any relative values h and their backup L h = max_a r + P h, the optimal gains of all states lie in
+    [min (L h - h), max (L h - h)] (Puterman 1994, theorem 8.5.5). Iteration closes the gap where all states have the
+    same optimal gain, for example in unichain models; elsewhere it stops without having converged, and the bounds still
+    hold. Only half of each change is made, which is the backup of (I + P) / 2: that chain has the same gains, halved,
+    and is never periodic.
+
+    Raises:
+        ValueError: the model has terminal states: an episode that ends has no average reward.
+    """
+    check_float("tolerance", tolerance, 0, above=True)
+    check_int("max_iterations", max_iterations)
+    if mdp.termination is not None and mdp.termination.any():
+        raise ValueError("mdp: the average reward is for models that never end; this one has terminations")
+    S, A = mdp.num_states, mdp.num_actions
+    h, start = np.zeros(S), time.monotonic()
+    lower, upper, iteration, policy = -np.inf, np.inf, 0, np.zeros(S, np.int64)
+    row_error = max(abs(mdp.row_sums[0] - 1), abs(mdp.row_sums[1] - 1))
+    # Terms of a row's sum, each rounded once when multiplied and once when added, and the two operations around it.
+    terms = (S if isinstance(mdp.transitions, np.ndarray) else int(np.diff(mdp.transitions.indptr).max(initial=0))) + 4
+    while iteration < max_iterations:
+        q = mdp.rewards + (mdp.transitions @ h).reshape(S, A)
+        policy = q.argmax(axis=1)
+        best = q[np.arange(S), policy]
+        change, size = best - h, np.abs(h).max() + np.abs(mdp.rewards[mdp.available]).max()
+        slack = (terms * np.finfo(float).eps + row_error) * size
+        lower, upper = float(change.min() - slack), float(change.max() + slack)
+        iteration += 1
+        if upper - lower <= tolerance or (time_limit is not None and time.monotonic() - start > time_limit):
+            break
+        h = h + 0.5 * change
+        h -= h[0]
+    gain = 0.5 * (lower + upper)
+    return AverageRewardSolution(gain, lower, upper, h, policy, iteration, upper - lower <= tolerance)
