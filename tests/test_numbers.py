@@ -32,6 +32,7 @@ STOPPED = {
     "train": (["train", "classic/cartpole"], ["--out", "taken"]),
     "fit": (["fit", "missing.npz", "--env", "classic/cartpole"], []),
     "eval": (["eval", "missing"], []),
+    "export": (["export", "missing"], ["--out", "log.npz"]),
     "bench": (["bench", "envs"], ["--games", "chess"]),
     "watch": (["watch", "classic/cartpole"], ["--policy", "agent"]),
 }

@@ -39,7 +39,7 @@ CONFIG = {"dqn": {"agent": {"returns": str}}, "tabular": {"method": str, "method
 """Required settings by kind of run."""
 COLUMNS = {"returns": "episode_return", "q": "mean_q", "overestimation": "overestimation", "n": "mean_n"}
 """Quantity -> column of metrics.jsonl that is drawn and tabulated."""
-NOT_SETTINGS = ("env", "options", "agent", "method_options", "steps", "episodes", "seeds", "seed", "preset")
+NOT_SETTINGS = ("env", "options", "agent", "method_options", "steps", "episodes", "seeds", "seed", "preset", "vectorization")
 """Entries of config.json that do not tell groups apart, or are handled separately."""
 
 
@@ -133,11 +133,15 @@ def group(runs: Iterable[Run]) -> list[RunGroup]:
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
-    """Label each run by its method and every other setting in which these runs differ, where it is set."""
-    others = dict.fromkeys(name for run in runs for name in run.settings if name not in CHOICE.values())
-    varying = [name for name in others if len({cell(run.settings.get(name)) for run in runs}) > 1]
+    """Label each run by its method and every other setting in which the runs of its environment differ.
+
+    Presets differ between environments, so settings of runs elsewhere say nothing.
+    """
 
     def label(run: Run) -> str:
+        beside = [other for other in runs if (other.env, other.kind) == (run.env, run.kind)]
+        others = dict.fromkeys(name for other in beside for name in other.settings if name not in CHOICE.values())
+        varying = [name for name in others if len({cell(other.settings.get(name)) for other in beside}) > 1]
         differs = [(name, run.settings.get(name)) for name in varying]
         parts = [f"{name.strip('_').replace('_', ' ')} {cell(value)}" for name, value in differs if value is not None]
         return ", ".join([run.settings[CHOICE[run.kind]], *parts])
