@@ -77,7 +77,10 @@ BREAKOUT = ["train", "minatar/breakout"]
     ("arguments", "sentence"),
     [
         ([*BREAKOUT, "--returns", "greedy"], "invalid choice 'greedy' for argument '--returns'"),
-        ([*BREAKOUT, "--returns", "greedy-step", "--lambda", "0.5"], "lambda_: returns='greedy-step' has no such option"),
+        (
+            [*BREAKOUT, "--returns", "greedy-step", "--lambda", "0.5"],
+            "lambda_: returns='greedy-step' has no such option",
+        ),
         ([*BREAKOUT, "--returns", "lambda", "--horizon", "5"], "horizon: returns='lambda' has no such option"),
         ([*BREAKOUT, "--returns", "greedy-step-twin"], "ensemble: greedy-step-twin needs at least 2 networks"),
         ([*BREAKOUT, "--epsilon", "0.5"], "epsilon: minatar/breakout trains a network, which has no such option"),

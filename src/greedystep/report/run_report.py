@@ -39,7 +39,18 @@ CONFIG = {"dqn": {"agent": {"returns": str}}, "tabular": {"method": str, "method
 """Required settings by kind of run."""
 COLUMNS = {"returns": "episode_return", "q": "mean_q", "overestimation": "overestimation", "n": "mean_n"}
 """Quantity -> column of metrics.jsonl that is drawn and tabulated."""
-NOT_SETTINGS = ("env", "options", "agent", "method_options", "steps", "episodes", "seeds", "seed", "preset", "vectorization")
+NOT_SETTINGS = (
+    "env",
+    "options",
+    "agent",
+    "method_options",
+    "steps",
+    "episodes",
+    "seeds",
+    "seed",
+    "preset",
+    "vectorization",
+)
 """Entries of config.json that do not tell groups apart, or are handled separately."""
 
 
