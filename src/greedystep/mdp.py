@@ -121,13 +121,13 @@ class MDP:
             rewards: [S, A]; [S], the same for all actions; or, paid on arrival, one matrix [S, S] per action.
             more: `terminal`, `available` and `termination`, as for `MDP`.
         """
-        matrices = [sp.csr_array(one) for one in transitions]
+        matrices: list[Any] = [sp.csr_array(one) for one in transitions]
         shapes = sorted({one.shape for one in matrices})
         if len(shapes) != 1 or len(set(shapes[0])) != 1:
             raise ValueError(f"transitions: expected one square matrix [S, S] per action, got shapes {shapes}")
         S, A = shapes[0][0], len(matrices)
         order = np.arange(S * A).reshape(A, S).T.ravel()  # row a*S + s of the stack is row s*A + a of the model
-        given = rewards if sp.issparse(rewards) else _as_array_or_list(rewards)
+        given: Any = rewards if sp.issparse(rewards) else _as_array_or_list(rewards)
         if isinstance(given, list) or getattr(given, "shape", ()) == (A, S, S):
             given = sp.csr_array(sp.vstack([sp.csr_array(one) for one in given]))[order]
         elif getattr(given, "shape", ()) == (S,):

@@ -117,7 +117,7 @@ class NumpyPolicy:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the policy to an .npz file, atomically and without pickle."""
-        arrays = {f"weight{i}": w for i, (w, _) in enumerate(self.layers)}
+        arrays: dict[str, Any] = {f"weight{i}": w for i, (w, _) in enumerate(self.layers)}
         arrays |= {f"bias{i}": b for i, (_, b) in enumerate(self.layers)}
         about: dict[str, Any] = {"format": FILE_FORMAT, "kind": self.kind, "scale": self.scale}
         with io.atomic_write(path) as file:
