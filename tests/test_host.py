@@ -13,7 +13,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import greedystep as gs
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.trainer import Trainer, UnreachableValueWarning, unreachable_value
+from greedystep.deep.reachable_values import UnreachableValueWarning, unreachable_value
+from greedystep.deep.trainer import Trainer
 from greedystep.envs.host import HostEnvironment
 
 TINY = {

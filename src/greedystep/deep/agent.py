@@ -27,14 +27,8 @@ from greedystep.deep.env_spec import as_environment, config_for, logged_environm
 from greedystep.deep.evaluator import MAX_STEPS, Evaluator
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import Preset
-from greedystep.deep.trainer import (
-    DivergedError,
-    Row,
-    Trainer,
-    UnreachableValueWarning,
-    reward_range,
-    unreachable_value,
-)
+from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
+from greedystep.deep.trainer import DivergedError, Row, Trainer
 from greedystep.envs.host import HostEnvironment, Vectorization
 from greedystep.evaluation import Evaluation
 from greedystep.numpy_policy import NumpyPolicy

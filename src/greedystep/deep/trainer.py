@@ -34,11 +34,11 @@ from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
+from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.train_loop import LaneState, map_lanes
 from greedystep.deep.train_metrics import NEVER, ChunkMetrics, metrics_row
 from greedystep.envs.core import Environment
-from greedystep.replay import ReplayState, stored_rewards
 from greedystep.signals import deferred
 
 Row = dict[str, Any]
@@ -69,31 +69,6 @@ class TrainState(NamedTuple):
 
 class DivergedError(ValueError):
     """A loss was not finite."""
-
-
-class UnreachableValueWarning(RuntimeWarning):
-    """The mean Q-value lies where no return can be, given the rewards seen."""
-
-
-def unreachable_value(config: DQNConfig, mean_q: float, rewards: tuple[float, float]) -> str | None:
-    """Return a sentence if no return of rewards in this range can be as large, or as small, as a mean Q-value.
-
-    With rewards in [low, high] and discount γ, returns lie in [min(low, low / (1 - γ)), max(high, high / (1 - γ))]. A
-    network errs a little, so that 20 % of the range are tolerated.
-    """
-    if config.discount == 1 or not np.isfinite(mean_q):
-        return None
-    longest = 1 / (1 - config.discount)
-    low, high = min(rewards[0], rewards[0] * longest), max(rewards[1], rewards[1] * longest)
-    tolerance = 0.2 * max(high - low, abs(high), abs(low))
-    if low - tolerance <= mean_q <= high + tolerance:
-        return None
-    bound, which = (high, "largest") if mean_q > high else (low, "smallest")
-    return (
-        f"the mean Q-value is {mean_q:.3g}, but the {which} return possible is {bound:.3g} (rewards from "
-        f"{rewards[0]:g} to {rewards[1]:g}, discount {config.discount:g}): the values diverge, and nothing useful is "
-        'learned from them; try returns="lambda", a larger ensemble or a smaller learning_rate'
-    )
 
 
 class Trainer:
@@ -403,18 +378,6 @@ class Trainer:
             own_envs = slice(lane * self.config.num_envs, (lane + 1) * self.config.num_envs)
             one._env_state = {name: values[own_envs] for name, values in state.items()}
         return one
-
-
-def reward_range(replay: ReplayState) -> tuple[float, float]:
-    """Return the smallest and the largest reward stored."""
-    low, high = jax.device_get(_reward_range(replay))
-    return float(low), float(high)
-
-
-@jax.jit
-def _reward_range(replay: ReplayState) -> tuple[jax.Array, jax.Array]:
-    is_step, reward = stored_rewards(replay)
-    return jnp.where(is_step, reward, jnp.inf).min(), jnp.where(is_step, reward, -jnp.inf).max()
 
 
 def keep_compiled_programs() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -176,7 +177,7 @@ def observation_spec(name: str, space: spaces.Space) -> ObservationSpec:
     return _Codec(name, space).spec
 
 
-class HostEnvs:
+class HostEnvs(ABC):
     """N running environments, each episode of which has a seed of its own.
 
     Seed of episode k of environment i: drawn from (the seed of its lane, i, k). So the running episodes can be played
@@ -197,17 +198,17 @@ class HostEnvs:
 
     # -- what a subclass does ------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
         """Reset the environments `which` with these seeds [N] and return the observations of all, [N, ...]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
         """Step all environments; return their observations, rewards, terminated and truncated."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Close all environments."""
-        raise NotImplementedError
 
     # -- what a trainer calls ------------------------------------------------------------------------------------------
 
