@@ -1,1 +1,1 @@
-"""Deep value learning: one agent whose parts are chosen by its config, trained on the device."""
+"""DQN agents: one configurable learner, trained in compiled JAX programs."""

@@ -35,7 +35,7 @@ from greedystep.numpy_policy import NumpyPolicy
 from greedystep.runs.progress import ReportProgress, progress_line
 
 PIECES = 50
-"""Approximate number of pieces of `fit_in_pieces`."""
+"""Approximate number of pieces into which `DQN.fit_in_pieces` divides its updates."""
 
 
 class DQN:
@@ -91,7 +91,7 @@ class DQN:
 
         Args:
             dataset: see `datasets.Dataset`.
-            settings: as for `DQN`.
+            returns, settings: as for `DQN`.
         """
         data = Dataset.of(dataset)
         settings.setdefault("replay_size", 3 * settings.get("num_envs", 1))  # it will never act
@@ -105,16 +105,16 @@ class DQN:
         self._evaluator = Evaluator(trainer.learner, trainer.env)
         self._random = np.random.default_rng(trainer.seeds[0])
         self._data: Dataset | None = None
-        """The dataset that the agent was made from."""
+        """The dataset that the agent was made from; `fit` learns from it by default."""
 
     @property
     def steps(self) -> int:
-        """Environment steps so far."""
+        """Environment steps trained so far."""
         return int(self.trainer.state.step)
 
     @property
     def networks(self) -> Any:
-        """The arrays of the online networks, each with a leading axis [M]."""
+        """The parameters of the M online networks: a pytree whose arrays have a leading axis [M]."""
         return jax.tree.map(lambda x: x[0], self.trainer.params)
 
     def learn(
@@ -125,7 +125,7 @@ class DQN:
         progress_bar: bool = False,
         log_interval: int | None = None,
     ) -> list[Row]:
-        """Train for so many MORE steps and return the metrics rows.
+        """Train for `total_timesteps` MORE environment steps and return the metrics rows, one dict per chunk.
 
         Args:
             callback: one or several functions of the agent and the newest rows, called after each chunk of `log_every`
@@ -148,7 +148,9 @@ class DQN:
         return rows
 
     def fit(self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0) -> DQN:
-        """Learn from logged steps alone, with that many updates; the agent's own replay buffer is not used.
+        """Learn from logged steps alone: make `updates` gradient steps on the dataset, and return the agent.
+
+        The agent's own replay buffer is neither read nor changed.
 
         Args:
             dataset: trajectories, arrays, a file or a Minari dataset (see `datasets`); by default the one that the
@@ -161,10 +163,9 @@ class DQN:
     def fit_in_pieces(
         self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0
     ) -> Iterator[tuple[int, float]]:
-        """Fit piece by piece; yield the updates so far and the mean loss of the latest piece.
+        """Do what `fit` does in pieces; after each, yield the number of updates made and the mean loss of the piece.
 
-        The agent has learned all updates reported so far. If a loss is not finite, it is restored to its state before
-        the first one, and DivergedError raised.
+        If a loss is not finite, the agent is restored to its state before the first piece, and DivergedError is raised.
         """
         updates, seed = check_int("updates", updates, 0, INT32_MAX), check_seed(seed)
         if dataset is None and self._data is None:
@@ -207,10 +208,10 @@ class DQN:
         return np.asarray(q).reshape(*batch, q.shape[-1])
 
     def predict(self, observations: Any, deterministic: bool = True) -> Any:
-        """Return the greedy action of an observation, or of an array of them; ties go to the lowest action.
+        """Return the greedy action of one observation, an int, or int [...] for many; ties go to the lowest action.
 
         Args:
-            deterministic: if False, actions are as in training after the schedule: random with probability epsilon_end.
+            deterministic: if False, take a uniformly random action with probability epsilon_end, as late in training.
         """
         actions = self.values(observations).argmax(axis=-1)
         if not deterministic:
@@ -221,7 +222,7 @@ class DQN:
     def evaluate(
         self, episodes: int = 100, epsilon: float = 0.0, *, seed: int = 0, limit: int = MAX_STEPS, env: Any = None
     ) -> Evaluation:
-        """Play episodes side by side without learning from them, with a fraction `epsilon` of random actions.
+        """Play `episodes` episodes without learning, with a fraction `epsilon` of random actions; return their results.
 
         Args:
             limit: steps after which an episode is stopped: a greedy policy can go round in circles for ever.
@@ -240,7 +241,7 @@ class DQN:
         return f"DQN({self.env.name!r}, returns={config.returns!r}{networks}, {self.steps} steps)"
 
     def export_policy(self, path: str | os.PathLike) -> NumpyPolicy:
-        """Write the greedy policy alone to a small file that acts with NumPy alone (`NumpyPolicy.load`); return it."""
+        """Write the greedy policy to a small file that acts with NumPy alone, and return it; see `NumpyPolicy`."""
         policy = self.trainer.learner.numpy_policy(self.networks)
         policy.save(path)
         return policy
@@ -264,7 +265,11 @@ class DQN:
         lane: int = 0,
         network: MakeNetwork | None = None,
     ) -> DQN:
-        """Load a file of `save`, or one lane of a checkpoint; pass `env` and `network` only if they are your own."""
+        """Load an agent written by `save`, or one lane (the training with that seed's index) of a run's checkpoint.
+
+        Args:
+            env, network: only if they were your own objects, which a file cannot hold.
+        """
         agent = cls.__new__(cls)
         agent._set_trainer(Trainer.load(path, None if env is None else as_environment(env), lane=lane, network=network))
         return agent
@@ -272,7 +277,7 @@ class DQN:
 
 @contextmanager
 def _progress(is_shown: bool, name: str) -> Iterator[ReportProgress]:
-    """Yield a function that shows progress, or one that does nothing."""
+    """Yield `report(share, text)`, which shows a line of progress, or does nothing if not `is_shown`."""
     if not is_shown:
         yield lambda share, what: None
         return
@@ -283,7 +288,7 @@ def _progress(is_shown: bool, name: str) -> Iterator[ReportProgress]:
 
 
 def _describe(row: Row) -> str:
-    """Return how training stands, from a metrics row."""
+    """Return one line of text about training (step, returns, loss, speed) from a metrics row."""
     ended = row["episode_return"]
     score = "no episode ended" if ended is None else f"return {ended:.4g}, length {row['episode_length']:.4g}"
     loss = "" if row["loss"] is None else f", loss {row['loss']:.3g}"

@@ -30,7 +30,7 @@ Callback = Callable[["DQN", Rows], Any]
 
 @dataclass
 class KeepBest:
-    """Evaluates the greedy policy every so many steps, and keeps the agent with the best mean return.
+    """Evaluates the greedy policy every `every` steps, and saves the agent whenever its mean return is the best so far.
 
     Args:
         path: the file of the best agent.
@@ -65,7 +65,7 @@ class KeepBest:
 
 @dataclass
 class Checkpoint:
-    """Saves the agent every so many steps, as FOLDER/agent-STEPS; it loads with `gs.load`."""
+    """Saves the agent every `every` steps to FOLDER/agent-STEPS, which `gs.load` reads."""
 
     folder: str | os.PathLike
     every: int = 50_000
@@ -82,7 +82,7 @@ class Checkpoint:
 
 @dataclass
 class StopAtReturn:
-    """Ends training once the mean return of a chunk's episodes, exploration included, reaches a threshold."""
+    """Ends training once the mean return of the episodes of one chunk, exploration included, reaches a threshold."""
 
     threshold: float
 

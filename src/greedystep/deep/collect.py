@@ -26,9 +26,10 @@ def collect(
     seed: int = 0,
     limit: int = MAX_STEPS,
 ) -> list[Trajectory]:
-    """Play whole episodes with the ε-greedy policy of one lane; behaviour probabilities are kept.
+    """Play whole episodes with the ε-greedy policy of one lane, and return them with their behaviour probabilities.
 
     Args:
+        lane: which of the trainer's side-by-side trainings plays.
         limit: steps after which an episode is truncated.
     """
     check_int("episodes", episodes, 1, INT32_MAX)
@@ -55,7 +56,10 @@ def collect(
 
 
 def _play(players: Any, act: Any, episodes: int, limit: int, key: jax.Array) -> list[Trajectory]:
-    """Play until each player has had its share of the episodes, so that short ones do not count more."""
+    """Play `episodes` episodes and return them; every environment plays equally many.
+
+    Taking the first to finish instead would favour short episodes.
+    """
     n = players.count
     left = [episodes // n + (i < episodes % n) for i in range(n)]
     seen, found = players.start(), []
@@ -84,7 +88,7 @@ def _trajectory(steps: list[tuple], last: np.ndarray, terminated: bool) -> Traje
 
 
 class _OnHost:
-    """Players in Gymnasium environments."""
+    """Gymnasium environments, stepped on the host, for `_play`."""
 
     def __init__(self, envs: HostEnvs, seed: int):
         if not envs.can_restore:
@@ -105,7 +109,7 @@ class _OnHost:
 
 
 class _OnDevice:
-    """Players in a compiled environment."""
+    """Copies of a compiled environment, stepped on the device, for `_play`."""
 
     def __init__(self, env: Environment, count: int, seed: int):
         self.count, self._key = count, jax.random.fold_in(jax.random.key(seed), 1)

@@ -95,13 +95,13 @@ class DQNConfig:
     """Length of the linear ε schedule in steps."""
 
     optimiser: Literal["adam", "rmsprop", "centred-rmsprop"] = "centred-rmsprop"
-    """Optimiser, with PyTorch's formulas."""
+    """Optimiser of the networks, with PyTorch's formulas."""
     learning_rate: float = 3e-4
     """Learning rate of the optimiser."""
     optimiser_decay: float = 0.95
     """Decay of RMSprop's moving averages (PyTorch's alpha); Adam's are 0.9 and 0.999."""
     optimiser_epsilon: float = 0.01
-    """Added to the denominator, outside the root."""
+    """Added to the denominator of the optimiser's update, outside the square root."""
     loss: Literal["huber", "squared"] = "huber"
     """Loss of Q(s, a) - target, averaged over the batch."""
     max_gradient_norm: float | None = None
@@ -126,17 +126,17 @@ class DQNConfig:
 
     @property
     def is_pooled(self) -> bool:
-        """Whether the targets come from a target pool."""
+        """Whether targets are computed for a pool of whole episodes at once (see `target_pool`)."""
         return self.returns not in ONE_BOOTSTRAP
 
     @property
     def groups(self) -> int:
-        """Number of groups of networks with targets of their own; network m belongs to group m modulo this number."""
+        """Number of groups of networks, each with its own targets; network m belongs to group m modulo this number."""
         return 2 if self.returns == "greedy-step-twin" else 1
 
     @property
     def samples_per_period(self) -> int:
-        """Samples trained on between two target network updates."""
+        """Number of samples trained on between two target network updates."""
         return self.target_period // self.num_envs * self.updates * self.batch_size
 
     # -- checks --------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class DQNConfig:
         self._set("hidden", tuple(check_int("hidden", size, 1, INT32_MAX) for size in self.hidden))
 
     def _set(self, name: str, value: Any) -> None:
-        """Set a field of the frozen dataclass."""
+        """Set a field although the dataclass is frozen (for `__post_init__` only)."""
         object.__setattr__(self, name, value)
 
     def _check_contradictions(self) -> None:
@@ -192,7 +192,7 @@ _CHOICES = {
 _COUNTS = dict.fromkeys(
     ("n", "horizon", "ensemble", "num_envs", "replay_size", "batch_size", "updates", "target_period", "log_every"), 1
 ) | {"warmup": 1, "epsilon_steps": 0}
-"""Setting -> its smallest value. All of them are int32 in compiled code."""
+"""Integer setting -> its smallest value; the largest is that of int32, which compiled code uses."""
 _RANGES = {
     "lambda_": (0, 1, False),
     "gate": (FLOAT32_TINY, FLOAT32_MAX, False),

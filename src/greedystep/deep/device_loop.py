@@ -1,7 +1,7 @@
 """The compiled training loop: act, store and learn, all on the device.
 
-Lanes share the step counter, which alone decides when targets are refreshed; so that stays a real branch when many
-lanes run side by side.
+All lanes (trainings side by side) share one step counter, which alone decides when targets are refreshed. So under
+`vmap` over lanes the refresh stays a real branch, instead of being computed in every round and thrown away.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from greedystep.replay import ReplayState
 
 @dataclass(frozen=True, eq=False)
 class DeviceLoop(TrainLoop):
-    """A learner that acts and learns in N copies of a compiled environment."""
+    """Training loop in N copies of a compiled environment; environment steps and updates are one XLA program."""
 
     env: Environment
 
@@ -34,7 +34,7 @@ class DeviceLoop(TrainLoop):
         return AutoReset(self.env)
 
     def init(self, seed: jax.Array) -> LaneState:
-        """Return the state of a lane before its first step."""
+        """Return the state of a lane (one training with this seed) before its first step."""
         key, network_key, env_key = jax.random.split(jax.random.key(seed), 3)
         envs = jax.vmap(self.env.reset)(jax.random.split(env_key, self.learner.config.num_envs))
         return self._init_lane(key, network_key, envs)
@@ -84,9 +84,8 @@ class DeviceLoop(TrainLoop):
     ) -> tuple[LaneState, ChunkMetrics]:
         """Take an ε-greedy step in every environment, and make the updates of this round.
 
-        Their order lets XLA see that an old array is not needed any more once it is overwritten, so that it copies
-        nothing: the replay buffer is written before samples are read from it; where samples come from a pool, the
-        networks are updated before they act.
+        Their order spares copies, because XLA sees that an array is not read after it is overwritten: the replay buffer
+        is written before samples are read from it; where samples come from a pool, updates come before acting.
         """
         key, act_key, update_key = jax.random.split(lane.key, 3)
         lane = lane._replace(key=key)
@@ -113,7 +112,7 @@ class DeviceLoop(TrainLoop):
         probability: jax.Array,
         q: jax.Array | None,
     ) -> tuple[LaneState, ChunkMetrics]:
-        """Step every environment and store the steps; q is Q(s, a) of the actions, None within the warm-up."""
+        """Step every environment and store the steps; q [N] is Q(s, a) of the actions, None during the warm-up."""
         keys = jax.random.split(key, self.learner.config.num_envs)
         envs, step = jax.vmap(self._auto_reset.step)(keys, lane.envs, action)
         ends = (step.reward, step.terminated, step.truncated)
@@ -124,7 +123,7 @@ class DeviceLoop(TrainLoop):
         return jax.vmap(self.env.observe)(envs)
 
     def _refresh_if(self, due: jax.Array, lane: LaneState, hyperparams: LaneHyperparams) -> LaneState:
-        """Update the target networks and the pool if it is time. The replay is only read, so no branch copies it."""
+        """Update the target networks and the target pool if `due`. The replay is only read, so no branch copies it."""
         key, pool_key = jax.random.split(lane.key)
 
         def refresh(state: LearnerState, pool: TargetPool | None, replay: ReplayState) -> tuple:

@@ -14,19 +14,19 @@ MATERIALISED = {"dot_general", "conv_general_dilated", "gather", "sort", "cumsum
 
 
 def tree_bytes(tree: Any) -> int:
-    """Return the bytes of all arrays of a pytree, real or only described."""
+    """Return the total bytes of the arrays (or ShapeDtypeStructs) of a pytree."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def check_device_memory(what: str, needed: int) -> None:
-    """Raise MemoryError if `needed` bytes do not fit on the default device; on a CPU that is the machine's memory."""
+    """Raise MemoryError if `what` needs more bytes than the default device (for a CPU, the machine) has free."""
     stats = jax.local_devices()[0].memory_stats() or {}
     limit = stats.get("bytes_limit")
     check_memory(what, needed, None if limit is None else limit - stats["bytes_in_use"])
 
 
 def largest_intermediate(traced: jax.stages.Traced) -> int:
-    """Return the bytes of the largest intermediate result of a program: it needs at least this besides its outputs."""
+    """Return the bytes of a traced program's largest intermediate array: memory it needs besides inputs and outputs."""
     return _largest(traced.jaxpr.jaxpr, tree_bytes(traced.out_info))
 
 
@@ -43,7 +43,7 @@ def _largest(jaxpr: Any, outputs: int) -> int:
 
 
 def _inner_programs(params: dict[str, Any]) -> Iterator[Any]:
-    """Yield the bodies of loops, branches and compiled functions among an operation's parameters."""
+    """Yield the jaxprs of loop bodies, branches and compiled functions among an operation's parameters."""
     for value in params.values():
         for one in value if isinstance(value, tuple | list) else (value,):
             program = getattr(one, "jaxpr", one)

@@ -1,4 +1,4 @@
-"""Training runs of deep agents in a folder (see `runs.folder`): their state is in checkpoints/."""
+"""Training runs of deep agents in a folder (see `runs.resumable_run`), whose state is in checkpoints/."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ CHECKPOINTS = "checkpoints"
 
 @dataclass(frozen=True)
 class DQNRunConfig:
-    """Settings that decide the numbers of a run."""
+    """Settings that decide the numbers of a run: environment, agent, seeds and length."""
 
     env: str
     agent: DQNConfig
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the environment."""
     preset: str = "paper"
-    """Where the agent's settings come from; what was changed stands in `agent`."""
+    """Name of the preset that the agent's settings come from; `agent` holds the result, with all changes."""
     seeds: tuple[int, ...] = (0,)
-    """Seeds, one per lane."""
+    """Seeds, one per lane (training side by side)."""
     steps: int = 1_000_000
-    """Environment steps of each lane in the whole run."""
+    """Environment steps per lane in the whole run."""
     vectorization: Vectorization = "sync"
     """How copies of a Gymnasium environment are stepped."""
 
@@ -67,17 +67,17 @@ class DQNRunConfig:
         vectorization: Vectorization = "sync",
         **changes: Any,
     ) -> DQNRunConfig:
-        """Make the settings from a preset for this environment, with changes."""
+        """Make the settings from a preset for this environment; `changes` replace settings of the agent."""
         options = presets.env_options(env) | (options or {})
         agent = config_for(as_environment(env, **options), preset, **changes)
         return cls(env, agent, options, preset, seeds, steps, vectorization)
 
     def make_env(self) -> AnyEnvironment:
-        """Make the environment that the run is in."""
+        """Make the environment of the run."""
         return as_environment(self.env, vectorization=self.vectorization, **self.options)
 
     def trainer(self) -> Trainer:
-        """Make a new trainer, before its first step."""
+        """Make a new trainer with these settings, at step 0."""
         return Trainer(self.agent, self.make_env(), self.seeds)
 
     def as_json(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class DQNRunConfig:
 
 
 class DQNRun(RunFolder):
-    """A run of deep agents, one per seed, whose state is the checkpoints of a `Trainer`."""
+    """A run folder of deep agents, one per seed, whose state is the checkpoints of a `Trainer`."""
 
     UNIT, STATE, SAVE_EVERY = "steps", CHECKPOINTS, 60.0
     FAILURES = (DivergedError, MemoryError)
@@ -98,7 +98,7 @@ class DQNRun(RunFolder):
 
     @classmethod
     def start(cls, folder: Path, config: DQNRunConfig, *, tensorboard: bool = False) -> DQNRun:
-        """Begin a new run. Nothing but the lock is written yet: bad settings leave no trace.
+        """Make a new run in `folder`. Nothing but its lock is written yet, so that bad settings leave no trace.
 
         InUseError, a ValueError, if another process writes to the folder.
         """
@@ -111,14 +111,14 @@ class DQNRun(RunFolder):
 
     @classmethod
     def resume(cls, folder: Path, steps: int | None = None, *, restart: bool = False, env: str | None = None) -> DQNRun:
-        """Go on with a run that was stopped or killed, or beyond its end, to `steps` in all.
+        """Continue a run that was stopped or killed, or extend a finished one to `steps` steps in total.
 
-        A run whose checkpoints are all damaged or missing cannot go on: ValueError says so. InUseError, a ValueError
-        too, if another process writes to the folder.
+        If all its checkpoints are damaged or missing, ValueError says so. InUseError, a ValueError too, if another
+        process writes to the folder.
 
         Args:
             restart: begin again at step 0; earlier rows and checkpoints are kept under other names.
-            env: the name that the run's environment has to have; another one is an error.
+            env: the name that the run's environment must have; any other is an error.
         """
         config, tensorboard = read_config(folder, env)
         if steps is not None:
@@ -162,7 +162,7 @@ class DQNRun(RunFolder):
 
 
 def _newest_checkpoint(folder: Path) -> Path | None:
-    """Return the newest checkpoint, None if the run has none; ValueError if all that it has are damaged."""
+    """Return the newest intact checkpoint, None if the run has none; ValueError if all of them are damaged."""
     try:
         return checkpoint.latest(folder / CHECKPOINTS)
     except checkpoint.DamagedCheckpointError as problem:
@@ -170,7 +170,7 @@ def _newest_checkpoint(folder: Path) -> Path | None:
 
 
 def trained(path: Path) -> Trainer:
-    """Return the trainer of a run as its last checkpoint left it, or of a saved agent's file; for reading only."""
+    """Return the trainer of a run folder at its last checkpoint, or of a saved agent's file; writes nothing."""
     if path.is_file():
         with open_regular_file(path) as file:
             if file.read(2) == b"PK":
@@ -198,15 +198,15 @@ CONTENT = {
     },
     "tensorboard": bool,
 }
-"""What config.json holds, besides its provenance."""
+"""Schema of config.json, besides its provenance."""
 
 
 def read_config(folder: Path, env: str | None = None) -> tuple[DQNRunConfig, bool]:
-    """Return the run's settings and whether it writes TensorBoard's events; ValueError says why a folder is no run.
+    """Return a run's settings and whether it writes TensorBoard's events; ValueError says why a folder is no run.
 
     Args:
-        env: the name that the run's environment has to have. If it is not given, one that needs a module to be imported
-            is refused: a folder that somebody sent does not decide that.
+        env: the name that the run's environment must have. Without it, an environment whose id imports a module
+            ("module:name") is refused: a folder that somebody sent must not decide what is imported.
     """
     content = read_run_config(folder)
     try:

@@ -1,4 +1,4 @@
-"""Environments of deep agents: from whatever a user gives, and from the spec that a file stores as JSON."""
+"""Turn what users pass as `env`, or the JSON description in a checkpoint, into an environment for deep agents."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ EnvSpec = dict[str, Any]
 
 
 def as_environment(env: Any, *, vectorization: Vectorization = "sync", **options: Any) -> AnyEnvironment:
-    """Return the environment that a user means.
+    """Convert what a user passed as `env` to an environment that a `Trainer` takes.
 
     Args:
         env: a name of `envs.names()` (with the time limit of the experiments), the id of a Gymnasium environment, a
             function that makes one, an environment or a vector environment of Gymnasium, of gymnax, or one of ours.
         vectorization: for Gymnasium only; see `HostEnvironment`.
-        options: for a name or an id.
+        options: keyword arguments of the environment, if `env` is a name or an id.
     """
     if isinstance(env, HostEnvironment) and not options:
         return env
@@ -52,12 +52,12 @@ def as_environment(env: Any, *, vectorization: Vectorization = "sync", **options
 
 
 def config_for(env: AnyEnvironment, preset: str = "paper", **changes: Any) -> DQNConfig:
-    """Return the config of a preset for an environment, with changes."""
+    """Return the settings of a preset for an environment, with `changes` to single settings."""
     return make_config(env.name, preset, pictures=len(env.observation.shape) == 3, **changes)
 
 
 def same_spaces(env: AnyEnvironment, other: Any) -> AnyEnvironment:
-    """Return another environment to play in; ValueError if its observations or actions differ."""
+    """Convert `other` to an environment; ValueError unless its observations and actions are those of `env`."""
     found = as_environment(other)
     for what, own, theirs in (
         ("observations of shape", env.observation.shape, found.observation.shape),
@@ -69,7 +69,7 @@ def same_spaces(env: AnyEnvironment, other: Any) -> AnyEnvironment:
 
 
 def spec_of(env: AnyEnvironment) -> EnvSpec:
-    """Return the spec of an environment, after a check that it makes an equal one."""
+    """Return the JSON description from which `make_from_spec` makes an equal environment; this is checked."""
     if isinstance(env, LoggedEnvironment):
         shape, dtype, low, high = env.observation
         spaces = {"shape": list(shape), "dtype": str(dtype), "low": np.min(low), "high": np.max(high)}
@@ -103,7 +103,7 @@ SPACES = {
 
 
 def logged_environment(data: Dataset) -> LoggedEnvironment:
-    """Return what a dataset tells about its environment: its spaces, or else the range of what it holds."""
+    """Return the spaces of a dataset's environment: as the dataset declares them, or from the range of its entries."""
     if data.spaces is not None:
         space, actions = data.spaces
         if not hasattr(actions, "n"):
@@ -120,7 +120,7 @@ def logged_environment(data: Dataset) -> LoggedEnvironment:
 
 
 def _as_json(options: Any) -> Any:
-    """Return options as JSON, None if a file cannot hold them."""
+    """Return options as JSON values, None if JSON cannot hold them."""
     try:
         return io.jsonable(options)
     except (TypeError, ValueError):
@@ -128,7 +128,7 @@ def _as_json(options: Any) -> Any:
 
 
 def make_from_spec(spec: EnvSpec, source: Any) -> AnyEnvironment:
-    """Make the environment of a spec that was read from `source`; ValueError if the caller has to pass it instead."""
+    """Make the environment of a spec; ValueError, naming the file `source`, if the caller has to pass it instead."""
     if "spaces" in spec:
         spaces = schema.check(spec["spaces"], SPACES, "its spaces")
         shape, dtype = tuple(spaces["shape"]), np.dtype(spaces["dtype"])

@@ -21,7 +21,7 @@ from greedystep.envs.host import HostEnvironment, HostEnvs
 from greedystep.evaluation import Evaluation
 
 SIDE_BY_SIDE = 16
-"""Environments on the host that play side by side, at the most."""
+"""Largest number of host environments that play side by side."""
 MAX_STEPS = 10_000
 """Steps after which an evaluation stops an episode: a greedy policy can go round in circles for ever."""
 
@@ -29,7 +29,7 @@ MAX_STEPS = 10_000
 def play(
     learner: Learner, env: Environment, params: Any, key: jax.Array, epsilon: jax.Array, episodes: int, limit: int
 ) -> Evaluation:
-    """Play episodes side by side to their ends, or for `limit` steps; works under jit and vmap.
+    """Play episodes side by side to their ends, or for `limit` steps each; works under jit and vmap.
 
     Args:
         params: arrays of the online networks, [M, ...].
@@ -59,7 +59,7 @@ def play(
 
 
 def check_arguments(*, seed: int, episodes: int, epsilon: float, limit: int) -> None:
-    """Raise ValueError unless an `Evaluator` can be called with these arguments."""
+    """Raise ValueError unless these are valid arguments of `Evaluator.__call__`."""
     check_seed(seed)
     check_int("episodes", episodes, 1, INT32_MAX)
     check_float("epsilon", epsilon, 0, 1)
@@ -68,7 +68,7 @@ def check_arguments(*, seed: int, episodes: int, epsilon: float, limit: int) -> 
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """Evaluates the networks of all lanes; compiled once per number of episodes and limit."""
+    """Plays episodes with the networks of all lanes; compiled once per number of episodes and limit."""
 
     learner: Learner
     env: AnyEnvironment
@@ -76,7 +76,7 @@ class Evaluator:
     def __call__(
         self, params: Any, seed: int = 0, *, episodes: int = 100, epsilon: float = 0.0, limit: int = MAX_STEPS
     ) -> Evaluation:
-        """Play episodes in each lane, [L, E]; the policy is ε-greedy.
+        """Play `episodes` episodes with the ε-greedy policy of each lane; the results are [L, E].
 
         Args:
             params: arrays of the online networks of all lanes, [L, M, ...] (`Trainer.params`).
@@ -110,7 +110,7 @@ class Evaluator:
     def _play_on_host(
         self, env: HostEnvironment, params: Any, seed: int, episodes: int, epsilon: float, limit: int
     ) -> Evaluation:
-        """Play lane after lane in environments of their own, or in the given one if there is no other."""
+        """Play one lane after another, in new environments if they can be made, otherwise in the one that was given."""
         lanes = jax.tree.leaves(params)[0].shape[0]
         count = env.fixed_num_envs or min(episodes, SIDE_BY_SIDE)
         envs = env.open(count)
@@ -129,7 +129,7 @@ class Evaluator:
     def _play_lane(
         self, envs: HostEnvs, params: Any, seed: int, episodes: int, epsilon: float, limit: int
     ) -> Evaluation:
-        """Play the episodes of one lane. Each environment plays its share, so that short ones do not count more."""
+        """Play one lane's episodes; all environments play equally many, so that short episodes do not count more."""
         n, key = envs.num_envs, jax.random.key(int(seed))
         left = np.array([episodes // n + (i < episodes % n) for i in range(n)])
         seen, done = envs.reset([(int(seed), i) for i in range(n)]), []

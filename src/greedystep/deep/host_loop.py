@@ -2,9 +2,8 @@
 
     round t:   act on s[t]  ->  learn from step t - 1 (device)  |  step the environments (host)
 
-Learning from the step before runs on the device while the environments step, and the actions of round t come from
-networks that have learned from steps up to t - 2. Both are the same in every run: what the order is does not depend on
-how long anything takes.
+Learning from the step before runs on the device while the environments step, so the actions of round t come from
+networks that have learned from steps up to t - 2. This order is fixed: results do not depend on timing.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from greedystep.deep.train_metrics import ChunkMetrics
 from greedystep.envs.host import HostEnvironment, HostEnvs
 
 ACT, UPDATE, REFRESH = 0, 1, 2
-"""What a key of a round is used for."""
+"""Uses of random numbers within a round; each has a key of its own (see `_key`)."""
 
 
 class PendingStep(NamedTuple):
-    """The newest step, which is learned from in the next round. Before the first one it means nothing."""
+    """The newest step of all environments, which the next round learns from; unused before the first step."""
 
     chosen: tuple[jax.Array, jax.Array, jax.Array, jax.Array]
     """Observation, action, its probability and Q(s, a)."""
     ends: jax.Array
-    """float32 [L, N, 4]: reward, terminated, truncated, and whether it is a step at all (`HostStep.is_step`)."""
+    """float32 [L, N, 4]: reward, terminated, truncated, and 1 for a real step, not a reset (`HostStep.is_step`)."""
     last: jax.Array
-    """The observation that the step led to."""
+    """Observations that the step led to, before any reset."""
 
 
 class HostState(NamedTuple):
-    """What the environments of all lanes returned last; arrays [L, N, ...]."""
+    """The latest output of the environments of L lanes with N environments each; arrays are [L, N, ...]."""
 
     pending: PendingStep
     observation: jax.Array
@@ -48,7 +47,7 @@ class HostState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HostLoop(TrainLoop):
-    """A learner that acts and learns in N running environments of each lane."""
+    """Training loop in N host environments per lane; all L·N of them step together."""
 
     env: HostEnvironment
     seeds: tuple[int, ...]
@@ -72,14 +71,14 @@ class HostLoop(TrainLoop):
         return self._init_lane(key, network_key, HostState(pending, seen))
 
     def begin(self, lanes: LaneState) -> LaneState:
-        """Reset all environments: the first episodes of a training."""
+        """Reset all environments and return the lanes with the first observations."""
         return self._observed(lanes, self.envs.reset(self._env_seeds))
 
     def restore(self, lanes: LaneState, state: dict[str, Any]) -> tuple[LaneState, bool]:
         """Bring the environments to where a checkpoint left them; return the lanes, and whether that was exact.
 
-        If the environments cannot be played again to the same observations, new episodes begin, and the running ones
-        count as truncated.
+        Episodes are replayed from their seeds and actions. Where that does not give the same observations, new episodes
+        begin, and the interrupted ones count as truncated.
         """
         seen = self.envs.restore(state, self._env_seeds)
         if seen is not None and np.array_equal(self._split(seen), np.asarray(lanes.envs.observation)):
@@ -87,7 +86,7 @@ class HostLoop(TrainLoop):
         return self.cut_episodes(lanes), False
 
     def cut_episodes(self, lanes: LaneState) -> LaneState:
-        """Truncate the running episodes and begin new ones."""
+        """Mark the running episodes as truncated and reset all environments."""
         pending = lanes.envs.pending
         ends = pending.ends.at[..., 2].set(1 - pending.ends[..., 1])
         lanes = lanes._replace(envs=lanes.envs._replace(pending=pending._replace(ends=ends)))
@@ -97,7 +96,7 @@ class HostLoop(TrainLoop):
         return lanes._replace(envs=lanes.envs._replace(observation=jnp.asarray(self._split(seen))))
 
     def _split(self, x: np.ndarray) -> np.ndarray:
-        """Reshape what all environments returned to [L, N, ...]."""
+        """Reshape an array of all environments, [L N, ...], to [L, N, ...]."""
         return x.reshape(len(self.seeds), -1, *x.shape[1:])
 
     # -- compiled programs of all lanes --------------------------------------------------------------------------------
@@ -107,7 +106,7 @@ class HostLoop(TrainLoop):
 
     @cached_property
     def _structure(self) -> Any:
-        """The structure of the lanes without their `envs`, and of their metrics."""
+        """Tree structure of (lanes without their `envs`, metrics), to rebuild them from a flat list of arrays."""
         lane = jax.eval_shape(lambda: self.init(jnp.uint32(0)))._replace(envs=None)
         return jax.tree.structure((lane, jax.eval_shape(ChunkMetrics.init)))
 
@@ -131,7 +130,7 @@ class HostLoop(TrainLoop):
 
     @cached_property
     def _learn(self) -> dict[bool, Callable[..., Any]]:
-        """Store the pending step, and make the updates of its round unless it belongs to the warm-up (False)."""
+        """Compiled programs that store the pending step and, for the key True, make the updates of its round."""
 
         def one(
             updates: bool, round_: Any, leaves: list, hyperparams: LaneHyperparams, chosen: tuple, ends: Any, last: Any
@@ -162,7 +161,7 @@ class HostLoop(TrainLoop):
         return self._program(one, donate_argnums=1)
 
     def _program(self, one: Callable[..., Any], **how: Any) -> Callable[..., Any]:
-        """Compile a function of a round and of one lane's arrays for all lanes."""
+        """Compile `one`, a function of the round and of one lane's arrays, for all lanes."""
         return jax.jit(lambda round_, *lanes: map_lanes(partial(one, round_), len(self.seeds), *lanes), **how)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -170,7 +169,7 @@ class HostLoop(TrainLoop):
     def run(
         self, done: int, lanes: LaneState, hyperparams: LaneHyperparams, rounds: int, stop: Sequence[Any] = ()
     ) -> tuple[LaneState, ChunkMetrics, int]:
-        """Train all lanes for `rounds` more rounds, or until something is in `stop`; also return the rounds made.
+        """Train all lanes for `rounds` more rounds, or until `stop` is not empty; also return how many were made.
 
         Args:
             done: rounds so far.
@@ -180,7 +179,7 @@ class HostLoop(TrainLoop):
         pending, seen = lanes.envs
         chosen, ends, last = pending.chosen, pending.ends, pending.last
         params = slice(1, 1 + len(jax.tree.leaves(lanes.learner.params)))
-        """The place of the online networks among the arrays of a lane, of which its key is the first."""
+        """Where the online networks are in the list of a lane's arrays, whose first entry is the random key."""
         metrics = jax.tree.map(lambda x: jnp.repeat(x[None], count, axis=0), ChunkMetrics.init())
         leaves = jax.tree.leaves((lanes._replace(envs=None), metrics))
         round_ = done
@@ -207,5 +206,5 @@ class HostLoop(TrainLoop):
 
 
 def _key(key: jax.Array, round_: Any, use: int) -> jax.Array:
-    """Return the random key of one use in one round."""
+    """Return the random key for one use (ACT, UPDATE or REFRESH) in one round."""
     return jax.random.fold_in(jax.random.fold_in(key, round_), use)

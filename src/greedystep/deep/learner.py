@@ -1,4 +1,4 @@
-"""The learner: Q-values, minibatches with targets, and gradient steps, as pure functions of arrays.
+"""The DQN learner: Q-values, minibatches with targets, and gradient steps, as pure functions of arrays.
 
 A `Learner` holds what is fixed in a training (config, shapes, optimiser); `LearnerState` is what it learns.
 """
@@ -101,12 +101,12 @@ class Learner:
         return self.q(params, observations).min(axis=0)
 
     def bootstrap_q(self, state: LearnerState, observations: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        """Return q of the target networks, and with `double` q of the online networks, which choose the action."""
+        """Return Q-values [M, B, A] of the target networks, and with `double` (else None) of the online networks."""
         selection_q = self.q(state.params, observations) if self.config.double else None
         return self.q(state.target_params, observations), selection_q
 
     def numpy_policy(self, params: Any) -> NumpyPolicy:
-        """Return the greedy policy of these networks for use without JAX."""
+        """Return the greedy policy of these parameters as a `NumpyPolicy`, which needs no JAX."""
         return numpy_policy(eqx.combine(params, self._static), self.observation)
 
     # -- targets and minibatches ---------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Learner:
         replay: ReplayState,
         state: LearnerState,
     ) -> tuple[Any, TargetPool | None]:
-        """Do what is due once per period: copy the target networks, and make a new pool where the returns need one.
+        """Return the new target networks, and the new target pool where the returns need one; called once per period.
 
         With `double` the pool is valued by the targets of the period before, which differ from the online networks
         that choose the action.
@@ -162,7 +162,7 @@ class Learner:
     def update(
         self, state: LearnerState, batch: Batch, key: jax.Array, learning_rate: jax.Array
     ) -> tuple[LearnerState, UpdateInfo]:
-        """Make one gradient step of one random network, or of all networks."""
+        """Make one gradient step of one random network, or of all (`ensemble_update`); also return its metrics."""
         config, size = self.config, self.config.ensemble
 
         def step(params: Any, opt_state: Any, targets: jax.Array):
@@ -175,8 +175,9 @@ class Learner:
             return params, opt_state, UpdateInfo(jnp.float32(0), jnp.float32(0))
 
         def step_in_place(params: Any, opt_state: Any, targets: jax.Array):
-            """Make the step within a branch that is always taken. XLA does not look through it, and so writes the new
-            arrays in place; otherwise it computes them while it writes, and for that copies the old ones."""
+            """Make the step within a branch that is always taken: a barrier that lets XLA write the new arrays in place.
+            Without it, XLA fuses computing and writing, and for that copies the old arrays.
+            """
             return lax.cond(batch.action[0] >= 0, step, unchanged, params, opt_state, targets)
 
         networks = state.params, state.opt_state

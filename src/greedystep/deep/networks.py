@@ -24,7 +24,7 @@ MakeNetwork = Callable[[jax.Array, ObservationSpec, int], Network]
 """(key, observation spec, number of actions) -> network."""
 
 LARGE = 36
-"""Height and width from which on an image is large; NatureNet needs as much."""
+"""Images at least this high and wide get `NatureNet`, whose convolutions need so many pixels."""
 FILTERS, SIDE = 16, 3
 """Number of filters of MinAtar's convolution, and their width and height."""
 
@@ -142,7 +142,7 @@ def conv_by_patches(filters: Dense, image: jax.Array) -> jax.Array:
 
 
 def conv_by_rows(filters: Dense, image: jax.Array) -> jax.Array:
-    """Convolve [H, W, C] -> [H - 2, (W - 2) 16], three rows at once times the filters at all their positions."""
+    """Convolve [H, W, C] -> [H - 2, (W - 2) 16]: three rows of the image times the filters placed at every column."""
     height, width, channels = image.shape
     across = width - SIDE + 1
     rows = image.reshape(height, -1)
@@ -155,7 +155,7 @@ def conv_by_rows(filters: Dense, image: jax.Array) -> jax.Array:
 
 
 def default_network(hidden: Sequence[int]) -> MakeNetwork:
-    """Return the default: by the shape of observations.
+    """Return the function that makes the default network for the shape of the observations.
 
     `ConvNet` for small images [H, W, C], `NatureNet` for those of at least 36 x 36 pixels, [H, W, C] or [C, H, W],
     `OneHotMLP` for state numbers, `MLP` for everything else.
@@ -191,7 +191,7 @@ def numpy_policy(networks: Network, observation: ObservationSpec) -> NumpyPolicy
 
 
 def make_ensemble(make: MakeNetwork, key: jax.Array, size: int, observation: ObservationSpec, num_actions: int) -> Any:
-    """Make `size` networks, each from its own key, as one module with a leading axis on every array."""
+    """Make `size` networks, each from its own key, as one module whose arrays have a leading axis [size]."""
     return eqx.filter_vmap(lambda k: make(k, observation, num_actions))(jax.random.split(key, size))
 
 
@@ -206,7 +206,7 @@ def batch_q(network: Network, observations: jax.Array) -> jax.Array:
 
 
 def check_network(network: Network, observation: ObservationSpec, num_actions: int) -> None:
-    """Raise ValueError unless the network maps an observation to one value per action."""
+    """Raise ValueError unless the network maps one observation to float32 [num_actions]."""
     try:
         output = eqx.filter_eval_shape(network, jax.ShapeDtypeStruct(observation.shape, observation.dtype))
     except Exception as problem:

@@ -1,4 +1,4 @@
-"""Learn from logged trajectories alone, with the same periods and updates as in training, without an environment."""
+"""Learn from logged trajectories alone: updates and target network updates as in training, without an environment."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from greedystep.trajectory import Trajectory
 
 
 class FitResult(NamedTuple):
-    """Result of `fit`."""
+    """Networks, random key and metrics after some updates of `fit`."""
 
     state: LearnerState
     key: jax.Array
-    """Random key to continue with."""
+    """Random key for the updates that follow."""
     loss: jax.Array
-    """Mean loss over all updates; not finite if one was not."""
+    """Mean loss over all updates; not finite if any loss was not."""
     mean_q: jax.Array
     """Mean of Q(s, a) over the last update's batch."""
 
@@ -41,9 +41,10 @@ def fit(
     begin: jax.Array,
     end: jax.Array,
 ) -> FitResult:
-    """Make the updates `begin`, `begin` + 1, ... up to `end` on the steps of the replay buffer; works under jit.
+    """Make updates number `begin` to `end` - 1 on the steps of the replay buffer; works under jit.
 
-    Targets and pool are refreshed as often as in training, and at `begin`, which must be the start of a period.
+    Target networks and pool are refreshed as often as in training, and at `begin`, which must be the start of a
+    period (the updates between two target network updates).
     """
     config, period = learner.config, updates_per_period(learner.config)
     pool = target_pool.init(config, buffer) if config.is_pooled else None
@@ -76,7 +77,7 @@ def updates_per_period(config: DQNConfig) -> int:
 
 
 def checked(learner: Learner, dataset: Dataset) -> Iterator[Trajectory]:
-    """Yield the trajectories; ValueError names the first one that this learner cannot learn from."""
+    """Yield the dataset's trajectories; ValueError names the first one that does not fit the learner's spaces."""
     shape, actions = learner.observation.shape, learner.num_actions
     for number, one in enumerate(dataset):
         where = f"{dataset.name}, episode {number}"
@@ -95,6 +96,6 @@ def checked(learner: Learner, dataset: Dataset) -> Iterator[Trajectory]:
 
 
 def fill_replay(learner: Learner, dataset: Any) -> tuple[ReplayBuffer, ReplayState]:
-    """Return a replay buffer with all steps of a dataset (see `datasets`)."""
+    """Return a new replay buffer and its state, which holds all steps of a dataset (see `datasets`)."""
     data, spec = Dataset.of(dataset), learner.observation
     return ReplayBuffer.from_episodes(checked(learner, data), data.steps, data.count, spec.shape, spec.dtype)

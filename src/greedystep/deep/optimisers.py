@@ -19,7 +19,7 @@ from greedystep.deep.config import DQNConfig
 
 
 def make_optimiser(config: DQNConfig) -> optax.GradientTransformation:
-    """Return the transformation from gradients to updates (before the learning rate), clipping included."""
+    """Return the optax transformation from gradients to updates, clipping included, without the learning rate."""
     decay, epsilon = config.optimiser_decay, config.optimiser_epsilon
     match config.optimiser:
         case "adam":
@@ -33,11 +33,10 @@ def make_optimiser(config: DQNConfig) -> optax.GradientTransformation:
 
 
 def scale_by_stddev(decay: float, epsilon: float) -> optax.GradientTransformation:
-    """Return `optax.scale_by_stddev(eps_in_sqrt=False)` without its NaNs.
+    """Return `optax.scale_by_stddev(eps_in_sqrt=False)`, with √max(v - m², 0) where optax takes √(v - m²).
 
-    A gradient that has become smaller and then hardly varies has v ≈ m², and rounding makes v - m² negative: optax
-    0.2.8 takes its root (two thirds of the parameters became NaN when random gradients fell to a third and stayed
-    there for 2000 updates). Here the root is that of zero then.
+    Once gradients have become smaller and hardly vary, v ≈ m², and rounding makes v - m² negative: with optax 0.2.8
+    two thirds of the parameters became NaN when random gradients fell to a third and stayed there for 2000 updates.
     """
 
     def init(params: Any) -> optax.ScaleByRStdDevState:

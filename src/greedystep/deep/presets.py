@@ -111,14 +111,14 @@ DEFAULT_RULE: dict[str, Any] = {
     "returns": "lambda",
     "ensemble": 2,
 }
-"""How an agent learns whose returns are not chosen. The paper's rule is returns="greedy-step"."""
+"""Settings of an agent whose `returns` are not given: Peng's Q(λ). The paper's rule is returns="greedy-step"."""
 
 Preset = Literal["paper", "fast"]
 PRESETS = get_args(Preset)
 
 
 def preset(name: str, env_name: str, *, pictures: bool = False) -> dict[str, Any]:
-    """Return the settings of a preset for an environment, as arguments of `DQNConfig`."""
+    """Return a preset's settings for an environment as arguments of `DQNConfig`; `pictures`: it shows images."""
     if name not in PRESETS:
         raise ValueError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}")
     family = next((found for start, found in FAMILIES.items() if env_name.startswith(start)), None)
@@ -128,7 +128,7 @@ def preset(name: str, env_name: str, *, pictures: bool = False) -> dict[str, Any
 
 
 def env_options(env_name: str) -> dict[str, Any]:
-    """Return the options for `envs.make` that go with the presets."""
+    """Return the options of `envs.make` with which the presets are meant to be used (time limits)."""
     return {"limit": LIMITS[env_name]} if env_name in LIMITS else {}
 
 

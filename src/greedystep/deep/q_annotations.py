@@ -30,7 +30,7 @@ SHORTEST = 64
 
 
 class QAnnotator:
-    """Plays with the networks of one lane, and annotates what was played.
+    """Plays with the networks of one lane of a trainer, and annotates the played steps with Q-values and targets.
 
     Args:
         epsilon: fraction of random actions.
@@ -54,7 +54,7 @@ class QAnnotator:
         return jax.jit(act)
 
     def annotate(self, moments: Iterable[RolloutStep]) -> Iterator[RolloutStep]:
-        """Yield the same moments with their annotations, episode after episode."""
+        """Yield the same steps with Q-values and targets, episode after episode: each one as soon as it has ended."""
         episode: list[RolloutStep] = []
         for moment in moments:
             if moment.decision is None and episode:
@@ -64,7 +64,7 @@ class QAnnotator:
         yield from self._annotate_episode(episode)
 
     def _annotate_episode(self, episode: list[RolloutStep]) -> Iterator[RolloutStep]:
-        """Annotate the moments of one episode: its T steps and the state after them."""
+        """Yield the T steps of one episode and the state after them, all annotated."""
         length, size = len(episode) - 1, SHORTEST
         while size < length + 1:
             size *= 2
@@ -117,7 +117,7 @@ def _n_step_targets(
 
 
 def _padded(column: list[Any], size: int) -> np.ndarray:
-    """Return the column as int32, float32 or bool, padded with zeros."""
+    """Return the column as an array of int32, float32 or bool, padded with zeros to length `size`."""
     kinds = {bool: np.bool_, int: np.int32, float: np.float32}
     kind = kinds[type(column[0])] if column else np.bool_
     return np.append(np.array(column, kind), np.zeros(size - len(column), kind))

@@ -1,4 +1,4 @@
-"""Which Q-values a return can have, given the rewards seen: values beyond them mean that learning has failed."""
+"""Warn of Q-values that no return can have, given the rewards seen: a sign that learning has diverged."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from greedystep.replay import ReplayState, stored_rewards
 
 
 class UnreachableValueWarning(RuntimeWarning):
-    """The mean Q-value lies where no return can be, given the rewards seen."""
+    """The mean Q-value is larger or smaller than any return of the rewards seen."""
 
 
 def unreachable_value(config: DQNConfig, mean_q: float, rewards: tuple[float, float]) -> str | None:
-    """Return a sentence if no return of rewards in this range can be as large, or as small, as a mean Q-value.
+    """Return a warning if no sum of discounted rewards in the range `rewards` can be `mean_q`; otherwise None.
 
     With rewards in [low, high] and discount γ, returns lie in [min(low, low / (1 - γ)), max(high, high / (1 - γ))]. A
     network errs a little, so that 20 % of the range are tolerated.
@@ -36,7 +36,7 @@ def unreachable_value(config: DQNConfig, mean_q: float, rewards: tuple[float, fl
 
 
 def reward_range(replay: ReplayState) -> tuple[float, float]:
-    """Return the smallest and the largest reward stored."""
+    """Return the smallest and the largest reward in the replay buffer."""
     low, high = jax.device_get(_reward_range(replay))
     return float(low), float(high)
 

@@ -22,18 +22,18 @@ from greedystep.replay import ReplayBuffer, ReplayState, RowIndex
 
 
 class TargetPool(NamedTuple):
-    """P rows of whole episodes with their targets, copied, since the replay buffer goes on changing."""
+    """Whole episodes with the targets of their steps: P rows, copied, since the replay buffer goes on changing."""
 
     observations: jax.Array
     """[P, W], packed as in the replay buffer."""
     action: jax.Array
     """int32 [P]."""
     targets: jax.Array
-    """float32 [G, P]."""
+    """float32 [G, P]: one target per group of networks (see `DQNConfig.groups`)."""
     steps: jax.Array
     """int32 [P]: the chosen n; 0 for returns that mix all lengths."""
     step_rows: jax.Array
-    """int32 [P]: the rows that hold a step, then padding."""
+    """int32 [P]: indices of the pool's rows that hold a step, then padding."""
     count: jax.Array
     """int32: the number of rows that hold a step."""
 
@@ -46,13 +46,13 @@ class Batch(NamedTuple):
     action: jax.Array
     """int32 [B]."""
     targets: jax.Array
-    """float32 [G, B]."""
+    """float32 [G, B]: one target per group of networks."""
     steps: jax.Array
     """int32 [B]: the chosen n; 0 for returns that mix all lengths."""
 
 
 def pool_size(config: DQNConfig, buffer: ReplayBuffer) -> int:
-    """Return the number of rows of the pool: the samples of one period, at most the whole buffer."""
+    """Return the pool's rows: the samples between two target network updates, at most the whole buffer."""
     return min(config.samples_per_period, buffer.rows)
 
 
@@ -64,7 +64,7 @@ def make(
     replay: ReplayState,
     bootstrap_q: BootstrapQ,
 ) -> TargetPool:
-    """Sample whole episodes, value their states, and compute the targets of all their steps."""
+    """Sample whole episodes from the replay, value their states, and compute the targets of all their steps."""
     size = pool_size(config, buffer)
     if size == buffer.rows:
         index = jax.tree.map(jnp.ravel, buffer.chronological(replay)[0])  # column by column
@@ -93,7 +93,7 @@ def make(
 
 
 def init(config: DQNConfig, buffer: ReplayBuffer) -> TargetPool:
-    """Return an empty pool of the right shapes."""
+    """Return an empty pool with the shapes of a full one."""
     size = pool_size(config, buffer)
     no_rows = RowIndex(*[jnp.zeros(size, jnp.int32)] * 2)
     packed = jax.eval_shape(lambda: buffer.packed_observations(buffer.init(), no_rows))
@@ -109,13 +109,13 @@ def init(config: DQNConfig, buffer: ReplayBuffer) -> TargetPool:
 
 
 def sample(buffer: ReplayBuffer, pool: TargetPool, key: jax.Array, count: int) -> Batch:
-    """Sample steps of the pool uniformly with replacement."""
+    """Sample a minibatch of `count` steps of the pool, uniformly with replacement."""
     at = pool.step_rows[jax.random.randint(key, (count,), 0, jnp.maximum(pool.count, 1))]
     return Batch(buffer.unpack(pool.observations[at]), pool.action[at], pool.targets[:, at], pool.steps[at])
 
 
 def _in_blocks(function, arrays, size: int):
-    """Apply `function` to [size, ...] arrays block by block; its results [G, B] are joined to [G, size]."""
+    """Apply `function` to arrays [size, ...] block by block; its results [G, block] are joined to [G, size]."""
     block, side_by_side = _block_sizes()
     if size <= block:
         return function(arrays)

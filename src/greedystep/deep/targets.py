@@ -43,10 +43,12 @@ class TargetValues(NamedTuple):
 
 
 def target_values(config: DQNConfig, q: jax.Array, selection_q: jax.Array | None, action: jax.Array) -> TargetValues:
-    """Take the minimum over the networks of a group, then the policy over actions (Maxmin DQN, Lan et al. 2020).
+    """Take the minimum over the networks of each group, then the target policy's mean over actions (Lan et al. 2020).
 
     Args:
+        q: values by the target networks, [M, B, A].
         selection_q: q of the online networks, which choose the greedy action in double Q-learning; None: `q` does.
+        action: int [B], the actions taken in these states.
     """
     groups, epsilon = config.groups, config.target_epsilon or 0.0
     q = jnp.stack([q[g::groups].min(axis=0) for g in range(groups)])
@@ -61,12 +63,12 @@ def target_values(config: DQNConfig, q: jax.Array, selection_q: jax.Array | None
 
 
 def _pick(q: jax.Array, action: jax.Array) -> jax.Array:
-    """Return q[..., action], [..., A] and [...] -> [...]."""
+    """Return q[..., a] for the actions a: [..., A] and [...] -> [...]."""
     return jnp.take_along_axis(q, action[..., None], axis=-1)[..., 0]
 
 
 def discounts_and_cuts(config: DQNConfig, rows: StepRows, next_is_step: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the discounts and cuts of steps, from their rows and from whether the row after each holds a step.
+    """Return the discount and whether there is a cut, for each row; `next_is_step`: whether the next row holds a step.
 
     Discounts are γ(1 - terminated), and 0 in rows without a step. A cut stands where an episode stops without having
     terminated: it was truncated, or is still being written.
@@ -78,7 +80,7 @@ def discounts_and_cuts(config: DQNConfig, rows: StepRows, next_is_step: jax.Arra
 def n_step_targets(
     config: DQNConfig, buffer: ReplayBuffer, replay: ReplayState, index: RowIndex, bootstrap_q: BootstrapQ
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Compute one-step, n-step or sarsa targets [1, B] of these steps; also the rewards in each, and the actions, [B].
+    """Compute one-step, n-step or sarsa targets [1, B] of the steps at `index`; return them, their n and the actions.
 
     An episode that ends within n steps gives fewer rewards, and is discounted and bootstrapped for just those.
     """
@@ -101,10 +103,10 @@ def n_step_targets(
 def sequence_targets(
     config: DQNConfig, hyperparams: LaneHyperparams, rows: StepRows, values: TargetValues
 ) -> tuple[jax.Array, jax.Array]:
-    """Compute the targets [G, T, ...] of all steps of consecutive rows [T, ...], and the chosen n [T, ...].
+    """Compute the targets [G, T, ...] of the steps in consecutive rows [T, ...], and the n that was chosen [T, ...].
 
-    `values` [G, T, ...] are of the same rows: those of row t + 1 belong to step t. n is 0 for returns that mix all
-    lengths. In rows without a step the targets mean nothing.
+    `values` [G, T, ...] are those of the same rows; step t bootstraps from the value in row t + 1. n is 0 for returns
+    that mix all lengths. The targets of rows without a step are undefined.
     """
     next_is_step = jnp.roll(rows.is_step, -1, axis=0)
     discounts, cuts = discounts_and_cuts(config, rows, next_is_step)

@@ -27,15 +27,15 @@ T = TypeVar("T")
 
 
 class LaneState(NamedTuple):
-    """Everything that changes in one training. Its random numbers come from its seed and nothing else."""
+    """Everything that changes in one training (lane). Its random numbers depend on its seed alone."""
 
     key: jax.Array
     learner: LearnerState
     replay: ReplayState
     pool: TargetPool | None
-    """None for returns that need no pool."""
+    """The target pool; None for returns that need none."""
     envs: Any
-    """States of compiled environments, [N, ...]; of those on the host, what they returned last (`host_loop`)."""
+    """States of N compiled environments, [N, ...]; for host environments a `host_loop.HostState`."""
     episode: EpisodeStats
 
 
@@ -45,27 +45,27 @@ class Transition(NamedTuple):
     observation: jax.Array
     action: jax.Array
     behaviour_prob: jax.Array
-    """Probability of the action."""
+    """Probability with which the action was chosen."""
     q: jax.Array | None
-    """Q(s, a), None within the warm-up."""
+    """Q(s, a); None during the warm-up."""
     reward: jax.Array
     terminated: jax.Array
     truncated: jax.Array
     next_observation: jax.Array
-    """The observation that the step led to, never the first one of another episode."""
+    """The observation that the step led to, before any reset."""
     is_step: jax.Array | None = None
-    """bool: where False, nothing is stored; None: all are steps."""
+    """bool: where False, the environment was only reset and nothing is stored; None: all are steps."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainLoop:
-    """What both loops share: a learner, its replay buffer, and the parts of a round."""
+    """Base class of `DeviceLoop` and `HostLoop`: acting, storing, updating and refreshing targets, for one lane."""
 
     learner: Learner
 
     @cached_property
     def buffer(self) -> ReplayBuffer:
-        """The replay buffer's sizes and functions."""
+        """The replay buffer: its sizes and functions, not its content."""
         config, observation = self.learner.config, self.learner.observation
         return ReplayBuffer(config.replay_size, config.num_envs, observation.shape, observation.dtype)
 
@@ -83,14 +83,14 @@ class TrainLoop:
     # -- acting --------------------------------------------------------------------------------------------------------
 
     def random_action(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Sample uniformly random actions (warm-up), with their probabilities, [N]."""
+        """Sample uniformly random actions for the warm-up; return actions [N] and their probabilities [N]."""
         envs, actions = self.learner.config.num_envs, self.learner.num_actions
         return jax.random.randint(key, (envs,), 0, actions), jnp.full(envs, 1 / actions)
 
     def action(
         self, round_: jax.Array, params: Any, hyperparams: LaneHyperparams, key: jax.Array, observation: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Sample ε-greedy actions; return them with their probabilities and Q(s, a), [N]."""
+        """Sample ε-greedy actions; return the actions, their probabilities and Q(s, a), each [N]."""
         config = self.learner.config
         # The step is clipped where ε has reached its end, so that it stays within int32.
         step = jnp.minimum(round_, -(-config.epsilon_steps // config.num_envs)) * config.num_envs
@@ -99,7 +99,7 @@ class TrainLoop:
         return action, probability, jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
 
     def store(self, lane: LaneState, metrics: ChunkMetrics, step: Transition) -> tuple[LaneState, ChunkMetrics]:
-        """Write one step of all environments to the replay buffer and the metrics."""
+        """Write one step of all environments to the replay buffer, and add it to the metrics."""
         config, over = self.learner.config, step.terminated | step.truncated
         replay = self.buffer.add(
             lane.replay,
@@ -129,7 +129,7 @@ class TrainLoop:
         hyperparams: LaneHyperparams,
         key: jax.Array,
     ) -> tuple[LaneState, ChunkMetrics]:
-        """Make the updates of one round."""
+        """Make the gradient steps of one round (a round is one step of all environments)."""
         learner, count = self.learner, self.learner.config.updates
 
         def update(i: jax.Array, carry: tuple) -> tuple:
@@ -146,12 +146,12 @@ class TrainLoop:
     def refresh_targets(
         self, key: jax.Array, state: LearnerState, replay: ReplayState, hyperparams: LaneHyperparams
     ) -> tuple[Any, TargetPool | None]:
-        """Return the new target networks and the new pool; due once per period."""
+        """Return the new target networks and the new target pool; called once per `target_period`."""
         return self.learner.refresh_targets(self.buffer, hyperparams, key, replay, state)
 
 
 def map_lanes(function: Callable[..., T], count: int, *arrays: Any) -> T:
-    """Apply a function of one lane to all of them, [L, ...]: at once on a GPU, one by one on a CPU, which is faster."""
+    """Apply a function of one lane to all of them, [L, ...]: at once on a GPU; one by one on a CPU, which is faster."""
     if count == 1:
         return jax.tree.map(lambda x: x[None], function(*jax.tree.map(lambda x: x[0], arrays)))
     if jax.default_backend() == "cpu":

@@ -11,21 +11,21 @@ import numpy as np
 from greedystep.deep.learner import UpdateInfo
 
 BINS = 16
-"""Number of bins of the histogram of n: 1, 2, 3-4, 5-8, ..., 8193-16384, more."""
+"""Number of bins of the histogram of bootstrapping steps n: 1, 2, 3-4, 5-8, ..., 8193-16384, more."""
 NEVER = np.int32(2**31 - 1)
-"""The round of `ChunkMetrics.diverged` where every loss was finite."""
+"""Value of `ChunkMetrics.diverged` if every loss was finite."""
 
 
 class EpisodeStats(NamedTuple):
-    """Statistics of the running episode of each environment, [N]."""
+    """Running statistics of the episode in progress in each of N environments, [N]."""
 
     total_reward: jax.Array
     length: jax.Array
-    """int32."""
+    """int32: steps so far."""
     weight: jax.Array
-    """w = Σᵢ γⁱ over its valued steps so far: the weight of the next reward in the sum of their returns."""
+    """w = Σᵢ γⁱ over the episode's valued steps so far: the weight of the next reward in the sum of their returns."""
     q_minus_return: jax.Array
-    """Sum over its valued steps of Q(s, a), minus the sum of their discounted returns as far as they have come."""
+    """Sum over the episode's valued steps of Q(s, a), minus the sum of their discounted returns up to now."""
     num_valued: jax.Array
     """int32: number of steps whose Q(s, a) is known; those of the warm-up are not valued."""
 
@@ -37,7 +37,7 @@ class EpisodeStats(NamedTuple):
 
 
 class ChunkMetrics(NamedTuple):
-    """Sums over a chunk; scalars except for the histogram."""
+    """Sums over one chunk of training (the steps between two metrics rows); scalars except for the histogram."""
 
     episodes: jax.Array
     episode_return: jax.Array
@@ -49,16 +49,16 @@ class ChunkMetrics(NamedTuple):
     loss: jax.Array
     q: jax.Array
     n: jax.Array
-    """Sum over batches of the mean n."""
+    """Sum over batches of the batch's mean bootstrapping step n."""
     above_one: jax.Array
     histogram: jax.Array
     """[BINS]: number of samples by n."""
     diverged: jax.Array
-    """int32: the round, a step of all environments, in which a loss was first not finite; NEVER if none was."""
+    """int32: the round (one step of all environments) in which a loss was first not finite; NEVER if none was."""
 
     @classmethod
     def init(cls) -> ChunkMetrics:
-        """Return the sums before the first step of a chunk."""
+        """Return the metrics of an empty chunk: all sums are 0."""
         zeros = {name: jnp.float32(0) for name in cls._fields}
         return cls(**zeros | {"histogram": jnp.zeros(BINS), "diverged": jnp.int32(NEVER)})
 
@@ -96,7 +96,7 @@ class ChunkMetrics(NamedTuple):
         return metrics, jax.tree.map(lambda x: jnp.where(over, jnp.zeros_like(x), x), going_on)
 
     def after_update(self, round_: jax.Array, info: UpdateInfo, n: jax.Array) -> ChunkMetrics:
-        """Add one update in that round; n is [B], 0 where the return mixes all lengths."""
+        """Add one update of round `round_`; its samples look n [B] steps ahead (0: the return mixes all lengths)."""
         bins = jnp.arange(BINS)
         lowest = jnp.where(bins == 0, 1, (1 << jnp.maximum(bins - 1, 0)) + 1)  # 1, 2, 3, 5, 9, ...
         at_least = (n[:, None] >= lowest).sum(axis=0)
@@ -112,7 +112,7 @@ class ChunkMetrics(NamedTuple):
 
 
 def metrics_row(metrics: ChunkMetrics) -> dict[str, Any]:
-    """Return the sums of one lane as columns of its metrics row; None for the mean of nothing.
+    """Return one lane's sums and means as the columns of its metrics row; None for the mean of nothing.
 
     "overestimation" is Q(s, a) minus the discounted return of the behaviour policy that followed.
     """

@@ -10,22 +10,22 @@ from greedystep.deep.dqn_run import DQNRunConfig
 from greedystep.deep.trainer import Trainer
 
 NO_LOGGING = 64 * 10**7
-"""Steps between two rows of metrics: more than any timed run has."""
+"""A `log_every` (steps between two metrics rows) beyond the length of any timed run."""
 
 
 class Timed(Protocol):
-    """A learner whose training can be timed."""
+    """A learner whose training can be timed, ours or another library's."""
 
     period: int
     """Steps between two target network updates."""
 
     def time(self, steps: int) -> float:
-        """Train for so many steps per lane and return the seconds it took."""
+        """Train for `steps` steps per lane and return the seconds this took."""
         ...
 
 
 class TimedTrainer:
-    """A compiled and warmed-up trainer of some lanes of one agent."""
+    """A trainer, compiled and warmed up, that reports how long training takes."""
 
     def __init__(self, env: str, preset: str, lanes: int, **settings: Any) -> None:
         config = DQNRunConfig.from_preset(env, preset, seeds=tuple(range(lanes)), log_every=NO_LOGGING, **settings)
@@ -37,12 +37,12 @@ class TimedTrainer:
         self.compile_seconds = max(0.0, first - self.time(self.period))
 
     def time(self, steps: int) -> float:
-        """Train for so many steps per lane and return the seconds it took."""
+        """Train for `steps` steps per lane and return the seconds this took."""
         begin = time.perf_counter()
         self.trainer.run(steps)
         return time.perf_counter() - begin
 
 
 def steps_lasting(learner: Timed, seconds: float) -> int:
-    """Return how many steps take about that long; whole periods, so that every run has its share of target updates."""
+    """Return how many steps take about `seconds`, rounded to whole periods between target network updates."""
     return learner.period * max(1, math.ceil(seconds / learner.time(learner.period)))

@@ -45,7 +45,7 @@ Row = dict[str, Any]
 """One row of metrics: column name -> value."""
 
 RENUMBER_FROM = 2**29
-"""Row number of the replay buffer from which on its rows are renumbered."""
+"""Once a row number of the replay buffer exceeds this, its rows are renumbered (see `Trainer._renumber`)."""
 
 SIZE_SETTINGS = {
     "key": ("num_envs",),
@@ -55,7 +55,7 @@ SIZE_SETTINGS = {
     "envs": ("num_envs",),
     "episode": ("num_envs",),
 }
-"""Field of `LaneState` -> the settings that decide its size."""
+"""Field of `LaneState` -> the settings that decide its size in memory, named in MemoryErrors."""
 
 
 class TrainState(NamedTuple):
@@ -64,11 +64,11 @@ class TrainState(NamedTuple):
     step: np.ndarray
     """int64: environment steps per lane."""
     lanes: LaneState
-    """Every array with a leading axis [L]."""
+    """The states of all lanes: every array has a leading axis [L]."""
 
 
 class DivergedError(ValueError):
-    """A loss was not finite."""
+    """Training has diverged: a loss was not finite."""
 
 
 class Trainer:
@@ -116,9 +116,9 @@ class Trainer:
         self.hyperparams = _hyperparams(config, lane_hyperparams or {}, len(self.seeds))
         self.state, self.seconds = TrainState(np.array(0), self._init()), 0.0
         self._env_state: dict[str, Any] | None = None
-        """The running episodes of a restored training on the host, until its environments are there again."""
+        """Running episodes of the host environments in a restored checkpoint, until they have been replayed."""
         self._has_begun = isinstance(self.loop, DeviceLoop)
-        """Whether the environments are where `state` says; those of Gymnasium are reset in the first chunk."""
+        """Whether the host environments are in the states that `state` describes; they are reset in the first chunk."""
         self._chunk: Any = jax.jit(self._run_lanes, donate_argnums=1)
         self._is_checked = False
         self._on_diverged, self._device_lock = on_diverged, device_lock
@@ -128,7 +128,7 @@ class Trainer:
         self._has_warned = False
 
     def _init(self) -> LaneState:
-        """Return the state before the first step; MemoryError if it does not fit."""
+        """Return the state of all lanes before the first step; MemoryError if it does not fit."""
         init, seeds = jax.jit(partial(lax.map, self.loop.init)), np.asarray(self.seeds, np.uint32)
         traced = init.trace(seeds)
         sizes = {name: tree_bytes(part) for name, part in traced.out_info._asdict().items()}
@@ -138,7 +138,7 @@ class Trainer:
             return init(seeds)
 
     def _shown(self, *names: str) -> str:
-        """Return some settings, and the number of seeds if several, as error messages about memory name them."""
+        """Return the named settings, and the number of seeds if several, as text for messages about memory."""
         settings = [f"{name}={getattr(self.config, name)}" for name in names]
         return ", ".join([*settings, *([f"{len(self.seeds)} seeds"] if len(self.seeds) > 1 else [])])
 
@@ -167,7 +167,7 @@ class Trainer:
     # -- training ------------------------------------------------------------------------------------------------------
 
     def chunks(self, steps: int) -> Iterator[list[Row]]:
-        """Train for `steps` MORE steps (rounded up to a multiple of num_envs); yield one row per lane after each chunk.
+        """Train for `steps` MORE steps (rounded up to a multiple of num_envs); after each chunk yield a row per lane.
 
         Chunks end where the step counter is a multiple of `log_every`, however often training was stopped.
         If a loss is not finite, `on_diverged` is called, or DivergedError raised where there is none.
@@ -193,7 +193,7 @@ class Trainer:
             self._chunk = self._chunk.lower(jnp.int32(0), self.state.lanes, self.hyperparams, jnp.int32(1)).compile()
 
     def run(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
-        """Train for `steps` more steps and return all rows; `on_chunk` gets those of each chunk when it is done."""
+        """Train for `steps` more steps and return all metrics rows; `on_chunk` is called with those of each chunk."""
         all_rows = []
         for rows in self.chunks(steps):
             if on_chunk is not None:
@@ -237,7 +237,7 @@ class Trainer:
         ]
 
     def _begin_episodes(self, loop: HostLoop, lanes: LaneState) -> LaneState:
-        """Bring the environments on the host to where the state is."""
+        """Reset the host environments, or replay their running episodes after `restore`; return the lanes."""
         if self._has_begun:
             return lanes
         self._has_begun = True
@@ -254,7 +254,7 @@ class Trainer:
         return lanes
 
     def cut_episodes(self) -> None:
-        """Truncate the running episodes on the host, because somebody else has played in their environments."""
+        """Truncate the running episodes of host environments, because an evaluation has played in them."""
         if isinstance(self.loop, HostLoop) and self._has_begun:
             self.state = self.state._replace(lanes=self.loop.cut_episodes(self.state.lanes))
 
@@ -295,7 +295,7 @@ class Trainer:
             self._on_diverged(lane, step)
 
     def _check_values(self, metrics: ChunkMetrics) -> None:
-        """Warn, once, if the Q-values of a lane cannot be returns."""
+        """Warn, once, if the mean Q-value of a lane cannot be a return of the rewards seen."""
         if self._has_warned or self._on_diverged is not None or not metrics.updates.any():
             return
         low, high = reward_range(self.state.lanes.replay)
@@ -312,7 +312,7 @@ class Trainer:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """Return the description that checkpoints carry: enough to build this trainer again."""
+        """Return the JSON description that checkpoints carry, from which `Trainer.load` builds an equal trainer."""
         return {
             "kind": "dqn",
             "env": spec_of(self.env),
@@ -322,7 +322,7 @@ class Trainer:
         }
 
     def save(self, folder: str | os.PathLike, **more: Any) -> Path:
-        """Write a checkpoint to `folder`; call it between chunks. `more` is added to its description."""
+        """Write a checkpoint to `folder` and return its path; call between chunks. `more` joins its description."""
         about = self.about() | {"seconds": self.seconds} | more
         if isinstance(self.loop, HostLoop):
             about["envs"] = self.loop.envs.state if self._has_begun else self._env_state
@@ -349,7 +349,7 @@ class Trainer:
         lane: int | None = None,
         network: MakeNetwork | None = None,
     ) -> Trainer:
-        """Load the trainer that saved a checkpoint, where it stopped; or one of its lanes alone.
+        """Load the trainer that saved a checkpoint, at the step where it was saved; with `lane`, that lane alone.
 
         Args:
             env, network: needed only if they cannot be made from the file's description.
@@ -367,7 +367,7 @@ class Trainer:
         return whole if lane is None or len(whole.seeds) == 1 else whole.alone(lane)
 
     def alone(self, lane: int) -> Trainer:
-        """Return one lane as a training of its own, which continues as it would have among the others."""
+        """Return a trainer of one lane alone, which continues as that lane would have among the others."""
         check_int("lane", lane, 0, len(self.seeds) - 1)
         own = {name: values[lane : lane + 1] for name, values in _own_hyperparams(self.about()).items()}
         one = Trainer(self.config, self.env, [self.seeds[lane]], lane_hyperparams=own, network=self.learner.network)
@@ -406,7 +406,7 @@ ENV_STATE = schema.Nullable({"episodes": [schema.Int()], "actions": [[schema.Int
 
 
 def _read_about(path: str | os.PathLike) -> dict[str, Any]:
-    """Return the description of a DQN checkpoint; ValueError if the file is none."""
+    """Return the description in a DQN checkpoint; ValueError if the file is not one."""
     try:
         return schema.check(checkpoint.read_about(path), ABOUT, "about")
     except checkpoint.DamagedCheckpointError:
@@ -416,24 +416,24 @@ def _read_about(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def config_from_json(content: dict[str, Any]) -> DQNConfig:
-    """Return the config stored in a file; ValueError names the first setting that is wrong."""
+    """Return the `DQNConfig` stored as JSON; ValueError names the first setting that is wrong."""
     hidden = schema.check(content.get("hidden"), [schema.Int(1)], "hidden")
     return schema.build(DQNConfig, content | {"hidden": tuple(hidden)}, "config")
 
 
 def _own_hyperparams(about: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return those hyperparameters of a checkpoint's description that its choice of returns has."""
+    """Return the lane hyperparameters in a checkpoint's description, without those its `returns` does not use."""
     options = RETURN_OPTIONS.get(about["config"]["returns"], {})
     return {name: x for name, x in about["numbers"].items() if name in options or name not in ("lambda_", "gate")}
 
 
 def most_steps(config: DQNConfig) -> int:
-    """Return the most steps that a training can have: its rounds are counted with int32."""
+    """Return the largest possible number of steps: rounds (steps of all environments) are counted with int32."""
     return config.num_envs * INT32_MAX
 
 
 def _hyperparams(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes: int) -> LaneHyperparams:
-    """Return one value per lane, each checked as if it were the config's own."""
+    """Return one value per lane of each setting that may differ between lanes, checked as in `DQNConfig`."""
     names = LaneHyperparams._fields
     for name, values in given.items():
         if name not in names:
@@ -460,7 +460,7 @@ _FORMER_NAMES = {
     "state.lanes.episode.surplus": "state.lanes.episode.q_minus_return",
     "state.lanes.episode.judged": "state.lanes.episode.num_valued",
 }
-"""Beginnings of array names in checkpoints of earlier versions -> what they are called now."""
+"""Prefix of array names in checkpoints of earlier versions -> its present form."""
 
 
 def _current_name(config: DQNConfig, stored: str) -> str | None:
