@@ -175,7 +175,7 @@ class Learner:
             return params, opt_state, UpdateInfo(jnp.float32(0), jnp.float32(0))
 
         def step_in_place(params: Any, opt_state: Any, targets: jax.Array):
-            """Make the step within a branch that is always taken: a barrier that lets XLA write the new arrays in place.
+            """Make the step within a branch that is always taken: a barrier that lets XLA write new arrays in place.
             Without it, XLA fuses computing and writing, and for that copies the old arrays.
             """
             return lax.cond(batch.action[0] >= 0, step, unchanged, params, opt_state, targets)

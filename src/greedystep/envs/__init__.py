@@ -104,9 +104,9 @@ def make(name: str, /, **options: Any) -> Environment:
 
 
 def make_task(name: str, /, **options: Any) -> ToyTask:
-    """Make the toy task of that name: its tables, exact MDP and optimal return, without JAX.
+    """Make the toy task of that name: its transition tables, exact MDP and optimal return, without JAX.
 
-    `make(name, **options).task` is the same.
+    It equals `make(name, **options).task`.
     """
     build = factory(name)
     if not is_toy(name):
@@ -116,10 +116,10 @@ def make_task(name: str, /, **options: Any) -> ToyTask:
 
 
 def as_task(env: Any) -> ToyTask:
-    """Return the toy task of a name (with its default options), of an environment that `make` made, or the task itself.
+    """Return the toy task meant by `env`: its name (with default options), an environment of `make`, or a `ToyTask`.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: `env` is none of these.
     """
     from greedystep.envs.toy_task import ToyTask
 
@@ -130,12 +130,12 @@ def as_task(env: Any) -> ToyTask:
 
 
 def is_toy(name: Any) -> bool:
-    """Whether this is a name of a toy task, existing or not."""
+    """Whether the name begins with "toy/"; such a task need not exist."""
     return isinstance(name, str) and name.startswith("toy/")
 
 
 def is_own_name(name: str) -> bool:
-    """Whether a name belongs to one of our families, such as minatar/, existing or not; others are Gymnasium's ids."""
+    """Whether the name has the prefix of one of our families, such as minatar/; all others are Gymnasium ids."""
     return name.partition("/")[0] in {own.partition("/")[0] for own in _FACTORIES}
 
 

@@ -1,4 +1,4 @@
-"""Classic control: mountain car, cart-pole and acrobot as in Gymnasium, whose limits are the default ones.
+"""Classic control: mountain car, cart-pole and acrobot as in Gymnasium, with its time limits by default.
 
 Gymnasium computes in float64, we in float32. One step from the same state agrees to 1e-5; over many steps cart-pole and
 acrobot, which are unstable, drift apart as any two roundings of them do.
@@ -17,7 +17,7 @@ from greedystep.envs.core import Environment, ObservationSpec, State, Step
 
 
 class Control(Environment):
-    """A deterministic system whose first state is drawn uniformly from a box."""
+    """Base class of deterministic control tasks whose first state is drawn uniformly from a box."""
 
     title: ClassVar[str]  # the part of the name after the slash
     start_low: ClassVar[tuple[float, ...]]
@@ -55,7 +55,7 @@ class Car(NamedTuple):
 
 @dataclass(frozen=True)
 class MountainCar(Control):
-    """An engine too weak for the hill: swing back and forth in the valley sin(3 x) to reach x = 0.5; -1 per step."""
+    """Mountain car: an engine too weak for the hill swings in the valley sin(3 x) to reach x = 0.5; -1 per step."""
 
     title = "mountaincar"
     action_names = ("left", "none", "right")
@@ -92,7 +92,7 @@ class Cart(NamedTuple):
 
 @dataclass(frozen=True)
 class CartPole(Control):
-    """Push a cart left or right so that the pole on it stays upright; 1 per step, the one in which it falls included.
+    """Cart-pole: push a cart left or right so that the pole on it stays upright; every step pays 1, the last one too.
 
     A cart of 1 kg and a pole of 0.1 kg whose middle is 0.5 m from the joint, pushed by 10 N, in Euler steps of 0.02 s;
     over when the pole leans by more than 12 degrees or the cart is more than 2.4 m away.
@@ -133,12 +133,12 @@ class Links(NamedTuple):
 
 @dataclass(frozen=True)
 class Acrobot(Control):
-    """Two links and a motor at the joint between them: swing the tip one link's length above the fixed end.
+    """Acrobot: two links and a motor at the joint between them; swing the tip one link's length above the fixed end.
 
-    -1 a step, 0 in the one that gets there. Links of 1 m and 1 kg with their masses in the middle and moments of
-    inertia of 1 kg m², turned by 1 N m, in Runge-Kutta steps of 0.2 s, after Sutton and Barto's book.
+    Every step pays -1, the one that reaches this height 0. Links of 1 m and 1 kg with their masses in the middle and
+    moments of inertia of 1 kg m², turned by 1 N m, in Runge-Kutta steps of 0.2 s, after Sutton and Barto's book.
 
-    Seen: [cos first, sin first, cos second, sin second, first turning, second turning].
+    Observation: [cos and sin of the first angle, cos and sin of the second, first and second angular velocity].
     """
 
     title = "acrobot"
@@ -175,12 +175,12 @@ class Acrobot(Control):
 
 
 def _wrapped(angle: jax.Array) -> jax.Array:
-    """Return the same angle in [-pi, pi]."""
+    """Return the angle, plus a multiple of 2 pi, in [-pi, pi]."""
     return angle - np.float32(2 * np.pi) * jnp.round(angle / np.float32(2 * np.pi))
 
 
 def _motion(state: Links, torque: jax.Array) -> Links:
-    """Time derivative: the equation M(second) · accelerations + forces = (0, torque), solved for the accelerations."""
+    """Return d state / dt: M(second angle) · accelerations + forces = (0, torque), solved for the accelerations."""
     first, second, w1, w2 = state
     g = np.float32(9.8)
     sine, cosine = jnp.sin(second), jnp.cos(second)

@@ -1,4 +1,4 @@
-"""The protocol of all environments, and the wrappers for time limits and automatic resets.
+"""The interface of all JAX environments, and the wrappers for time limits and automatic resets.
 
 An environment is a frozen dataclass of its options, so that a compiled program may close over it or take it as a static
 argument. It holds no state: states are pytrees of arrays of fixed shape, one episode each, and `jax.vmap` makes many.
@@ -26,7 +26,7 @@ Draws = Any  # a pytree of random numbers; each environment has its own NamedTup
 
 
 class Step(NamedTuple):
-    """The result of a step besides the next state; scalars, or [N] under vmap."""
+    """Reward, terminated and truncated of one step; scalars, or [N] under vmap."""
 
     reward: jax.Array  # float32
     terminated: jax.Array  # bool: the episode has ended; nothing follows
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 def int32s(**numbers: int) -> dict[str, jax.Array]:
-    """Return numbers of a first state as int32 scalars."""
+    """Return the named numbers as int32 scalars, for the fields of a game's first state."""
     return {name: jnp.int32(number) for name, number in numbers.items()}
 
 
@@ -48,7 +48,7 @@ class ObservationSpec(NamedTuple):
 
 
 class Environment(ABC):
-    """The protocol of an environment; a game defines `action_names` and the abstract methods."""
+    """Base class of JAX environments; a game defines `action_names` and the abstract methods."""
 
     default_limit: ClassVar[int | None] = None
     """Steps after which `envs.make` truncates an episode by default; None for never."""
@@ -60,11 +60,11 @@ class Environment(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name under which `envs.make` knows it."""
+        """The environment's name for `envs.make`."""
 
     @property
     def num_actions(self) -> int:
-        """Actions are 0 .. num_actions - 1."""
+        """Number of actions, which are 0 .. num_actions - 1."""
         return len(self.action_names)
 
     @property
@@ -74,11 +74,11 @@ class Environment(ABC):
 
     @abstractmethod
     def draw_start(self, key: jax.Array) -> Draws:
-        """Draw all random numbers of a first state."""
+        """Draw all random numbers that the first state of an episode depends on."""
 
     @abstractmethod
     def start(self, draws: Draws) -> State:
-        """Return the first state of an episode, given its random numbers."""
+        """Return the first state of an episode, given the random numbers of `draw_start`."""
 
     @abstractmethod
     def draw(self, key: jax.Array) -> Draws:
@@ -86,7 +86,7 @@ class Environment(ABC):
 
     @abstractmethod
     def advance(self, draws: Draws, state: State, action: jax.Array) -> tuple[State, Step]:
-        """Apply the rules for one step, given its random numbers."""
+        """Apply the rules for one step to the random numbers of `draw`; return the next state and the `Step`."""
 
     @abstractmethod
     def observe(self, state: State) -> jax.Array:
@@ -99,7 +99,7 @@ class Environment(ABC):
     def restart(self, key: jax.Array, state: State) -> State:
         """Return the first state of the episode that follows the one that ended in `state`.
 
-        The same as `reset`, except where a game carries something over from one episode to the next.
+        The same as `reset(key)`, unless a game carries something over, as MinAtar does the last (sticky) action.
         """
         return self.reset(key)
 
@@ -125,7 +125,7 @@ class Environment(ABC):
 
 @dataclass(frozen=True)
 class Wrapper(Environment):
-    """Base class of wrappers: everything is the inner environment's unless overridden."""
+    """Base class of wrappers: an environment whose methods are those of the inner `env` unless overridden."""
 
     env: Environment
 
@@ -153,7 +153,7 @@ class Wrapper(Environment):
 
 
 class TimedState(NamedTuple):
-    """The state of `TimeLimit`."""
+    """State of the inner environment, and the steps of its episode so far."""
 
     state: State
     steps: jax.Array  # int32: steps taken in this episode
@@ -185,19 +185,20 @@ class TimeLimit(Wrapper):
 
 
 class AutoResetStep(NamedTuple):
-    """The result of a step of `AutoReset`."""
+    """Result of a step of `AutoReset`: reward, terminated, truncated, and the state before a reset."""
 
     reward: jax.Array
     terminated: jax.Array
     truncated: jax.Array
     last: State
-    """The state that the step led to, before a new episode may have begun: `env.observe(step.last)` is the observation
-    that belongs to this step. (Unused, it costs nothing in compiled code.)"""
+    """The state that the step led to, before a reset: `env.observe(step.last)` is the observation that belongs to this
+    step. (Unused, it costs nothing in compiled code.)
+    """
 
 
 @dataclass(frozen=True)
 class AutoReset(Wrapper):
-    """Resets automatically: after a terminated or truncated step, the state is the first one of a new episode."""
+    """Begins a new episode within the step that terminates or truncates one."""
 
     def start(self, draws: Draws) -> State:
         return self.env.start(draws)

@@ -1,4 +1,4 @@
-"""Descriptions of environments for people: observation, actions, options and their meaning."""
+"""Descriptions of environments for `greedystep envs NAME`: observation, actions, options and their meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT = "steps after which an episode is cut off (truncated, not terminated), No
 
 
 class Option(NamedTuple):
-    """An option of an environment."""
+    """Name, default and meaning of an environment's option."""
 
     name: str
     default: Any
@@ -24,7 +24,7 @@ class Option(NamedTuple):
 
 
 class Description(NamedTuple):
-    """An environment in words."""
+    """Everything that `greedystep envs NAME` prints about an environment."""
 
     name: str
     about: str  # its docstring without the options
@@ -54,7 +54,7 @@ def describe(name: str) -> Description:
 
 
 def _option_docs(factory: Any) -> dict[str, str]:
-    """Return option -> its docstring line, from the function, or from the class and its bases."""
+    """Return {option: its description in the docstrings} of a function, or of a class and its bases."""
     found = {"limit": LIMIT}
     for place in reversed(inspect.getmro(factory) if inspect.isclass(factory) else (factory,)):
         for entry in parse(place.__doc__ or "").params:

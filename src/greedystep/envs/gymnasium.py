@@ -31,7 +31,7 @@ register_ids()
 
 
 class GymnasiumEnv(gymnasium.Env):
-    """A single environment with the Gymnasium API.
+    """One of our environments with the API of `gymnasium.Env`.
 
     Args:
         env: a name for `envs.make`, or an environment.
@@ -40,7 +40,7 @@ class GymnasiumEnv(gymnasium.Env):
     """
 
     metadata = {"render_modes": RENDER_MODES}  # noqa: RUF012
-    """Gymnasium reads the class attribute before it makes an environment."""
+    """Render modes; a class attribute, because Gymnasium reads it before it makes an environment."""
 
     def __init__(self, env: str | Environment, render_mode: str | None = None, **options: Any) -> None:
         self.env = _environment(env, options)
@@ -51,7 +51,7 @@ class GymnasiumEnv(gymnasium.Env):
         self._current: _EnvState | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin a new episode; without a seed it continues the random stream, and a game keeps its sticky action."""
+        """Begin a new episode; without a seed it continues the random stream, and MinAtar's last action may stick."""
         super().reset(seed=seed)
         if seed is not None or self._current is None:
             self._current, seen = _jit_call(_reset, self.env, _key(self.np_random))
@@ -156,7 +156,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
         return np.asarray(seen).astype(self.observation_space.dtype, copy=True)
 
     def _final(self, last: Any) -> dict[str, Any]:
-        """Return the infos of Gymnasium's own vector environments: an object array, None where no episode ended."""
+        """Return infos as Gymnasium's vector environments do: "final_obs" is None where no episode ended."""
         final = np.full(self.num_envs, None, object)
         last = np.asarray(last)
         for i in np.flatnonzero(self._done):
@@ -177,7 +177,7 @@ def observation_space(spec: ObservationSpec) -> spaces.Space:
 
 
 class _EnvState(NamedTuple):
-    """State of an environment and the PRNG key of its next steps."""
+    """State of an environment, and the PRNG key for its next steps."""
 
     key: jax.Array
     state: State
@@ -223,13 +223,13 @@ def _where(condition: jax.Array, this: Any, that: Any) -> Any:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _jit_call(function: Any, env: Environment, *arrays: Any) -> Any:
-    """Call a function compiled; equal environments share the compilation."""
+    """Return function(env, *arrays), compiled with `env` static: equal environments share the compilation."""
     return function(env, *arrays)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _jit_vmap_call(function: Any, env: Environment, *arrays: Any) -> Any:
-    """Call a function compiled and vmapped over the leading axis of the arrays."""
+    """Return function(env, *arrays), compiled and vmapped over the leading axis of the arrays; `env` is static."""
     return jax.vmap(partial(function, env))(*arrays)
 
 
@@ -259,7 +259,7 @@ def _key(generator: np.random.Generator) -> jax.Array:
 
 
 def _observation(space: spaces.Space, seen: Any) -> Any:
-    """Return a copy of the observation that is a member of the space."""
+    """Return the observation as a NumPy array (or int) that the Gymnasium space contains."""
     if isinstance(space, spaces.Discrete):
         return np.int64(seen)
     return np.array(seen)

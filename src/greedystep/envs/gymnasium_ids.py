@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import gymnasium
 
 ADAPTERS = "greedystep.envs.gymnasium"
-"""The module of the Gymnasium classes; it imports JAX, registering the ids does not."""
+"""The module of the Gymnasium classes, which imports JAX; this one does not."""
 
 
 def register_ids() -> None:
@@ -49,7 +49,7 @@ def make_gymnasium(env_id: str, **options: Any) -> gymnasium.Env:
 
 
 def check_registered(env_id: str, source: Any) -> None:
-    """Raise ValueError if making the environment that a file names would import a module.
+    """Raise ValueError if making the environment `env_id`, which the file `source` names, would import a module.
 
     For an id "module:name" Gymnasium imports the module, which runs its code. The user may decide that, a file that
     somebody sent may not.

@@ -1,4 +1,4 @@
-"""Adapter of gymnax environments: `envs.from_gymnax("CartPole-v1")`, or one that is already made."""
+"""Use gymnax environments as ours: `envs.from_gymnax("CartPole-v1")`, or one that is already made."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy as np
 from greedystep.envs.core import Environment, ObservationSpec, Step
 
 NEEDED = ("reset_env", "step_env", "is_truncated", "observation_space", "action_space")
-"""Methods of gymnax 1.0 for one step without its own auto-reset."""
+"""Methods of gymnax 1.0 environments that `FromGymnax` calls: a step without gymnax's own auto-reset."""
 
 
 class ObservedState(NamedTuple):
-    """A gymnax state with the observation returned with it, which may be random."""
+    """A gymnax state, with the observation that was returned with it (gymnax may draw it at random)."""
 
     state: Any
     observation: jax.Array
@@ -26,7 +26,7 @@ class ObservedState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FromGymnax(Environment):
-    """A gymnax environment with discrete actions. Equal only to itself: its parameters may be arrays."""
+    """A gymnax environment with discrete actions, as ours. Equal only to itself: its parameters may be arrays."""
 
     env: Any
     params: Any
@@ -66,17 +66,17 @@ class FromGymnax(Environment):
         return state.observation
 
     def _cast(self, observation: Any) -> jax.Array:
-        """Cast to the dtype and shape of the space; some environments return others."""
+        """Cast an observation to the dtype and shape that its space declares: some of gymnax have others."""
         return jnp.asarray(observation, self.observation.dtype).reshape(self.observation.shape)
 
 
 def from_gymnax(env: Any, params: Any = None) -> FromGymnax:
-    """Make an `Environment` of a gymnax environment; time limits stay gymnax's own (`params`).
+    """Return a gymnax environment as an `Environment`; its time limit stays the one in `params`.
 
     Args:
         env: an id for `gymnax.make` (gymnax is an extra: `pip install "greedystep[gymnax]"`), or an environment made
             by it, without wrappers.
-        params: its parameters; its own defaults by default.
+        params: gymnax's parameters of the environment; by default its own.
     """
     if isinstance(env, str):
         if find_spec("gymnax") is None:

@@ -1,6 +1,6 @@
-"""Gymnasium environments, stepped on the host: for agents whose networks learn on the device.
+"""Gymnasium environments, stepped on the host while networks learn on the device.
 
-`HostEnvironment` describes one kind of environment and makes it: from an id, from a function that makes one, or from an
+`HostEnvironment` describes an environment and makes it: from an id, from a function that makes one, or from an
 environment or vector environment that exists already. `HostEnvs` are N running environments. Observations of any space
 that Gymnasium can flatten become arrays of one shape and dtype.
 """
@@ -29,7 +29,7 @@ Vectorization = Literal["sync", "async"]
 """Step environments one after another in this process, or each in a process of its own."""
 
 DTYPES = {"float64": "float32", "float16": "float32", "int64": "int32", "uint64": "int32", "uint32": "int32"}
-"""Dtypes of observation spaces -> what they are stored as: JAX has 32 bits by default. Others are kept."""
+"""Dtype of an observation space -> the dtype it is stored as, since JAX has 32 bits by default; others are kept."""
 
 
 class HostStep(NamedTuple):
@@ -40,15 +40,15 @@ class HostStep(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     last: np.ndarray
-    """[N, ...]: the observations that the step led to, at the end of an episode its last one."""
+    """[N, ...]: the observations that the step led to; where it ended an episode, the final one."""
     observation: np.ndarray
-    """[N, ...]: the observations to act on next, after an end the first one of a new episode."""
+    """[N, ...]: the observations to act on next; where the step ended an episode, the first one of a new episode."""
     is_step: np.ndarray
-    """bool [N]: False where a vector environment with AutoresetMode.NEXT_STEP only reset, whatever the action."""
+    """bool [N]: False where the environment ignored the action and only reset (AutoresetMode.NEXT_STEP)."""
 
 
 class HostView(NamedTuple):
-    """What an onlooker sees of a state on the host."""
+    """What `greedystep watch` shows of a Gymnasium environment's state."""
 
     observation: np.ndarray
     image: np.ndarray
@@ -56,7 +56,7 @@ class HostView(NamedTuple):
 
 
 class HostEnvironment:
-    """A kind of Gymnasium environment with Discrete actions.
+    """A Gymnasium environment with Discrete actions, of which any number of copies can be opened.
 
     Args:
         env: an id; a function without arguments that makes a `gymnasium.Env`; an environment; or a vector environment,
@@ -73,7 +73,7 @@ class HostEnvironment:
         self.vectorization, self.options = vectorization, options if isinstance(env, str) else None
         self._make: Callable[[], Any] | None = None
         self._made: Any = None
-        """An environment that waits to be used."""
+        """The environment that was given, or one that was made to read its spaces and waits for `open`."""
         if isinstance(env, str):
             limit = {"max_episode_steps": options["limit"]} if "limit" in options else {}
             others = {name: value for name, value in options.items() if name != "limit"}
@@ -115,7 +115,7 @@ class HostEnvironment:
 
     @property
     def fixed_num_envs(self) -> int | None:
-        """The number of environments, where it cannot be chosen."""
+        """The number of environments if it cannot be chosen (one was given, or a vector of them); else None."""
         return None if self._make is not None else getattr(self._made, "num_envs", 1)
 
     def __repr__(self) -> str:
@@ -150,7 +150,7 @@ class HostEnvironment:
 
 
 class LoggedEnvironment(HostEnvironment):
-    """An environment of which only logged steps are known: an agent can be fitted to them, and cannot act."""
+    """Spaces of an environment of which only a dataset is known: an agent can be fitted to it, but cannot act."""
 
     def __init__(self, name: str, observation: ObservationSpec, num_actions: int):
         self.name, self.options, self.vectorization = name, None, "sync"
@@ -173,22 +173,22 @@ class LoggedEnvironment(HostEnvironment):
 
 
 def observation_spec(name: str, space: spaces.Space) -> ObservationSpec:
-    """Return how agents see observations of a Gymnasium space; ValueError if they cannot."""
+    """Return the shape, dtype and range that agents see for a Gymnasium space; ValueError if it is not supported."""
     return _Codec(name, space).spec
 
 
 class HostEnvs(ABC):
-    """N running environments, each episode of which has a seed of its own.
+    """N running environments; each episode begins with a seed of its own.
 
-    Seed of episode k of environment i: drawn from (the seed of its lane, i, k). So the running episodes can be played
-    again from their seeds and actions alone, which is how a training resumes: no state of a simulator is ever pickled.
+    The seed of episode k of environment i is drawn from (the seed of its training, i, k). So the running episodes can
+    be replayed from their seeds and actions, which is how a training resumes: no simulator is ever pickled.
     """
 
     can_restore = True
-    """Whether each episode begins with a seed that we choose."""
+    """Whether running episodes can be replayed, because each begins with a seed that we choose."""
 
     always_steps = True
-    """Whether `HostStep.is_step` is always true."""
+    """Whether `HostStep.is_step` is always True."""
 
     def __init__(self, count: int, codec: _Codec, first_action: int):
         self.num_envs, self._codec, self._first_action = count, codec, first_action
@@ -213,12 +213,12 @@ class HostEnvs(ABC):
     # -- what a trainer calls ------------------------------------------------------------------------------------------
 
     def reset(self, seeds: Sequence[tuple[int, int]]) -> np.ndarray:
-        """Begin the first episode of every environment; `seeds` are (seed of the lane, number within it)."""
+        """Begin the first episode of every environment; `seeds` are (seed of its training, its index therein)."""
         self._seeds, self._episodes = list(seeds), [0] * self.num_envs
         return self.begin_episodes(np.ones(self.num_envs, bool))
 
     def begin_episodes(self, which: np.ndarray) -> np.ndarray:
-        """Begin a new episode in these environments; return the observations of all."""
+        """Begin a new episode where `which`, bool [N], is True; return the observations of all environments."""
         for i in np.flatnonzero(which):
             self._episodes[i] += 1
             self._actions[i] = []
@@ -228,7 +228,7 @@ class HostEnvs(ABC):
         return int(np.random.SeedSequence([*self._seeds[i], self._episodes[i]]).generate_state(1)[0])
 
     def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:
-        """Step all environments; those whose episode ends begin a new one, unless that is left to the caller."""
+        """Step all environments; with `reset`, those whose episode ends begin a new one."""
         numbers = (actions + self._first_action).tolist()
         last, reward, terminated, truncated = self._step(numbers)
         for taken, action in zip(self._actions, numbers, strict=True):
@@ -242,11 +242,11 @@ class HostEnvs(ABC):
 
     @property
     def state(self) -> dict[str, Any]:
-        """The running episodes as JSON: their numbers, and the actions taken in them."""
+        """The running episodes as JSON, for `restore`: their numbers, and the actions taken in them."""
         return {"episodes": list(self._episodes), "actions": [list(taken) for taken in self._actions]}
 
     def restore(self, state: dict[str, Any], seeds: Sequence[tuple[int, int]]) -> np.ndarray | None:
-        """Play the running episodes again and return their observations; None if that is not possible.
+        """Replay the running episodes of `state` and return their observations; None if that is not possible.
 
         All environments step together, so an episode of t actions begins t steps before the end. Until then its
         environment takes action 0, and is reset whenever that ends an episode.
@@ -293,7 +293,7 @@ class EnvList(HostEnvs):
         return np.stack(self._seen), reward, np.array(terminated, bool), np.array(truncated, bool)
 
     def view(self) -> HostView:
-        """Return what is to be seen of the first environment, if it was made with render_mode="rgb_array"."""
+        """Return an image and description of the first environment, if made with render_mode="rgb_array"."""
         image: Any = None
         if self._envs[0].render_mode == "rgb_array" and not self._cannot_render:
             try:
@@ -309,10 +309,10 @@ class EnvList(HostEnvs):
 
 
 class VectorHostEnvs(HostEnvs):
-    """A Gymnasium vector environment in any of its three reset modes.
+    """A Gymnasium vector environment in any of its three autoreset modes.
 
-    With AutoresetMode.DISABLED we reset, with a seed per episode. With the other two it resets itself: its episodes
-    cannot be played again, so a resumed training begins new ones.
+    With AutoresetMode.DISABLED we reset, with a seed per episode. In the other modes the environment resets itself: its
+    episodes cannot be replayed, so a resumed training begins new ones.
     """
 
     def __init__(self, vector: VectorEnv, codec: _Codec, first_action: int):
@@ -360,7 +360,7 @@ class VectorHostEnvs(HostEnvs):
 
 
 class _Codec:
-    """Turns observations of a space into arrays of one shape and dtype."""
+    """Converts observations of a Gymnasium space to arrays of one shape and dtype, and checks them."""
 
     def __init__(self, name: str, space: spaces.Space):
         self._name, self._space = name, space
@@ -400,7 +400,7 @@ class _Codec:
         return found
 
     def batch(self, space: spaces.Space, observations: Any) -> np.ndarray:
-        """Convert the observations of a vector environment, whose batched space this is."""
+        """Convert the N observations of a vector environment, whose batched space is `space`, to one array [N, ...]."""
         if self._is_box:
             return np.array(observations, self.spec.dtype)
         return np.stack([self(one) for one in iterate(space, observations)])
@@ -424,9 +424,9 @@ class _Codec:
 
 @contextmanager
 def _main_module_hidden() -> Iterator[None]:
-    """Let processes start that do not import the user's script again, so that it needs no `if __name__ == "__main__"`.
+    """Within the block, worker processes do not import the user's script, so it needs no `if __name__ == "__main__"`.
 
-    Functions defined in the script are sent to them by value (cloudpickle, which Gymnasium uses).
+    Functions defined in the script are sent to the workers by value (cloudpickle, which Gymnasium uses).
     """
     main = sys.modules["__main__"]
     before = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}

@@ -12,7 +12,7 @@ from greedystep.envs.rollout import Policy, RolloutStep
 
 
 def with_images(env: HostEnvironment) -> HostEnvironment:
-    """Return the environment of the same id, made to be rendered; itself if it has no id or cannot be rendered."""
+    """Return the same environment made with render_mode="rgb_array"; itself if it has no id or cannot be rendered."""
     if env.options is None or "render_mode" in env.options:
         return env
     try:
@@ -24,9 +24,9 @@ def with_images(env: HostEnvironment) -> HostEnvironment:
 def play_on_host(
     env: HostEnvironment, policy: Policy, seed: int, *, steps: int | None = None, episodes: int | None = None
 ) -> Iterator[RolloutStep]:
-    """Play episode after episode, until so many steps or so many whole episodes are done; see `rollout.play`.
+    """Play episodes of a Gymnasium environment for `steps` steps or `episodes` whole episodes, as `rollout.play` does.
 
-    States are `HostView`s.
+    The states of the yielded steps are `HostView`s.
     """
     envs, key, done = env.open(1), jax.random.key(seed), 0
     assert isinstance(envs, EnvList)
@@ -56,7 +56,7 @@ def play_on_host(
 
 
 def scaled(image: np.ndarray, height: int) -> np.ndarray:
-    """Return an image at another height, made of its nearest pixels."""
+    """Return the image scaled to `height` rows by nearest-neighbour sampling."""
     width = max(1, round(image.shape[1] * height / len(image)))
     rows, columns = np.arange(height) * len(image) // height, np.arange(width) * image.shape[1] // width
     return image[rows][:, columns]

@@ -1,4 +1,4 @@
-"""Episodes played step by step on the host, to be shown or printed."""
+"""Play episodes step by step on the host, to be shown or printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from greedystep.envs.core import Environment, State
 
 
 class PolicyOutput(NamedTuple):
-    """The action of a policy, and text to show with it."""
+    """The action that a policy chose, and text to show with it."""
 
     action: int
     text: tuple[str, ...] = ()  # lines under the live image
@@ -21,7 +21,7 @@ Policy = Callable[[jax.Array, State, Any], PolicyOutput]  # function of key, sta
 
 
 class QAnnotation(NamedTuple):
-    """The action values of an agent in a state, and the return it would learn from there."""
+    """Q-values of an agent in a state, and the learning target of the action it takes there."""
 
     values: tuple[float, ...]  # Q(s, a) per action
     action: int | None  # the action taken next; None where the episode ends
@@ -30,7 +30,7 @@ class QAnnotation(NamedTuple):
 
 
 class RolloutStep(NamedTuple):
-    """A state of an episode, and the step that led to it."""
+    """A state of an episode, with the action and reward that led to it."""
 
     episode: int  # number of the episode, from 1
     step: int  # steps taken in this episode
@@ -43,14 +43,14 @@ class RolloutStep(NamedTuple):
 
 
 def random_policy(env: Environment) -> Policy:
-    """Return the policy that draws actions uniformly."""
+    """Return the policy that draws actions uniformly at random."""
     return lambda key, state, observation: PolicyOutput(int(jax.random.randint(key, (), 0, env.num_actions)))
 
 
 def play(
     env: Environment, policy: Policy, seed: int, *, steps: int | None = None, episodes: int | None = None
 ) -> Iterator[RolloutStep]:
-    """Play episode after episode, until so many steps or so many whole episodes are done."""
+    """Play episodes and yield every state, until `steps` steps or `episodes` whole episodes are done."""
     restart, step_once, observe = jax.jit(env.restart), jax.jit(env.step), jax.jit(env.observe)
     key, use = jax.random.split(jax.random.key(seed))
     now = RolloutStep(1, 0, env.reset(use), None, 0.0, 0.0, "")
@@ -82,7 +82,7 @@ def describe_step(env: Environment, now: RolloutStep) -> str:
 
 
 def describe_annotation(env: Environment, annotation: QAnnotation) -> list[str]:
-    """Return lines of text: Q(s, ·) with the chosen action marked; its learning target and the n that attains it."""
+    """Return lines of text: Q(s, ·) with the chosen action marked; its learning target, and the target's n."""
     marks = ["▸" if action == annotation.action else " " for action in range(len(annotation.values))]
     named = zip(marks, env.action_names, annotation.values, strict=True)
     lines = ["Q " + " ".join(f"{mark}{name} {value:.3g}" for mark, name, value in named)]

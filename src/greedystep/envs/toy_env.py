@@ -1,4 +1,4 @@
-"""Toy tasks as JAX environments, which draw from the tables of the task."""
+"""Toy tasks as JAX environments: outcomes are drawn from the tables of a `ToyTask`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from greedystep.envs.toy_task import END, ToyTask
 
 
 class ToyState(NamedTuple):
-    """State of an episode."""
+    """State of an episode: state number and steps so far."""
 
     number: jax.Array  # int32: the state; after the last step of an episode that ended, the one before
     steps: jax.Array  # int32: steps taken
@@ -31,7 +31,7 @@ class ToyDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class ToyEnvironment(Environment):
-    """A toy task whose observation is the number of the state, int32; `task` holds its tables and optimum.
+    """A toy task as a JAX environment that observes the state number, int32; `task` holds its tables and optimum.
 
     Episodes are truncated after `task.horizon` steps. An unavailable action has the outcomes of the state's first
     available one, since compiled code cannot raise.
@@ -100,12 +100,12 @@ class ToyEnvironment(Environment):
 
     @cached_property
     def _branching(self) -> int:
-        """The largest number of outcomes per row."""
+        """The largest number of outcomes of a pair (s, a)."""
         return int(np.diff(self.task.outcomes.first).max())
 
     @cached_property
     def _rows(self) -> np.ndarray:
-        """int32 [S*A]: the row to draw from; that of the state's first action where there is no such action."""
+        """int32 [S*A]: the row of outcomes of each (s, a), for an unavailable action that of an available one."""
         S, A = self.task.mdp.rewards.shape
         exists = np.diff(self.task.outcomes.first).reshape(S, A) > 0
         states, actions = np.arange(S)[:, None], np.arange(A)

@@ -1,4 +1,4 @@
-"""Finite tasks given as a table of outcomes, with their exact model and optimum; no JAX.
+"""Finite tasks given as a table of outcomes, with their exact MDP and optimal return; no JAX.
 
 A task lists everything that can happen: in state s, action a has outcomes k, each with a probability, a successor (or
 the end of the episode) and a reward drawn from Normal(reward[k], noise[k]). The exact MDP holds the expectations of
@@ -30,7 +30,7 @@ END = -1  # the successor of an outcome that ends the episode
 
 
 class Outcomes(NamedTuple):
-    """All outcomes, sorted by row s*A + a, for compiled loops; a row without outcomes is an unavailable action."""
+    """All outcomes of a task as arrays, sorted by row s*A + a; a row without outcomes is an unavailable action."""
 
     first: np.ndarray  # int64 [S*A + 1]: the outcomes of row i are first[i] .. first[i + 1] - 1.
     cumulative: np.ndarray  # float64 [K]: cumulative probabilities within the row; the last of each row is 1
@@ -41,7 +41,7 @@ class Outcomes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ToyTask:
-    """A finite task with S states and A actions: its outcomes, its exact model and its optimal return."""
+    """A finite task with S states and A actions: its table of outcomes, its exact MDP and its optimal return."""
 
     name: str
     mdp: MDP  # the exact model: expected rewards, transitions, termination, discount
@@ -52,12 +52,12 @@ class ToyTask:
 
     @property
     def num_states(self) -> int:
-        """S; observations are the state numbers 0..S-1."""
+        """The number of states, S; observations are the state numbers 0..S-1."""
         return self.mdp.num_states
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """The number of actions, A."""
         return self.mdp.num_actions
 
     @cached_property
@@ -67,17 +67,14 @@ class ToyTask:
 
     @property
     def solved_return(self) -> float:
-        """The expected return that counts as solved: 90 % of the optimal one.
-
-        With a negative optimum, at most 10 % of its magnitude below it.
-        """
+        """The expected return from which a task counts as solved: optimal_return - 0.1 |optimal_return|."""
         return self.optimal_return - (1 - SOLVED_SHARE) * abs(self.optimal_return)
 
     @property
     def lowest_return(self) -> float:
         """A lower bound on every expected return: the worst mean reward, if negative, at every step.
 
-        Greedy-step's running maximum needs a pessimistic initial table, such as this value everywhere.
+        Initial values for greedy-step, whose running maximum must begin at or below the optimal values.
         """
         worst, gamma = min(float(self.outcomes.reward.min()), 0.0), self.mdp.discount
         steps = self.horizon if gamma == 1 else np.expm1(self.horizon * np.log(gamma)) / (gamma - 1)  # Σ γᵗ
@@ -115,7 +112,7 @@ def from_mdp(name: str, mdp: MDP, start: Any, horizon: int) -> ToyTask:
     """Make a task from an MDP: every step pays r(s, a), and reaching a terminal state ends the episode.
 
     Args:
-        start: the first state, or float [S], its distribution.
+        start: the first state, an int, or the distribution of first states, float [S].
         horizon: episodes are truncated after so many steps.
     """
     matrix, A, outcomes = sp.coo_array(mdp.transitions), mdp.num_actions, OutcomeList()
@@ -139,7 +136,7 @@ def from_mdp(name: str, mdp: MDP, start: Any, horizon: int) -> ToyTask:
 
 
 class OutcomeList:
-    """Outcomes of a task in any order, added many at a time."""
+    """A growing list of outcomes, in any order, from which `build_task` makes a task."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[np.ndarray, ...]] = []
@@ -152,12 +149,12 @@ class OutcomeList:
         self._parts.append(tuple(column.ravel() for column in columns))
 
     def columns(self, A: int) -> tuple[np.ndarray, ...]:
-        """Return row s*A + a, probability, successor, reward and noise of all outcomes."""
+        """Return the arrays row (s*A + a), probability, successor, reward and noise of all outcomes."""
         state, action, *others = map(np.concatenate, zip(*self._parts, strict=True))
         return state * A + action, *others
 
     def table(self, S: int, A: int) -> Outcomes:
-        """Return the outcomes sorted by row, with the probabilities within each row summed up."""
+        """Return the outcomes sorted by row, with cumulative probabilities within each row."""
         row, probability, successor, reward, noise = self.columns(A)
         order = np.argsort(row, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=S * A))]).astype(np.int64)
@@ -169,7 +166,7 @@ class OutcomeList:
 
 
 def build_task(name: str, S: int, A: int, discount: float, start: Any, horizon: int, listed: OutcomeList) -> ToyTask:
-    """Make the task of these outcomes, with the exact MDP of their expectations."""
+    """Make a task from its outcomes, with the exact MDP of their expectations."""
     outcomes = listed.table(S, A)
     row, probability, successor, reward, _ = listed.columns(A)
     rewards = np.bincount(row, probability * reward, minlength=S * A)
@@ -182,7 +179,7 @@ def build_task(name: str, S: int, A: int, discount: float, start: Any, horizon: 
 
 
 def _start_distribution(start: Any, S: int) -> np.ndarray:
-    """Return the start distribution, float64 [S], for one state or a checked distribution."""
+    """Return the distribution of first states, float64 [S], from a state number or a distribution, checked."""
     if np.ndim(start) == 0:
         require(0 <= start < S, f"start: expected a state in 0..{S - 1}, got {start}")
         return np.eye(1, S, int(start))[0]
@@ -195,7 +192,7 @@ def _start_distribution(start: Any, S: int) -> np.ndarray:
 
 
 def check_size(options: str, *, states: int, actions: int, outcomes: int) -> None:
-    """Raise MemoryError if a task of this size does not fit in memory."""
+    """Raise MemoryError if a task of this size does not fit in memory; `options` names the options that decide it."""
     check_memory(options, BYTES_PER_OUTCOME * outcomes + BYTES_PER_PAIR * states * actions)
     check_int("states", states, 1, INT32_MAX)
 

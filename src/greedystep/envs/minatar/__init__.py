@@ -32,14 +32,14 @@ VERSIONS = ("1.0.15", "1.0.10")
 
 
 class Draws(NamedTuple):
-    """Random numbers of one step."""
+    """Random numbers of one step of a MinAtar game."""
 
     repeat: jax.Array  # bool: the action executed last replaces the one given
     chance: Any  # the output of the game's `chance`
 
 
 class State(NamedTuple):
-    """State of a MinAtar game."""
+    """State of a MinAtar game: its position and the last action, which may be repeated (sticky actions)."""
 
     position: Any  # state of the particular game
     executed: jax.Array  # int32: the action executed last, one of all six; outlives the episode (`restart`)
@@ -48,7 +48,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class MinAtar(Environment):
-    """A MinAtar game.
+    """Base class of the MinAtar games; a game on a board of 10 x 10 cells.
 
     Args:
         sticky: the probability with which a step executes the action of the step before instead of the one given. The
@@ -90,15 +90,15 @@ class MinAtar(Environment):
 
     @abstractmethod
     def first(self, chance: Any) -> Any:
-        """Return the first position of an episode."""
+        """Return the first position of an episode, given the random numbers of `chance_of_start`."""
 
     @abstractmethod
     def play(self, chance: Any, position: Any, action: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
-        """Apply the rules for one step; return (position, integer reward, terminated). `action` is one of all six."""
+        """Apply the rules for one step; return (position, integer reward, terminated). `action` is a code, 0..5."""
 
     @abstractmethod
     def rows(self, position: Any) -> list[jax.Array]:
-        """Return per channel the masks of lit cells of the rows, uint32 [10]: bit x is column x."""
+        """Return for each channel the lit cells of the board's rows as bit masks, uint32 [10]: bit x is column x."""
 
     # -- the protocol -------------------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class MinAtar(Environment):
 
     @property
     def action_codes(self) -> tuple[int, ...]:
-        """The code, 0..5, of each action of this environment."""
+        """The code among all six actions, 0..5, of each action of this environment."""
         return self.minimal if self.actions == "minimal" else tuple(range(len(ACTIONS)))
 
     @property
@@ -149,7 +149,7 @@ class MinAtar(Environment):
         return (masks[:, None, :] >> ROW[None, :, None].astype(np.uint32)) & 1 != 0
 
     def _code(self, action: jax.Array) -> jax.Array:
-        """Return the code, 0..5, of an action; the table is one word, three bits per entry."""
+        """Return the code among all six actions, 0..5, of an action; the lookup table is one word, 3 bits per entry."""
         action = action.astype(jnp.int32)
         if self.actions == "full":
             return action
@@ -161,20 +161,20 @@ class MinAtar(Environment):
 
 
 def below(word: jax.Array, probability: float) -> jax.Array:
-    """Return True with that probability, to within 2^-25; uses the upper 24 bits of a random word."""
+    """Return True with this probability, to within 2^-25, from the upper 24 bits of a random word."""
     return (word >> 8) < np.uint32(round(probability * 2**24))
 
 
 def fraction(word: jax.Array) -> jax.Array:
-    """Return a uniform number in [0, 1) in 28 bits, for `part`; uses the upper 28 bits of a random word."""
+    """Return a uniform number in [0, 1) as multiples of 2^-28, for `part`: the upper 28 bits of a random word."""
     return word >> 4
 
 
 def part(fraction: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the index, 0 .. count - 1, of the fraction among up to 16 equal parts of [0, 1), to within 2^-28."""
+    """Divide [0, 1) into `count` <= 16 equal parts and return the index of the one that holds `fraction`."""
     return (fraction * count) >> 28
 
 
 def cell(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return one lit cell as masks of rows, uint32 [10]; x must be on the board, and with y off it no cell is lit."""
+    """Return a board with one lit cell (x, y) as bit masks of its rows, uint32 [10]; all dark if y is off the board."""
     return jnp.where(y == ROW, jnp.uint32(1) << x.astype(jnp.uint32), jnp.uint32(0))

@@ -1,4 +1,4 @@
-"""MinAtar Asterix: gold and enemies cross the board in eight rows; a point per piece of gold, the end at an enemy."""
+"""MinAtar Asterix: gold and enemies cross the board in eight rows; +1 per piece of gold, an enemy ends the game."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPAWN_PERIOD, MOVE_PERIOD, RAMP_WAIT = 10, 5, 100
 
 
 class Chance(NamedTuple):
-    """Random numbers of a step: the next object, used if one is due."""
+    """Random numbers of a step: row, direction and kind of the next object, used if one is due."""
 
     right: jax.Array  # bool: it comes from the left and goes right
     gold: jax.Array  # bool, probability 1/3
@@ -23,7 +23,7 @@ class Chance(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Position of the game; the first three are `packed_rows`, others are int32."""
+    """State of the game; the first three fields are `packed_rows` (a number per row in one word), others are int32."""
 
     place: jax.Array  # 1 + the column of the object in a row, 0 for none: one that leaves on the left becomes none
     gold: jax.Array  # flags: it is gold and no enemy
@@ -40,9 +40,10 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Asterix(MinAtar):
-    """At most one object per row; every `spawn_period` steps a new one comes, every `move_period` steps all move.
+    """Asterix: collect gold and avoid enemies, which cross the board in eight rows, at most one object per row.
 
-    With `ramping`, every 102 steps the spawn period falls by one, down to 1, and every other time the move period too.
+    Every `spawn_period` steps a new object comes, every `move_period` steps all objects move. With `ramping`, every 102
+    steps the spawn period falls by one, down to 1, and every other time the move period too.
     """
 
     title = "asterix"
@@ -75,7 +76,7 @@ class Asterix(MinAtar):
         y = jnp.clip(y + (action == DOWN) - (action == UP), 1, 8)
 
         def meet(place: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            """Take the gold in the player's cell; return (place, whether it was gold, whether an enemy)."""
+            """Take the gold in the player's cell; return (objects left, whether there was gold, whether an enemy)."""
             met = packed_rows.of_row(place, y) == (x + 1).astype(jnp.uint32)
             golden = packed_rows.of_row(gold, y) != 0
             taken = met & golden

@@ -1,4 +1,4 @@
-"""MinAtar Breakout: a ball, a paddle, and a wall of three rows of bricks; a point per brick."""
+"""MinAtar Breakout: a ball, a paddle, and a wall of three rows of bricks; +1 per brick."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Breakout(MinAtar):
-    """The ball starts in a corner under the wall, left or right by chance; nothing else is random.
+    """Breakout: bounce a ball off a paddle to break the bricks of a wall. Only the ball's first corner is random.
 
     Brick, paddle and ceiling hold the ball's row for a step and turn it round, while it still moves sideways. A cleared
     wall comes back when the ball next reaches the bottom; a ball that misses the paddle there ends the game.
@@ -41,7 +41,7 @@ class Breakout(MinAtar):
     start_words = 1
 
     def chance_of_start(self, words: jax.Array) -> jax.Array:
-        """bool: the ball starts on the right."""
+        """Return a bool: whether the ball starts on the right."""
         return words[0] >> 31 != 0
 
     def first(self, chance: jax.Array) -> Position:

@@ -1,4 +1,4 @@
-"""MinAtar Freeway: a chicken crosses eight lanes of traffic; a point per crossing, 2501 steps."""
+"""MinAtar Freeway: a chicken crosses eight lanes of traffic; +1 per crossing, 2501 steps per episode."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CLOCK, CLASSES = 2500, 5
 
 
 class Chance(NamedTuple):
-    """Random numbers of a step: the new cars after a crossing, with a number per row (`packed_rows`)."""
+    """Random numbers of a step: speeds of the new cars after a crossing, a number per row (`packed_rows`)."""
 
     slowness: jax.Array  # 1..5, evenly
     right: jax.Array  # flags: they drive to the right
 
 
 class Position(NamedTuple):
-    """Position of the game; the first four are `packed_rows`, others are int32."""
+    """State of the game; the first four fields are `packed_rows` (a number per row in one word), others are int32."""
 
     place: jax.Array  # the columns of the cars
     slowness: jax.Array  # a car moves every slowness + 1 steps
@@ -35,7 +35,10 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Freeway(MinAtar):
-    """The chicken may move every third step; a car sends it back to the bottom. Every crossing brings new cars."""
+    """Freeway: cross eight lanes of traffic. The chicken may move every third step; a car sends it back to the bottom.
+
+    Every crossing brings new cars.
+    """
 
     title = "freeway"
     channels = ("chicken", "car", *(f"speed {level}" for level in range(1, CLASSES + 1)))
@@ -44,7 +47,7 @@ class Freeway(MinAtar):
     step_words = 3
 
     def chance(self, words: jax.Array) -> Chance:
-        """Four digits to the base 5 from each of two words: each four of them are uniform to within 5^4 / 2^32."""
+        """Return eight random digits to the base 5, four from each of two words, uniform to within 5^4 / 2^32."""
         slowness = jnp.uint32(0)
         for half in range(2):
             rest = words[half]

@@ -18,24 +18,24 @@ _HAS_FIELD = (ROW >= 1) & (ROW <= 8)
 
 
 def equal(word: jax.Array, number: jax.Array | int) -> jax.Array:
-    """Return flags of the rows that hold this number."""
+    """Return flags (a word with 1 in the rows) of the rows whose number is `number`."""
     differ = word ^ (ONES * jnp.uint32(number))
     differ = differ | (differ >> 2)
     return ~(differ | (differ >> 1)) & ONES
 
 
 def prefix_sums(flags: jax.Array) -> jax.Array:
-    """Return in each row the number of flags in it and the rows above: the product sums all shifts by rows."""
+    """Return in each row the number of flags in it and in the rows above (one product adds all shifted copies)."""
     return flags * ONES
 
 
 def of_row(word: jax.Array, row: jax.Array) -> jax.Array:
-    """Return the number of one row, uint32; the row must be in 1..8."""
+    """Return the number in one row, uint32; the row must be in 1..8."""
     return (word >> (4 * (row - 1)).astype(jnp.uint32)) & 15
 
 
 def flag_of(row: jax.Array) -> jax.Array:
-    """Return the flag of one row in 1..8."""
+    """Return the word with 1 in this row, 1..8, and 0 in all others."""
     return jnp.uint32(1) << (4 * (row - 1)).astype(jnp.uint32)
 
 
@@ -45,5 +45,5 @@ def keep(word: jax.Array, flags: jax.Array) -> jax.Array:
 
 
 def by_row(word: jax.Array) -> jax.Array:
-    """Return the numbers of all rows of the board, uint32 [10]; 0 in rows 0 and 9."""
+    """Unpack the word: uint32 [10], the number of each row of the board; 0 in rows 0 and 9."""
     return jnp.where(_HAS_FIELD, (word >> _SHIFTS) & 15, 0)

@@ -58,7 +58,7 @@ class Chance(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Numbers are int32. Masks of rows are uint32, one for each of the ten rows (0 is the top, 9 never has any)."""
+    """State of the game; numbers are int32, masks of rows uint32 [10] (row 0 is the top, row 9 is always empty)."""
 
     x: jax.Array
     y: jax.Array
@@ -84,7 +84,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Seaquest(MinAtar):
-    """A point for every fish and submarine shot, and for bringing six divers up, the tenths of air that are left.
+    """Seaquest: +1 per fish or submarine shot; bringing up six divers pays the tenths of air that are left.
 
     Surfacing refills the air and costs a diver; without divers, without air and at any touch of an enemy the game ends.
     With every surfacing enemies come more often, with some they swim faster.
@@ -238,7 +238,7 @@ class Seaquest(MinAtar):
 
 
 def tenths(air: jax.Array) -> jax.Array:
-    """Return floor(air / 20) for -19..200, without a division."""
+    """Return floor(air / 20) for air in -19..200, without a division."""
     return air * 205 >> 12
 
 
@@ -246,7 +246,7 @@ def tenths(air: jax.Array) -> jax.Array:
 
 
 def once(mask: jax.Array) -> jax.Array:
-    """Return the same mask (unless it is all ones), computed once however often it is used.
+    """Return the same mask (unless it is all ones) as a value that XLA computes once, however often it is used.
 
     XLA recomputes cheap operations in every kernel that uses them, which is slow for ten kernels. It never recomputes a
     division, and modulo 2^32 - 1 changes nothing.
@@ -255,17 +255,17 @@ def once(mask: jax.Array) -> jax.Array:
 
 
 def union(masks: jax.Array | Sequence[jax.Array]) -> jax.Array:
-    """Return the bits that are set in any of a few masks."""
+    """Return the bitwise "or" of a few masks."""
     return reduce(or_, [masks[i] for i in range(len(masks))])
 
 
 def intersection(masks: jax.Array | Sequence[jax.Array]) -> jax.Array:
-    """Return the bits that are set in all of a few masks."""
+    """Return the bitwise "and" of a few masks."""
     return reduce(and_, [masks[i] for i in range(len(masks))])
 
 
 def coded(masks: jax.Array, code: jax.Array) -> jax.Array:
-    """Return the cells whose code, written in binary across these masks (lowest bit first), is this number."""
+    """Return the cells whose number, written in binary across these masks (lowest bit first), is `code`."""
     return intersection([jnp.where(code >> bit & 1 != 0, mask, ~mask) for bit, mask in enumerate(masks)])
 
 
@@ -273,7 +273,7 @@ def coded(masks: jax.Array, code: jax.Array) -> jax.Array:
 
 
 def ahead(mask: jax.Array, rightward: jax.Array) -> jax.Array:
-    """Move by one cell; what leaves the board is gone."""
+    """Move a plain mask's cells by one column, right or left; what leaves the board is gone."""
     return jnp.where(rightward, mask << 1, mask >> 1) & LINE
 
 
@@ -281,22 +281,22 @@ def ahead(mask: jax.Array, rightward: jax.Array) -> jax.Array:
 
 
 def heading(mask: jax.Array, rightward: jax.Array) -> jax.Array:
-    """Return the flight of a plain mask in this direction."""
+    """Return a plain mask (bit x is column x) as a flight mask, all cells going the same way."""
     return jnp.where(rightward, mask, mask << 16)
 
 
 def lines(flight: jax.Array) -> jax.Array:
-    """Return the plain mask of a flight."""
+    """Return the plain mask (bit x is column x) of a flight mask: its cells without their directions."""
     return (flight | flight >> 16) & LINE
 
 
 def both(mask: jax.Array) -> jax.Array:
-    """Return the flight with these cells in both directions."""
+    """Return the flight mask with the cells of a plain mask going in both directions."""
     return mask | mask << 16
 
 
 def fly(flight: jax.Array) -> jax.Array:
-    """Move by one cell; what leaves the board is gone."""
+    """Move a flight mask by one step, each cell in its direction; what leaves the board is gone."""
     return flight << 1 & LINE | flight >> 1 & LINE >> 1 << 16
 
 
@@ -304,24 +304,24 @@ def fly(flight: jax.Array) -> jax.Array:
 
 
 def waiting(mask: jax.Array, timer: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the near and far schedule of what moves in `timer` steps, 2..5."""
+    """Return the near and the far schedule mask of cells that move in `timer` steps, 2..5."""
     far = timer > 2
     shift = (SIZE * jnp.where(far, timer - 3, 2)).astype(jnp.uint32)
     return jnp.where(far, 0, mask << shift), jnp.where(far, mask << shift, 0)
 
 
 def fold(schedule: jax.Array) -> jax.Array:
-    """Return the plain mask of a schedule."""
+    """Return the plain mask of a schedule mask: its cells without their times."""
     return (schedule | schedule >> SIZE | schedule >> 2 * SIZE) & LINE
 
 
 def thrice(mask: jax.Array) -> jax.Array:
-    """Return the schedule with these cells at all three times."""
+    """Return the schedule mask with the cells of a plain mask at all three times."""
     return mask * np.uint32(1 | 1 << SIZE | 1 << 2 * SIZE)
 
 
 def oldest(schedule: jax.Array) -> jax.Array:
-    """Keep in each cell only the bit of the earliest time."""
+    """Return the schedule mask with each cell kept only at its earliest time."""
     return schedule & ~(schedule << SIZE | schedule << 2 * SIZE)
 
 
@@ -329,34 +329,34 @@ def oldest(schedule: jax.Array) -> jax.Array:
 
 
 def newcomer(row: jax.Array, right: jax.Array) -> jax.Array:
-    """Return the number of a diver in this row that goes this way."""
+    """Return a diver in this row as a number: the row, plus 16 if it goes right."""
     return row + 16 * right
 
 
 def goes_right(diver: jax.Array) -> jax.Array:
-    """Whether the diver goes right."""
+    """Whether the diver, given as a number, goes right."""
     return diver >= 16
 
 
 def swum(diver_timer: jax.Array) -> jax.Array:
-    """Return the cells that the newer diver has swum when the timer shows this, without a division."""
+    """Return how many cells the newer diver has swum, given the steps until the next one comes, without a division."""
     return (DIVER_PERIOD - diver_timer) * 43 >> 8
 
 
 def column(diver: jax.Array, progress: jax.Array) -> jax.Array:
-    """Return the column of a diver that has swum so many cells."""
+    """Return the column of a diver that has swum `progress` cells."""
     return jnp.where(goes_right(diver), progress, SIZE - 1 - progress)
 
 
 def diver_cell(diver: jax.Array, progress: jax.Array) -> jax.Array:
-    """Return the masks of rows, uint32 [10], of a diver that has swum so many cells."""
+    """Return the board with one lit cell, where a diver is that has swum `progress` cells, as row masks uint32 [10]."""
     return jnp.where(diver > 0, cell(column(diver, progress), diver & 15), 0)
 
 
 def swim(
     diver: jax.Array, aboard: jax.Array, x: jax.Array, y: jax.Array, progress: jax.Array, to: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Move a diver, which the player may pick up before or after the move; return (diver, number aboard)."""
+    """Move a diver, which the player at (x, y) may pick up before or after the move; return (diver, number aboard)."""
     met = (column(diver, progress) == x) | (column(diver, to) == x)
     taken = (diver > 0) & (diver & 15 == y) & met & (aboard < MAX_ABOARD)
     return jnp.where(taken | (to == SIZE), 0, diver), aboard + taken

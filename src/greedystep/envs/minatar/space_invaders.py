@@ -1,4 +1,4 @@
-"""MinAtar Space Invaders: waves of 24 aliens come down and shoot back; a point per alien. Nothing in it is random."""
+"""MinAtar Space Invaders: waves of 24 aliens come down and shoot back; +1 per alien. Nothing in it is random."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOVE_PERIOD, MOVE_PERIOD_MIN = 12, 6
 
 
 class Position(NamedTuple):
-    """Position of the game; numbers are int32.
+    """State of the game; numbers are int32.
 
     The aliens of a wave move as one, so they are a mask and the place of the wave's corner. There are never more than
     two own bullets (nine steps of life, five between shots), and one of the aliens.
@@ -45,10 +45,11 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class SpaceInvaders(MinAtar):
-    """The aliens move the faster the fewer they are, and shoot every tenth step from the column nearest to the cannon.
+    """Space Invaders: shoot waves of aliens, which move the faster the fewer they are.
 
-    The end comes by a bullet, an alien on the cannon's cell, or aliens in the last row that turn at the border. With
-    `ramping`, every cleared wave makes the next one faster, until the seventh.
+    They shoot every tenth step from the column nearest to the cannon. A bullet, an alien on the cannon's cell, or
+    aliens in the last row that turn at the border end the game. With `ramping`, every cleared wave makes the next one
+    faster, until the seventh.
     """
 
     title = "space_invaders"
@@ -135,31 +136,31 @@ class SpaceInvaders(MinAtar):
 
 
 def wave_row(top: jax.Array, y: ArrayLike) -> jax.Array:
-    """Return the row of the wave that is in row y of the board; rows below the last one come in at the top."""
+    """Return the row of the wave that lies in row y of the board; rows below the board come in at the top."""
     row = y - top
     return jnp.where(row < 0, row + SIZE, row)
 
 
 def in_row(aliens: jax.Array, top: jax.Array, y: ArrayLike) -> jax.Array:
-    """Return the aliens in row y, bit j for column j of the wave."""
+    """Return the aliens in row y of the board as a mask: bit j is column j of the wave."""
     row = wave_row(top, y)
     shift = WIDTH * jnp.minimum(row, HEIGHT)  # beyond the wave, where all bits are 0
     return (aliens >> shift.astype(jnp.uint32)) & ((1 << WIDTH) - 1)
 
 
 def shifted(mask: jax.Array, column: jax.Array) -> jax.Array:
-    """Shift columns of the wave to columns of the board; those off the board to the left are dead."""
+    """Return a mask of the wave's columns as a mask of the board's; aliens left of the board are dropped."""
     return (mask << (column + WIDTH).astype(jnp.uint32)) >> WIDTH
 
 
 def columns(aliens: jax.Array, column: jax.Array) -> jax.Array:
-    """Return the columns of the board that have aliens."""
+    """Return the mask of the board's columns that hold an alien."""
     both = aliens | (aliens >> 2 * WIDTH)
     return shifted((both | (both >> WIDTH)) & ((1 << WIDTH) - 1), column)
 
 
 def at(aliens: jax.Array, column: jax.Array, top: jax.Array, x: jax.Array, y: ArrayLike) -> jax.Array:
-    """Return the alien in a cell of the board, as a mask; 0 for none, and in row -1."""
+    """Return the alien in cell (x, y) as a mask of the wave; 0 if there is none, or y is -1."""
     i, j = wave_row(top, y), x - column
     inside = (i < HEIGHT) & (j >= 0) & (j < WIDTH) & (jnp.asarray(y) >= 0)
     place = jnp.uint32(1) << (jnp.clip(WIDTH * i + j, 0, 31)).astype(jnp.uint32)
@@ -167,7 +168,7 @@ def at(aliens: jax.Array, column: jax.Array, top: jax.Array, x: jax.Array, y: Ar
 
 
 def nearest(lit: jax.Array, x: jax.Array) -> jax.Array:
-    """Return the lit column nearest to x, of two the left one; at least one must be lit."""
+    """Return the index of the set bit of `lit` nearest to x, the left one of two; at least one must be set."""
     shift = x.astype(jnp.uint32)
     left, right = lit & ((jnp.uint32(2) << shift) - 1), lit >> shift
     to_left = x - (31 - jax.lax.clz(left).astype(jnp.int32))

@@ -5,8 +5,8 @@ observation.
 
 The originals compute in float64, which a device does not have. Where a game compares numbers that are equal again and
 again (a block that scrolls 0.64 pixels per step and is due at pixel 16 after exactly 50 of them), it is played here in
-integer fractions of a pixel, which are exact. What is left in float32 is never equal by construction: there a game
-parts from the original only where two numbers happen to lie closer together than float32 can tell.
+integer fractions of a pixel, which are exact. Other numbers are float32: there a game differs from the original only
+if two numbers happen to lie closer together than float32 can tell.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 from greedystep.envs.core import Draws, Environment, ObservationSpec, State, Step
 
 ROUNDINGS = ("round", "truncate")
-"""How pygame makes a whole pixel of a fraction: to the nearest since 2.3.0, towards zero up to 2.2.0."""
+"""How pygame makes coordinates whole pixels: "round" to the nearest since 2.3.0, "truncate" up to 2.2.0."""
 POSITIVE, NEGATIVE, LOSS, WIN = 1, -1, -5, 5  # PLE's rewards
 
 
 class PLEGame(Environment):
-    """A game whose state has a field `over`: when it is true, nothing moves any more and every reward is 0."""
+    """Base class of the PLE games: once a state's field `over` is true, nothing moves and every reward is 0."""
 
     title: ClassVar[str]  # the part of the name after the slash
     bounds: ClassVar[tuple[tuple[float, float], ...]]  # smallest and largest value of each number of the observation
@@ -54,7 +54,7 @@ class PLEGame(Environment):
 
 
 def check_rounding(rounding: Any) -> None:
-    """Raise ValueError unless the rounding is one of the two."""
+    """Raise ValueError unless `rounding` is one of ROUNDINGS."""
     if rounding not in ROUNDINGS:
         raise ValueError(f"rounding: expected {' or '.join(map(repr, ROUNDINGS))}, got {rounding!r}")
 

@@ -1,4 +1,4 @@
-"""PLE's Catcher: a paddle with momentum under falling fruit; a point per fruit, and three may be missed."""
+"""PLE's Catcher: a paddle with momentum under falling fruit; +1 per fruit caught, and three may be missed."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from greedystep.envs.ple import LOSS, NEGATIVE, POSITIVE, PLEGame, check_roundin
 
 HEIGHT = 64  # height of the screen in pixels; its width is the same
 LAST_X = 51
-"""The paddle is 13 pixels wide and its centre stays in 0 .. 51 (the original compares the centre as if it were the left
-edge)."""
+"""Largest column of the paddle's centre. (The paddle is 13 pixels wide; the original compares its centre as if it were
+the left edge.)
+"""
 PUSH, FRICTION = 1.344, 0.9
 LIVES = 3
 COLUMNS, ROWS = 12, 7  # A fruit begins at x = 8, 12, ..., 52 and y = -4, -8, ..., -28
 
 
 class Fruit(NamedTuple):
-    """The centre of a fruit, int32 pixels; the draws of a step and of a start."""
+    """Centre of a fruit in int32 pixels; also the random numbers of a step: the next fruit."""
 
     x: jax.Array
     y: jax.Array
 
 
 class State(NamedTuple):
-    """The state of the game."""
+    """State of Catcher."""
 
     x: jax.Array  # int32: centre of the paddle; it is 3 pixels high with its centre in row 58
     velocity: jax.Array  # float32, pixels per step
@@ -39,14 +40,14 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Catcher(PLEGame):
-    """The paddle takes 90 % of its velocity into the next step, and only whole pixels of its place.
+    """Catcher: move a paddle to catch falling fruit. It keeps 90 % of its velocity in each step.
 
-    Seen: [(x - 26) / 26, velocity / 8, (fruit x - 26) / 26, (fruit y - 20) / 45].
+    Observation: [(x - 26) / 26, velocity / 8, (fruit x - 26) / 26, (fruit y - 20) / 45].
 
     Args:
-        rounding: "round" (pygame since 2.3.0) or "truncate" (older ones): how the places of paddle and fruit become
-            whole pixels. It changes the game: with "truncate" a fruit falls faster above the screen, and the paddle
-            creeps to the left after every push to the left.
+        rounding: "round" (pygame since 2.3.0) or "truncate" (older ones): how coordinates become whole pixels. It
+            changes the game: with "truncate" a fruit falls faster above the screen, and the paddle creeps to the left
+            after every push to the left.
     """
 
     rounding: str = "round"
@@ -61,7 +62,7 @@ class Catcher(PLEGame):
         check_rounding(self.rounding)
 
     def draw(self, key: jax.Array) -> Fruit:
-        """Draw the next fruit."""
+        """Draw the place of the next fruit."""
         which = one_of(jax.random.bits(key), COLUMNS * ROWS)
         return Fruit(8 + 4 * (which % COLUMNS), -4 * (1 + which // COLUMNS))
 

@@ -25,20 +25,20 @@ HALF_GAP = 12
 PIECES, BATCH = 14, 48  # pieces in the state; pieces that the original makes at once
 FREQUENCY = 0.09375
 PIXEL, SCROLL, WIDTH = 25, 16, 4 * 25
-"""The world stands on a grid of 25ths of a pixel: it scrolls 16 of them per step, and a piece is 4 pixels wide."""
+"""Units of the grid that the cave stands on, 25ths of a pixel: of a pixel, of a step's scroll, of a piece's width."""
 SEAM = 52  # the first piece of a batch stands 2.08 pixels after the last one before it (and 4 pixels the others)
 UNDER = slice(3, 7)  # no other pieces can be above or below the player
 
 
 class Block(NamedTuple):
-    """A block, 4 pixels wide."""
+    """Place of a block, which is 4 pixels wide."""
 
     x: jax.Array  # int32: column of its centre in 25ths of a pixel
     y: jax.Array  # int32: row of its centre; it covers rows y - 4 .. y + 4.
 
 
 class Draws(NamedTuple):
-    """Random numbers of a step or of a start."""
+    """Random numbers of a step or of a first state."""
 
     block: Block  # the next block, used if one is due
     frequency: jax.Array  # float32, radians per pixel: of the next batch of the cave, used if one is due
@@ -46,7 +46,7 @@ class Draws(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state of the game."""
+    """State of Pixelcopter."""
 
     y: jax.Array  # float32: row of the player
     momentum: jax.Array  # float32: rows per step
@@ -62,14 +62,14 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Pixelcopter(PLEGame):
-    """A point for every piece of the cave and every block passed, -5 at the end.
+    """Pixelcopter: fly through a cave; +1 for every piece of it and every block passed, -5 for a crash, the end.
 
-    Seen: [y, momentum, y - upper wall, lower wall - y, distance to the next block, its y, its y + 9], in pixels and
-    pixels per step; the walls are those of the leftmost piece that touches the player.
+    Observation: [y, momentum, y - upper wall, lower wall - y, distance to the next block, its y, its y + 9], in pixels
+    and pixels per step; the walls are those of the leftmost piece that touches the player.
 
     Args:
-        rounding: "round" (pygame since 2.3.0) or "truncate" (older ones): how places become whole pixels. It decides
-            what touches what, and nothing else.
+        rounding: "round" (pygame since 2.3.0) or "truncate" (older ones): how coordinates become whole pixels. It
+            decides which things touch, and nothing else.
     """
 
     rounding: str = "round"
@@ -140,7 +140,7 @@ class Pixelcopter(PLEGame):
         return jnp.stack([state.y, state.momentum, above, below, ahead, *block])
 
     def cave_columns(self, state: State) -> jax.Array:
-        """int32 [14]: columns of the centres of the pieces, in 25ths of a pixel."""
+        """Return int32 [14]: columns of the centres of the cave's pieces, in 25ths of a pixel."""
         index = np.arange(PIECES, dtype=np.int32)
         return state.cave_x + WIDTH * index - jnp.where(state.number + index >= BATCH, WIDTH - SEAM, 0)
 
@@ -151,7 +151,7 @@ class Pixelcopter(PLEGame):
         return self._in_reach(block.x, below=True) & (block.y - 5 < row) & (row < block.y + 6)
 
     def _touching(self, state: State) -> jax.Array:
-        """bool [4]: which of the pieces `UNDER` the player touches; one of them, or two neighbours."""
+        """Return bool [4]: which of the cave's pieces `UNDER` the player touches; one of them, or two neighbours."""
         number = state.number + np.arange(PIECES, dtype=np.int32)[UNDER]
         start = jnp.where(number >= BATCH, 50 - 4 * BATCH, jnp.where(state.first_batch, 2, 50)) + 4 * number
         # The original's float64 lies a little below the exact column, except for pieces that begin far to the right
@@ -159,7 +159,7 @@ class Pixelcopter(PLEGame):
         return self._in_reach(self.cave_columns(state)[UNDER], below=(start < 142) & (start != 14))
 
     def _in_reach(self, x: jax.Array, below: jax.Array | bool) -> jax.Array:
-        """Whether something 4 pixels wide shares a column with the player: its centre is in one of columns 14 .. 18.
+        """Whether something 4 pixels wide with its centre at x shares a column with the player (columns 14 .. 18).
 
         Rounding meets no ties (halves of a pixel are not on the grid), truncation does: `below` says which side of x
         the original's sum of many float64 steps lies on.
@@ -185,6 +185,6 @@ class Pixelcopter(PLEGame):
 
 
 def _gap(frequency: jax.Array, start: jax.Array | np.ndarray, phase: jax.Array) -> jax.Array:
-    """int32: the row of the middle of the gap in pieces that begin in column `start`."""
+    """Return int32: the row of the middle of the gap in cave pieces that begin in column `start`."""
     height = 24 + 6 * jnp.sin(frequency * start + phase)
     return jnp.minimum(height.astype(jnp.int32), 29)  # near the crest float32 would say 30

@@ -15,7 +15,7 @@ from greedystep.envs.ple import LOSS, NEGATIVE, POSITIVE, WIN, PLEGame, unit
 PIXEL = 50  # what never meets chance (the ball's column, the opponent's row) stands on a grid of 50ths of a pixel
 WIDTH, HEIGHT, MIDDLE_X, MIDDLE_Y = 64 * PIXEL, 48, 32 * PIXEL, 24 * PIXEL
 SERVE, FASTER = 60, 3
-"""The ball's columns per step, in 50ths: 36 pixels per second; a hit adds 1.8 to the right before it turns."""
+"""Horizontal speed of a serve (36 pixels per second), and what each hit adds, in 50ths of a pixel per step."""
 SECONDS = np.float32(1 / 30)  # seconds per step
 BALL_SPEED = 36  # pixels per second
 PUSH, FRICTION = 0.64, 0.9  # the player's: 19.2 pixels per second, per step
@@ -26,14 +26,14 @@ POINTS = 11
 
 
 class StartDraws(NamedTuple):
-    """Random numbers of a start."""
+    """Random numbers of a first state."""
 
     right: jax.Array  # bool: the first serve goes to the right
     slope: jax.Array  # float32 in [0, 1): how it goes down
 
 
 class State(NamedTuple):
-    """The state of the game. The player's paddle is on the left, in column 4, the opponent's in column 60."""
+    """State of Pong. The player's paddle is on the left, in column 4, the opponent's in column 60."""
 
     y: jax.Array  # float32: row of the centre of the player's paddle, which is 1 pixel wide and 7 high
     velocity: jax.Array  # float32, pixels per step
@@ -49,9 +49,9 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Pong(PLEGame):
-    """A point for a ball that the opponent misses, -1 for a ball missed, 5 for winning the game and -5 for losing it.
+    """Pong: +1 for a ball that the opponent misses, -1 for a ball missed, +5 for winning the game, -5 for losing it.
 
-    Seen: [y, velocity, opponent's y, ball x, ball y, ball vx, ball vy]; pixels, the player's velocity in pixels
+    Observation: [y, velocity, opponent's y, ball x, ball y, ball vx, ball vy]; pixels, the player's velocity in pixels
     per step, the ball's in pixels per second.
     """
 
@@ -62,7 +62,7 @@ class Pong(PLEGame):
     bounds = ((3.5, 44.5), (-5.76, 5.76), (2.54, 45.46), (0, 64), (-np.inf, np.inf), (-37.8, 36), (-np.inf, np.inf))
 
     def draw(self, key: jax.Array) -> jax.Array:
-        """float32 in [0, 1). A hit or a serve uses it; no step has both."""
+        """Return a random float32 in [0, 1), which a hit or a serve uses; no step has both."""
         return unit(jax.random.bits(key))
 
     def draw_start(self, key: jax.Array) -> StartDraws:
@@ -112,12 +112,13 @@ def _served(slope: jax.Array) -> jax.Array:
 
 
 def _ball_moved(draws: jax.Array, state: State) -> State:
-    """The ball one step on, off paddles and walls. (The column of a serve is too far from both paddles for a hit, so
-    the original's "previous position", which a serve does not change, is always the position before the step.)"""
+    """Return the state with the ball moved by one step, bounced off paddles and walls. (A serve is too far from both
+    paddles for a hit, so the original's "previous position", which a serve does not change, needs no extra state.)
+    """
     x, y, dx, vy = state.ball_x + state.ball_dx, state.ball_y + state.ball_vy * SECONDS, state.ball_dx, state.ball_vy
 
     def meets(paddle_x: int, paddle_y: jax.Array) -> jax.Array:
-        """Whether the way of the ball crosses the front of a paddle, a piece of the line x = paddle_x / 50."""
+        """Whether the ball's path in this step crosses the front of a paddle, part of the line x = paddle_x / 50."""
         crosses = (jnp.minimum(x, state.ball_x) <= paddle_x) & (paddle_x <= jnp.maximum(x, state.ball_x))
         share = (paddle_x - state.ball_x).astype(jnp.float32) / dx.astype(jnp.float32)
         height = state.ball_y + share * (y - state.ball_y) - (paddle_y - np.float32(HALF_PADDLE))

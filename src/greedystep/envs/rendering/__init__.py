@@ -1,4 +1,4 @@
-"""Images of environment states: `render(env, state)`; all are equally high by default, to stand side by side."""
+"""Images of environment states: `render(env, state)`; all have the same height by default."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from greedystep.envs.rollout import QAnnotation
 
 HEIGHT = 240  # default height of an image in pixels
 FRAMES_PER_SECOND = {"minatar": 12, "ple": 30, "classic": 30, "toy": 5}
-"""Family -> steps per second at which it is pleasant to watch."""
+"""Family of environments -> steps per second of videos and live views."""
 PANEL_SIZE = (100.0, 120.0)
-"""Width and height of the panel of action values, in its own units; it is as high as the image of the game."""
+"""Width and height of the panel of action values, in its own units; it is scaled to the height of the game's image."""
 BARS = 78.0  # units of the panel's height for the bars of all actions
 
 
@@ -33,7 +33,7 @@ def render(env: Environment, state: State, height: int = HEIGHT) -> np.ndarray:
 
 
 def fitting_height(env: Environment, rows: int, columns: int) -> int:
-    """Return the largest even image height within rows x columns pixels, if possible with whole pixels per unit."""
+    """Return the largest even image height within rows x columns pixels, preferably with whole pixels per unit."""
     while isinstance(env, Wrapper):
         env = env.env
     width, height, _ = _scene(env)
@@ -43,12 +43,12 @@ def fitting_height(env: Environment, rows: int, columns: int) -> int:
 
 
 def frames_per_second(env: Environment) -> int:
-    """Return the steps per second at which this environment is pleasant to watch."""
+    """Return the steps per second at which videos and live views show this environment."""
     return FRAMES_PER_SECOND.get(_family(env), 15)
 
 
 def add_q_panel(image: np.ndarray, env: Environment, annotation: QAnnotation | None) -> np.ndarray:
-    """Return the image, uint8 [H, W, 3], with a panel of the action values to its right; empty without annotation."""
+    """Return the image, uint8 [H, W, 3], with a panel of action values to its right; empty without annotation."""
     height = len(image)
     canvas = Canvas(*PANEL_SIZE, height / PANEL_SIZE[1], PANEL)
     if annotation is not None:

@@ -98,7 +98,7 @@ def draw_toy(canvas: Canvas, env: Any, state: Any) -> None:
 
 
 def toy_marks(env: Any, number: int) -> list[tuple[int, str]]:
-    """Return the cells and colours of goal or bomb, and of the agent: yellow if a reward at the end is pending."""
+    """Return (cell, colour) of the goal or bomb and of the agent, which is yellow if a reward at the end is pending."""
     side, task = toy_side(env), env.name.split("/")[1]
     fixed = {"grid-world": [(side * side - 1, c.GREEN)], "bomb": [((side - 1) * side + side // 2, c.VERMILION)]}
     if task == "trace-back" and number < 5:
@@ -114,7 +114,7 @@ CHANNELS = (c.SKY, c.VERMILION, c.YELLOW, c.GREEN, c.ORANGE, c.PINK, c.WHITE)  #
 
 
 def planes(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return the rows, columns and channels of the image of an observation of that shape."""
+    """Return rows, columns and channels of the image of an observation with this shape."""
     if len(shape) < 2:
         count = int(np.prod(shape, dtype=int))
         return max(2, round(count * 0.6)), count, 1
@@ -139,7 +139,7 @@ def draw_observation(canvas: Canvas, env: Environment, state: Any) -> None:
 
 
 def shares(values: np.ndarray, spec: ObservationSpec) -> np.ndarray:
-    """Return where each value lies in its range, 0 to 1; an arctangent maps unbounded ranges."""
+    """Return values scaled to [0, 1] by the bounds of `spec`; an arctangent maps unbounded ranges."""
     values = values.astype(np.float64)
     low, high = (np.broadcast_to(np.asarray(bound, np.float64), values.shape) for bound in (spec.low, spec.high))
     finite = np.isfinite(low) & np.isfinite(high) & (high - low < 1e30)

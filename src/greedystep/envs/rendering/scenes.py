@@ -125,7 +125,7 @@ def draw_pong(canvas: Canvas, env: Environment, state: pong.State) -> None:
 
 
 def draw_chain(canvas: Canvas, env: Any, state: Any) -> None:
-    """Draw the chain; forward is to the right, and the last step pays."""
+    """Draw toy/n-horizon: a chain whose last step to the right pays."""
     states = env.task.num_states
     places = [(1.2 + 12.4 * i / states, 5.0) for i in range(states + 1)]
     canvas.line([places[0], places[-1]], 0.1, c.QUIET)
@@ -136,7 +136,7 @@ def draw_chain(canvas: Canvas, env: Any, state: Any) -> None:
 
 
 def draw_choice(canvas: Canvas, env: Any, state: Any) -> None:
-    """Draw the decision as a fork, and the steps after it as two lines."""
+    """Draw toy/choice: the decision as a fork, and the steps after it as two lines."""
     step = 12.4 / env.task.horizon
     start, fork = (1.2, 5.0), (1.2 + step, 5.0)
     for height, colour in ((3.0, c.GREEN), (7.0, c.VERMILION)):
@@ -148,7 +148,7 @@ def draw_choice(canvas: Canvas, env: Any, state: Any) -> None:
 
 
 def draw_watch(canvas: Canvas, env: Any, state: Any) -> None:
-    """Draw a strap in the colour of the brand, a dial, white once repaired, a hand for the time, and the events."""
+    """Draw toy/watch-repair: strap in the brand's colour, dial (white once repaired), hand for the time, and events."""
     time, repaired, brand, jams, tyres = watch_state(int(state.number))
     canvas.box(3.7, 0, 6.3, 8.4, blend((c.SKY, c.YELLOW, c.GREEN, c.ORANGE)[brand], c.GROUND, 0.5), round=0.6)
     canvas.disc(5, 4.2, 3.2, c.WHITE if repaired else c.QUIET)
@@ -163,7 +163,7 @@ def draw_watch(canvas: Canvas, env: Any, state: Any) -> None:
 
 
 def watch_state(number: int) -> tuple[int, bool, int, int, int]:
-    """Return time, repaired, brand, jams and flat tyres of a state number of `toy.watch_repair`."""
+    """Return (time, repaired, brand, jams, flat tyres) of a state number of `toy.watch_repair`."""
     if number < 4:
         return 0, False, number, 0, 0
     time, number = 1, number - 4
