@@ -22,7 +22,8 @@ def load(
     Args:
         env: the agent's environment or its name; needed if the file cannot make it again, or if Gymnasium would have
             to import a module for it ("module:name").
-        lane, network: for networks only: which lane of a run, and what made the networks if they are your own.
+        lane: for networks: which training of a run, by the position of its seed.
+        network: for networks: the function that made them, if it was your own.
     """
     path = Path(path)
     try:
@@ -37,7 +38,7 @@ def load(
 
 
 def _is_dqn(path: Path) -> bool:
-    """Return whether a file or a run folder is that of a `DQN`; all others are taken for tables."""
+    """Return whether a file or run folder holds a `DQN`; all others are taken for tabular agents."""
     if path.is_dir():
         config = path / "config.json"
         content = io.read_json(config) if config.exists() else None

@@ -1,4 +1,4 @@
-"""Line and bar charts as plain data: matplotlib (`figures.draw_charts`) and the page's script draw the same objects."""
+"""Line and bar charts as plain data, drawn by matplotlib (`figures.draw_charts`) and by the HTML page's script."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Line:
     y: Sequence[float | None]
     low: Sequence[float | None] = ()
     high: Sequence[float | None] = ()
-    """Ends of the interval around y; empty for none."""
+    """Upper ends of the intervals around y (`low` has the lower ones); empty for none."""
     style: Style | None = None
     """None: the next colour of COLOURS."""
     shown: bool = True
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Bars:
-    """One group of bars of a bar chart."""
+    """One series of a bar chart: a label and one height per bin."""
 
     label: str
     colour: str
@@ -63,18 +63,18 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     shown: bool = True
-    """Whether the page shows the chart's group before a reader selects it."""
+    """Whether the HTML page shows the chart's group before a reader selects it."""
     bins: Sequence[str] = ()
     bars: Sequence[Bars] = ()
-    """One height per bin."""
+    """Series of bars; each has one height per bin."""
     bands: bool = True
-    """Whether figures draw intervals as bands; else only the last one, beside the line's end."""
+    """Whether figures draw intervals as bands; otherwise only the last interval, beside the line's end."""
     if_empty: str = "not run"
-    """What figures say in an empty chart."""
+    """Text in a figure's panel if the chart is empty."""
 
 
 def line_styles(charts: Iterable[Chart]) -> dict[str, Style]:
-    """Return the style of every label, in the order in which labels occur: its own, or the next of the palette."""
+    """Return {label: style}: the line's own style, or the next of the palette in order of first occurrence."""
     styles: dict[str, Style | None] = {}
     for line in (line for chart in charts for line in chart.lines):
         styles[line.label] = styles.get(line.label) or line.style
@@ -142,7 +142,7 @@ def step_histogram(task: Mapping[str, Any], bins: Sequence[str]) -> Chart:
 
 
 def task_title(task: Mapping[str, Any]) -> str:
-    """Return the task's title, wrapped, with which part of its full length was trained if not all of it."""
+    """Return the task's title, wrapped; if trainings were shorter than planned, with the share that was trained."""
     trained, full = float(f"{trained_steps(task):.2g}"), task["full_steps"]  # two digits: curves may end a little early
     part = "" if trained_steps(task) >= full else f" ({short_count(trained)} of {short_count(full)} steps)"
     return textwrap.fill(f"{task['title']}{part}", TITLE_WIDTH)

@@ -52,8 +52,8 @@ class DamagedCheckpointError(ValueError):
 def save(folder: str | os.PathLike, step: int, state: Any, about: Mapping[str, Any]) -> Path:
     """Write the state after `step` steps and return the file's path, once it is on the disk.
 
-    Nothing of `state` is needed afterwards: it may be donated to the next chunk. Whatever goes wrong (a full disk, a
-    kill), earlier checkpoints stay whole. Older files stay until `prune`.
+    `state` may be donated to the next compiled call afterwards. Whatever goes wrong (a full disk, a kill), earlier
+    checkpoints stay whole. Older files stay until `prune`.
     """
     if step < 0:
         raise ValueError(f"step must be at least 0, got {step}")
@@ -94,7 +94,7 @@ def latest(folder: str | os.PathLike) -> Path | None:
 def prune(folder: str | os.PathLike, keep: int = 2) -> None:
     """Delete all checkpoints older than the newest `keep` complete ones (by their headers and lengths).
 
-    Call it after `save` has returned: the new one is then on the disk before an old one goes.
+    Call it after `save` has returned, so that the new checkpoint is on the disk before an old one is deleted.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, got {keep}")
@@ -120,7 +120,7 @@ def _newest_first(folder: str | os.PathLike) -> list[Path]:
 
 
 def read_about(path: str | os.PathLike) -> dict[str, Any]:
-    """Return the `about` of a checkpoint, without its state: the config, from which a template can be made."""
+    """Return the `about` that `save` stored (such as the config), without reading the state."""
     with open_regular_file(path) as file:
         return _read_header(file, path)["about"]
 
@@ -128,11 +128,11 @@ def read_about(path: str | os.PathLike) -> dict[str, Any]:
 def restore(
     path: str | os.PathLike, like: Any, rename: Callable[[str], str | None] = lambda name: name
 ) -> tuple[Any, dict[str, Any]]:
-    """Read a state back, with its `about`.
+    """Read a checkpoint; return (state, about) as they were given to `save`.
 
     `like` is a state of the same structure, for example a fresh one, or its `jax.eval_shape`. Names, shapes and dtypes
-    must agree. Each leaf comes back as the kind of array that stands there: NumPy's, or JAX's on its device. `rename`
-    maps the name of a stored leaf to its name in `like`, or to None to drop it, for files of earlier versions.
+    must agree. Each leaf has the array type of that in `like`: NumPy, or JAX on the same device. `rename` maps the name
+    of a stored leaf to its name in `like`, or to None to drop it, for files of earlier versions.
     """
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = [(_name(keys), _array(keys, leaf, jax.ShapeDtypeStruct)) for keys, leaf in paths]
@@ -180,7 +180,7 @@ def _read_header(file: BinaryIO, path: str | os.PathLike) -> dict[str, Any]:
 
 
 def _verify(path: Path) -> None:
-    """Check the checksums of all leaves, a chunk at a time: a replay buffer may be larger than free memory."""
+    """Raise DamagedCheckpointError unless all checksums are right; reads in blocks, since states may be large."""
     with open_regular_file(path) as file:
         for stored in _read_header(file, path)["leaves"]:
             checksum, left = 0, stored["bytes"]
@@ -198,7 +198,7 @@ def _check_sum(path: str | os.PathLike, stored: dict[str, Any], checksum: int) -
 
 
 def _name(keys: tuple[Any, ...]) -> str:
-    """Return the name of a leaf as code would write it: state.params['w'][0]."""
+    """Return the name of a pytree leaf as Python code: state.params['w'][0]."""
     return "state" + jax.tree_util.keystr(keys)
 
 
@@ -240,7 +240,7 @@ def _to_bytes(state: Any) -> tuple[list[dict[str, Any]], list[memoryview]]:
 
 
 def _raw_key(like: Any) -> tuple[Any, str]:
-    """Return shape and dtype of the numbers of a random key, and its algorithm; `like` may be a ShapeDtypeStruct."""
+    """Return shape, dtype and algorithm of the numbers of a typed random key; `like` may be a ShapeDtypeStruct."""
     names: list[str] = []
 
     def raw(key: jax.Array) -> jax.Array:

@@ -44,7 +44,7 @@ def check_seed(seed: Any, name: str = "seed") -> int:
 
 
 def check_float(name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> float:
-    """Return a finite number in [low, high], or in (low, high] with `above`."""
+    """Return a finite number in [low, high], or in (low, high] if `above`."""
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         try:
             number = float(value)
@@ -62,7 +62,7 @@ def check_float(name: str, value: Any, low: float = -math.inf, high: float = mat
 
 
 def check_float_array(name: str, value: Any) -> np.ndarray:
-    """Return an array of real numbers as float64; complex numbers would lose their imaginary parts and are refused."""
+    """Return an array of real numbers as float64; complex numbers are refused."""
     try:
         array = np.asarray(value)
         if array.dtype.kind != "c":
@@ -114,9 +114,9 @@ def parse_value(text: str) -> Any:
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return "; did you mean 'x'?" with the known name that is meant by a misspelt or short one, or "" if none is.
+    """Return "; did you mean 'x'?" with the known name closest to a misspelt or abbreviated one; "" if none is close.
 
-    Short ones are initials, vi for value-iteration, or the beginning of a name.
+    Abbreviations are initials (vi for value-iteration) and beginnings of a name.
     """
     known = list(known)
     initials = [one for one in known if name == "".join(word[0] for word in one.strip("-").split("-") if word)]
@@ -168,7 +168,7 @@ def format_bytes(size: float) -> str:
 
 
 def _control_groups() -> Iterator[int]:
-    """Yield the bytes left under each limit on this process (cgroup v2 or v1), with page cache counted as free."""
+    """Yield the bytes left under each memory limit of this process (cgroup v2 or v1); page cache counts as free."""
     try:
         lines = (PROCESSES / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -190,7 +190,7 @@ def _control_groups() -> Iterator[int]:
 
 
 def _field(file: Path, name: str) -> int | None:
-    """Return the number behind a name in a file of lines "name number"; None if it is not there."""
+    """Return the number after `name` in a file of lines "name number"; None if there is no such line."""
     with suppress(OSError):
         for line in file.read_text().splitlines():
             if line.split()[:1] == [name]:

@@ -1,4 +1,4 @@
-"""Datasets of logged steps, in whatever form a user has them, as trajectories.
+"""Datasets of logged steps, converted to trajectories from the forms in which users have them.
 
 `Dataset.of` takes
 
@@ -42,13 +42,13 @@ REQUIRED = ("observations", "actions", "rewards", "terminated")
 
 
 class Dataset:
-    """Episodes of logged steps.
+    """Episodes of logged steps; iterating yields a `Trajectory` per episode.
 
     Args:
-        name: what errors call it.
-        episodes: begins to read the episodes anew each time it is called.
+        name: the dataset's name in error messages.
+        episodes: a function that returns a new iterator over the episodes.
         steps, count: number of steps and of episodes.
-        spaces: observation and action space of Gymnasium, where the dataset says them.
+        spaces: Gymnasium's observation and action space, if known.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Dataset:
 
     @classmethod
     def of(cls, dataset: Any, name: str = "dataset") -> Dataset:
-        """Return the dataset that is meant; ValueError names the file, the episode and the step of a fault."""
+        """Convert any of the forms listed in this module; ValueError names the file, episode and step of a fault."""
         if isinstance(dataset, Dataset):
             return dataset
         if isinstance(dataset, str | os.PathLike):
@@ -88,7 +88,7 @@ class Dataset:
 
     @classmethod
     def joined(cls, parts: Sequence[Dataset]) -> Dataset:
-        """Return several datasets as one."""
+        """Concatenate several datasets."""
         if len(parts) == 1:
             return parts[0]
         name, steps, count = (
@@ -128,7 +128,7 @@ class Dataset:
 
 
 def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajectory]:
-    """Split flat arrays, whose episodes lie one after another, at each terminated or truncated step.
+    """Split flat arrays, whose episodes lie one after another, after each terminated or truncated step.
 
     Without next_observations the state after the last step of an episode is not known. After a terminated step it does
     not matter; a last step that was truncated is dropped, as its value cannot be bootstrapped.
@@ -172,7 +172,7 @@ def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajecto
 
 
 def _named(arrays: Any, name: str) -> dict[str, np.ndarray]:
-    """Return arrays by our names."""
+    """Return {our name: array} of arrays under any of their ALIASES."""
     if not isinstance(arrays, Mapping):
         keys = ("observations", "actions", "rewards", "terminated", "truncated")
         arrays = dict(zip(keys, arrays, strict=False))
@@ -198,7 +198,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _as_trajectory(one: Any, name: str, number: int) -> Trajectory:
-    """Return one episode of a list as a trajectory."""
+    """Convert episode `number` of a list to a trajectory."""
     if isinstance(one, Trajectory):
         return one
     if isinstance(one, Mapping) or _is_arrays(one):
@@ -238,7 +238,7 @@ def _read_hdf5(path: str) -> dict[str, np.ndarray]:
 
 
 class _Naming:
-    """Adds the dataset's name and the episode to a ValueError."""
+    """Context manager that puts the dataset's name and the episode's number in front of a ValueError."""
 
     def __init__(self, name: str, number: int, step: int | None = None):
         self._where = f"{name}, episode {number}" + (f" (from step {step})" if step else "")

@@ -23,7 +23,7 @@ from greedystep.charts import COLOURS, DASHES, GREY, Chart, Style, learning_char
 from greedystep.io import atomic_write
 
 MARKED = 20
-"""Charts whose lines have at most this many points show markers."""
+"""Lines with at most this many points have markers."""
 
 STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
@@ -50,7 +50,7 @@ STYLE: dict[Any, Any] = {
 
 
 def style() -> Any:
-    """Return the context (`with figures.style():`) or decorator (`@figures.style()`) within which figures are drawn."""
+    """Return our matplotlib style as a context (`with figures.style():`) or decorator (`@figures.style()`)."""
     return matplotlib.rc_context(STYLE)
 
 
@@ -84,7 +84,7 @@ def draw_learning_charts(
     methods: Collection[str] = (),
     bands: bool = True,
 ) -> Figure:
-    """Draw those of the `charts.learning_charts` of a result that its page shows first, a column of panels per task."""
+    """Draw the learning curves of a result that its page shows first, one column of panels per task."""
     charts = [
         replace(chart, lines=[line for line in chart.lines if line.shown], bands=bands)
         for chart in learning_charts(numbers, styles, quantities, methods)
@@ -144,7 +144,7 @@ def _array(values: Sequence[float | None]) -> np.ndarray:
 
 
 def draw_missing(axis: Axes, why: str = "not run") -> None:
-    """Write into an empty panel why it is empty."""
+    """Write into an empty panel why there is nothing to draw."""
     axis.text(0.5, 0.5, why, ha="center", va="center", color=GREY, transform=axis.transAxes)
     axis.set(xticks=[], yticks=[])
 

@@ -174,7 +174,7 @@ def jsonable(value: Any) -> Any:
 
 
 def _with_floats(value: Any, levels: int = DEEPEST_JSON) -> Any:
-    """Turn the strings of NOT_FINITE into floats; ValueError if it is nested too deeply or has broken Unicode."""
+    """Turn the strings of NOT_FINITE into floats; ValueError if JSON is nested too deeply or has broken Unicode."""
     match value:
         case str():
             value.encode()  # half a character (\ud800) could be read, but never written or printed
@@ -203,13 +203,13 @@ HEADER = re.compile(
 MOST_AXES = 32
 CHUNK = 2**22  # bytes that are read at once
 LONGEST_REASON = 200
-"""Characters of an error that are quoted: zipfile quotes names, however long a file says they are."""
+"""Largest number of characters of an error message that is quoted: zipfile quotes names of any length."""
 KINDS = {"b": "booleans", "i": "integers", "iu": "integers", "f": "numbers", "iuf": "numbers", "U": "text"}
 """Letters of NumPy's dtype kinds -> what such an array holds."""
 
 
 def load_npz(path: str | os.PathLike, file_format: str, noun: str) -> dict[str, np.ndarray]:
-    """Read all arrays of a .npz file whose entry "format" must be `file_format`; `noun` says what such a file holds."""
+    """Read all arrays of a .npz file whose "format" must be `file_format`; errors call such a file a `noun`."""
     try:
         arrays = read_npz(path)
         if str(get_array(arrays, "format", "U", 0)) != file_format:

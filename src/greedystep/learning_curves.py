@@ -67,7 +67,7 @@ def steps_to_level(steps: ArrayLike, curve: ArrayLike, level: ArrayLike) -> np.n
 
 
 class TimesFaster(NamedTuple):
-    """The other method's steps to a level divided by one's own: 2 means half the samples.
+    """How many times fewer steps a method needs to a level than another: the other's steps divided by its own.
 
     A method that has not reached the level when its run ends needs at least as many steps as the run had, so the ratio
     is known only between `at_least` and `at_most`; the two are equal if both methods reach the level. `low` and `high`
@@ -79,7 +79,7 @@ class TimesFaster(NamedTuple):
     low: float
     high: float
     steps: float
-    """One's own steps to the level; infinity if it is never reached."""
+    """The method's own steps to the level; infinity if it is never reached."""
     other_steps: float
 
 
@@ -98,9 +98,9 @@ def times_faster(
     """Compute how many times fewer steps one method needs than another until a statistic of its runs reaches a level.
 
     Args:
-        steps, other_steps: [points] of each method; grids and lengths of runs may differ.
+        steps, other_steps: [points], environment steps of each method's curve; they may differ in number and length.
         curves, other_curves: [runs, points].
-        level: default the other method's final level, computed in every resample, since it is as uncertain as the
+        level: by default the other method's final level, computed in every resample, since it is as uncertain as the
             curves are ("the same final performance with half the samples").
         statistic: statistic of the runs at each point, which must reach the level.
     """

@@ -68,7 +68,7 @@ class MDP:
     discount: float
     termination: np.ndarray | None
     row_sums: tuple[float, float]
-    """Smallest and largest sum of an available row of transitions, which error bounds need."""
+    """(smallest, largest) sum of an available row of transitions, for error bounds."""
 
     def __init__(
         self,
@@ -335,7 +335,7 @@ class MDP:
     # -- within -------------------------------------------------------------------------------------------------------
 
     def _end_in_silent_loops(self) -> None:
-        """Mark states that pay nothing and that no action leaves as terminal, for discount 1."""
+        """With discount 1, mark states as terminal that pay nothing and that no action leaves."""
         S, A = self.rewards.shape
         matrix = sp.coo_array(self.transitions)
         leads_away = (matrix.coords[0] // A != matrix.coords[1]) & (matrix.data > 0)
@@ -350,7 +350,7 @@ class MDP:
             self.row_sums = (0.0, self.row_sums[1])
 
     def _check_terminal_reachable(self) -> None:
-        """Raise ValueError if a state cannot reach the end of an episode, for discount 1."""
+        """With discount 1, raise ValueError if some state cannot reach the end of an episode."""
         S, A = self.rewards.shape
         ends = np.zeros(S, bool) if self.termination is None else (self.termination > 0).any(axis=1)
         matrix = sp.csr_array(self.transitions)
@@ -370,7 +370,7 @@ class MDP:
 
 
 def _as_array_or_list(rewards: Any) -> Any:
-    """Return rewards as an array; as a list where some of them are sparse matrices."""
+    """Return rewards as one array, or as a list if some of them are sparse matrices."""
     if isinstance(rewards, list | tuple) and any(sp.issparse(one) for one in rewards):
         return list(rewards)
     return np.asarray(rewards)

@@ -20,7 +20,7 @@ SAMPLED_ROWS = 1000  # rows of which the non-zeros are counted: on a large array
 
 
 def as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
-    """Return (matrix [S*A, S], S, A): CSR with int32 indices, or an array if dense; CSR input is not copied."""
+    """Return (transition matrix [S*A, S], S, A): CSR with int32 indices, or an array if dense; CSR is not copied."""
     if sp.issparse(transitions):
         rows, S = transitions.shape
         _check_real("transitions", transitions)
@@ -94,7 +94,7 @@ def as_probabilities(termination: Any, shape: tuple[int, int]) -> np.ndarray:
 
 
 def without_rows(matrix: Any, empty: np.ndarray) -> Any:
-    """Return the matrix with some rows set to zero; indices are shared with the given one."""
+    """Return the matrix with the rows where `empty` is True set to zero; CSR indices are shared with `matrix`."""
     if not empty.any():
         return matrix
     if isinstance(matrix, np.ndarray):
@@ -105,7 +105,7 @@ def without_rows(matrix: Any, empty: np.ndarray) -> Any:
 
 
 def check_rows(matrix: Any, ends: np.ndarray | None, has_action: Any, shape: tuple[int, int]) -> tuple[float, float]:
-    """Check that available rows and their termination sum to 1; returns (smallest, largest) sum of a row."""
+    """Check that each available row plus its termination probability sums to 1; return (smallest, largest) row sum."""
     A = shape[1]
     entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
     if entries.size and not entries.min() >= 0:  # a nan fails this too
@@ -126,5 +126,5 @@ def check_rows(matrix: Any, ends: np.ndarray | None, has_action: Any, shape: tup
 
 
 def _range(array: np.ndarray, where: Any) -> tuple[float, float]:
-    """Return the smallest and largest entry of those selected."""
+    """Return (smallest, largest) entry of the array where the mask is True."""
     return float(array.min(where=where, initial=np.inf)), float(array.max(where=where, initial=-np.inf))

@@ -1,8 +1,9 @@
-"""The rows a run writes while it trains: metrics.jsonl always, TensorBoard events when asked.
+"""Metrics rows of training runs: metrics.jsonl always, TensorBoard events when asked.
 
-A row is one JSON object on one line, with at least `step` (environment steps of its lane so far) and `lane`. Rows are
-only appended, whole lines at a time. A run that was killed goes on from a checkpoint: rows beyond the checkpoint's step
-are dropped and written again, so that the file equals that of an uninterrupted run except in columns that measure time.
+A row is one JSON object on one line, with at least `step` (environment steps so far) and `lane` (the number of the
+training, where several run side by side). Rows are only appended, whole lines at a time. A run that was killed goes on
+from a checkpoint: rows beyond the checkpoint's step are dropped and written again, so that the file equals that of an
+uninterrupted run except in columns that measure time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LONGEST_LINE = 2**24  # bytes; far above every row of ours
 
 
 class MetricsFile:
-    """Appends rows; a context manager.
+    """Appends metrics rows to a file; a context manager.
 
     Args:
         path: the file, usually metrics.jsonl in a run's folder.
@@ -34,7 +35,7 @@ class MetricsFile:
         tensorboard: a folder for TensorBoard's event files as well: one run per lane, one scalar per number of a row.
             Needs the extra `tensorboard`.
 
-    Call `sync` before the checkpoint of a step is saved: then a checkpoint never is on the disk without its rows.
+    Call `sync` before the checkpoint of a step is saved, so that no checkpoint is on the disk without its rows.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class MetricsFile:
             self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 (closed by `close`)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write rows at once: all of them are in the file afterwards, or (an error) none."""
+        """Append rows: afterwards all of them are in the file, or none if an error is raised."""
         lines = "".join(to_json(_checked(row)) + "\n" for row in rows).encode()
         size = os.fstat(self._file.fileno()).st_size
         with os_error_context(f"cannot add rows to {self.path}; the rows before are whole"):
@@ -66,7 +67,7 @@ class MetricsFile:
                 raise
 
     def sync(self) -> None:
-        """Return when all rows are on the disk."""
+        """Wait until all rows are on the disk (fsync)."""
         with os_error_context(f"cannot add rows to {self.path}"):
             os.fsync(self._file.fileno())
 
@@ -102,7 +103,7 @@ def read_metrics(path: str | os.PathLike) -> dict[int, dict[str, np.ndarray]]:
 
 
 def check_metrics(path: str | os.PathLike) -> None:
-    """Raise a ValueError that names the first line that is no row; a file that is missing has none."""
+    """Raise ValueError naming the first line that is not a metrics row; a missing file is accepted."""
     if Path(path).exists():
         for _ in _whole_lines(Path(path)):
             pass
@@ -123,7 +124,7 @@ def _columns(path: str | os.PathLike, rows: list[dict[str, Any]]) -> dict[str, n
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield each row and its line; ValueError names the first line that is no row."""
+    """Yield (row, its line as bytes) of each complete line; ValueError names the first that is no metrics row."""
     with open_regular_file(path) as file:
         for number in count(1):
             line = file.readline(LONGEST_LINE)
@@ -137,7 +138,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 
 def _checked(row: Any) -> Any:
-    """Return the row, if it has a step and a lane and otherwise nothing but numbers, text and lists of numbers."""
+    """Return the row if it has `step` and `lane`, and otherwise only numbers, text and lists of numbers; or raise."""
     schema.check(row, {"step": schema.Int(), "lane": schema.Int()}, "a row of metrics")
     for name, value in row.items():
         numbers = value if isinstance(value, list | tuple | np.ndarray) else [value]
@@ -147,7 +148,7 @@ def _checked(row: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether it is a number that NumPy can hold, true and false included."""
+    """Return whether the value is a number that NumPy can hold, true and false included."""
     return isinstance(value, float | np.number | np.bool_) or (isinstance(value, int) and abs(value) <= INT64_MAX)
 
 
@@ -175,7 +176,7 @@ class EventFiles:
         self._writers: dict[int, EventsWriter] = {}
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write rows, each with `step` and `lane`; text and lists are no scalars and stay in the JSONL alone."""
+        """Write rows, each with `step` and `lane`; text and lists are not scalars and are left out."""
         for row in rows:
             values = [
                 self._summary.Summary.Value(tag=name, simple_value=float(value))

@@ -14,7 +14,7 @@ from greedystep.checks import check_float, check_int, check_memory, check_seed, 
 from greedystep.mdp import MDP
 
 BYTES_PER_ENTRY, BYTES_PER_PAIR = 50, 60
-"""Bytes of memory to make a model, per transition and per pair (s, a): measured with tracemalloc."""
+"""Bytes of memory needed to make a model, per transition and per pair (s, a); measured with tracemalloc."""
 
 UP, RIGHT, DOWN, LEFT = range(4)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
@@ -153,7 +153,7 @@ def _cells(cells: Any, name: str, height: int, width: int) -> np.ndarray:
 
 
 def _check_size(sizes: str, *, pairs: int, entries: int) -> None:
-    """Raise MemoryError before a model is made that has too many transitions."""
+    """Raise MemoryError if a model with so many pairs (s, a) and transitions does not fit; `sizes` describes it."""
     check_memory(sizes, BYTES_PER_ENTRY * entries + BYTES_PER_PAIR * pairs)
 
 
@@ -161,20 +161,20 @@ def _check_size(sizes: str, *, pairs: int, entries: int) -> None:
 
 DISCOUNT = 0.99  # the default discount of named models
 SIZED = {"chain": "chain-100", "grid": "grid-20x30", "maze": "maze-20x30", "garnet": "garnet-1000x4x3"}
-"""Families of models of any size -> a name of one."""
+"""Family of models of any size -> example of a name."""
 TOY_TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "frozenlake-4x4": ("FrozenLake", {"map_name": "4x4"}),
     "frozenlake-8x8": ("FrozenLake", {"map_name": "8x8"}),
     "cliffwalking": ("CliffWalking", {}),
     "taxi": ("Taxi", {}),
 }
-"""Names of Gymnasium's environments with a table -> (title, options)."""
+"""Name -> (title, options) of Gymnasium's toy texts, which have transition tables."""
 POLICY_SETS = "greedy, each-action, uniform, random-8"
 
 
 @dataclass(frozen=True)
 class GridLayout:
-    """The cells of a model whose states lie on a grid, row by row, and an arrow for each action."""
+    """For models whose states lie on a grid: which state each cell shows, row by row, and an arrow per action."""
 
     height: int
     width: int
@@ -184,7 +184,7 @@ class GridLayout:
 
 @dataclass(frozen=True)
 class NamedModel:
-    """A named MDP, with a layout if its states lie on a grid."""
+    """An MDP with its name and, if its states lie on a grid, their layout."""
 
     name: str
     mdp: MDP
@@ -192,7 +192,7 @@ class NamedModel:
 
 
 def by_name(name: str, discount: float | None = None, slip: float | None = None) -> NamedModel:
-    """Make the model of that name: built in, a .npz file, or a Gymnasium id with a transition table.
+    """Make the MDP of that name: a built-in one, a .npz file, or a Gymnasium id with a transition table.
 
     Args:
         name: numbers in a built-in name are sizes: chain-STATES, grid-HEIGHTxWIDTH, maze-HEIGHTxWIDTH,
@@ -226,7 +226,7 @@ def by_name(name: str, discount: float | None = None, slip: float | None = None)
 
 
 def policies_by_name(name: str, mdp: MDP) -> list[np.ndarray] | None:
-    """Return the behaviour policies of that name, int [S] or float [S, A]; None for "greedy", that of the current Q."""
+    """Return the behaviour policies of that name, each int [S] or float [S, A]; None for "greedy" (greedy in Q_k)."""
     some_action = mdp.available.argmax(axis=1)
     if name == "greedy":
         return None
@@ -258,7 +258,7 @@ def _sized(name: str, family: str, size: list[int], discount: float, slip: float
 
 
 def _gymnasium(name: str, discount: float, slip: float | None) -> NamedModel:
-    """Make a model of one of TOY_TEXTS, in its newest version, or of a Gymnasium id."""
+    """Make the model of a Gymnasium id, or of a name in TOY_TEXTS in its newest version."""
     import gymnasium
     from gymnasium.envs.registration import find_highest_version
 

@@ -22,12 +22,12 @@ settings: Any = config  # numba's settings; it reads the cache folder, CACHE_DIR
 
 KEPT = 8  # cache folders that are kept, so that going back to earlier sources compiles nothing
 OLD = 24 * 3600.0
-"""Seconds since its last use after which a folder may be deleted: a running process may use a younger one."""
+"""Seconds since its last use after which a cache folder may be deleted: a running process may use a younger one."""
 
 
 @contextmanager
 def cached_by_sources(package: str, *others: str | None) -> Iterator[None]:
-    """Cache functions decorated with `@njit(cache=True)` within the block by the content of their sources.
+    """Within the block, cache functions decorated with `@njit(cache=True)` by the content of their sources.
 
     The sources are all modules beside `package`, the `__file__` of an `__init__.py`, and `others`, the `__file__` of
     further modules whose compiled functions are called; import those before the block.
@@ -49,7 +49,7 @@ def cached_by_sources(package: str, *others: str | None) -> Iterator[None]:
 
 
 def fingerprint(home: Path, *others: str | None) -> str:
-    """Return a hash of all sources of a folder and of some other files, 16 hexadecimal digits."""
+    """Return 16 hexadecimal digits, a hash of all sources in the folder `home` and of the files `others`."""
     total = hashlib.sha256()
     for source in (*sorted(home.glob("*.py")), *(Path(other) for other in others if other)):
         total.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -57,7 +57,7 @@ def fingerprint(home: Path, *others: str | None) -> str:
 
 
 def _delete_old(base: Path, prefix: str) -> None:
-    """Delete the cache folders that are not among the KEPT newest and were not used for OLD seconds."""
+    """Delete cache folders that are not among the KEPT newest and were not used for OLD seconds."""
     last_used = {}
     for folder in base.glob(f"{prefix}-*"):
         try:

@@ -22,7 +22,7 @@ SIDE = 3
 
 
 class NumpyPolicy:
-    """The greedy policy of the minimum over M networks.
+    """A greedy policy, argmax_a min_m Q_m(s, a) over M networks, that needs NumPy only.
 
     Args:
         kind: "mlp" on the flat observation, "one-hot" on a state number, or "conv", one convolution with 3 x 3 filters
@@ -43,7 +43,7 @@ class NumpyPolicy:
         self._check()
 
     def _check(self) -> None:
-        """Raise ValueError unless the layers fit together and the observation."""
+        """Raise ValueError unless each layer fits the one before, and the first fits the observation."""
         inputs, layers = int(np.prod(self.shape, dtype=int)), list(self.layers)
         if self.kind == "one-hot":
             if self.shape:
@@ -103,7 +103,7 @@ class NumpyPolicy:
 
     @staticmethod
     def _rest(x: np.ndarray, layers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Apply linear layers with ReLUs between them, [M, B, inputs], and take the minimum over the networks."""
+        """Apply linear layers with ReLUs between them to x [M, B, inputs]; return the minimum over networks, [B, A]."""
         for number, (weight, bias) in enumerate(layers):
             x = x @ weight + bias[:, None]
             if number < len(layers) - 1:
@@ -111,7 +111,7 @@ class NumpyPolicy:
         return x.min(axis=0)
 
     def predict(self, observations: Any) -> Any:
-        """Return the greedy action of an observation, or of an array of them; ties go to the lowest action."""
+        """Return the greedy action of one observation, an int, or int [...] for many; ties go to the lowest action."""
         actions = self.values(observations).argmax(axis=-1)
         return int(actions) if np.ndim(actions) == 0 else actions
 
@@ -125,7 +125,7 @@ class NumpyPolicy:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> NumpyPolicy:
-        """Read a file of `save`; ValueError says what is wrong with another one."""
+        """Read a policy written by `save`; ValueError says in one sentence what is wrong with another file."""
         arrays = io.load_npz(path, FILE_FORMAT, "policy")
         try:
             count = sum(name.startswith("weight") for name in arrays)

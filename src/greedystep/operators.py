@@ -106,7 +106,8 @@ def multi_step_optimality(
 ) -> np.ndarray:
     """Apply the multi-step optimality operator: max_π (B^π)^(N-1) B q, always N steps (the operator before Lemma 2).
 
-    It contracts by γ^N, but its fixed point is only known to lie below Q*. |Π|(N-1 + A) products; `check` as above.
+    It contracts by γ^N, but its fixed point is only known to lie below Q*. |Π|(N-1 + A) products. `check` is called
+    before each product.
     """
     policies, values, horizon = mdp.check_policies(policies), _greedy_values(mdp, q), check_int("horizon", horizon)
     rollouts = (_last(_repeated(_chain_backup(mdp, policy), values, horizon, check)) for policy in policies)
@@ -278,13 +279,13 @@ def _last(values: Iterator[np.ndarray]) -> np.ndarray:
 
 
 def _chain_backup(mdp: MDP, policy: Policy) -> Callable[[np.ndarray], np.ndarray]:
-    """v -> r^π + γ T^π v, [S] each."""
+    """Return the function v -> r^π + γ T^π v, [S] -> [S]."""
     chain, reward = mdp.under(policy)
     return lambda values: reward + mdp.discount * (chain @ values)
 
 
 def _best_case_backup(mdp: MDP, values: np.ndarray) -> np.ndarray:
-    """r(s, a) + γ max_s' v(s') over the possible outcomes, [S] -> [S, A]."""
+    """Return r(s, a) + γ max_s' v(s') over the possible successors s', [S] -> [S, A]."""
     matrix = sp.csr_array(mdp.transitions)
     rows = np.repeat(np.arange(mdp.rewards.size), np.diff(matrix.indptr))
     possible = matrix.data > 0
@@ -297,29 +298,29 @@ def _best_case_backup(mdp: MDP, values: np.ndarray) -> np.ndarray:
 
 
 def _greedy_values(mdp: MDP, q: np.ndarray) -> np.ndarray:
-    """V(s) = max_a q(s, a), [S]."""
+    """Return V(s) = max_a q(s, a), [S]."""
     return _table(mdp, q).max(axis=1)
 
 
 def _policy_values(mdp: MDP, policy: Policy, q: np.ndarray) -> np.ndarray:
-    """Σ_a π(a | s) q(s, a), [S]."""
+    """Return Σ_a π(a | s) q(s, a), [S], after checking the policy."""
     return _average(mdp.check_policy(policy), _table(mdp, q))
 
 
 def _average(policy: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Σ_a π(a | s) q(s, a), [S], of a checked policy; actions of probability 0 do not count, not even at q = -inf."""
+    """Return Σ_a π(a | s) q(s, a), [S], of a checked policy; actions of probability 0 add 0 even where q = -inf."""
     if policy.ndim == 1:
         return q[np.arange(len(q)), policy]
     return (policy * np.where(policy > 0, q, 0.0)).sum(axis=1)
 
 
 def _probabilities(mdp: MDP, policy: np.ndarray) -> np.ndarray:
-    """A checked policy as probabilities [S, A]."""
+    """Return a checked policy as action probabilities [S, A]."""
     return np.eye(mdp.num_actions)[policy] if policy.ndim == 1 else policy
 
 
 def _table(mdp: MDP, q: np.ndarray, name: str = "q") -> np.ndarray:
-    """Return q as float64 [S, A], -inf exactly where the action is not available."""
+    """Return q as float64 [S, A], -inf exactly where the action is not available; ValueError if its shape is wrong."""
     array = check_float_array(name, q)
     if array.shape != mdp.rewards.shape:
         raise ValueError(f"{name}: expected [S, A] = {list(mdp.rewards.shape)}, got shape {list(array.shape)}")

@@ -49,7 +49,7 @@ def command_line() -> str:
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """Return a hash of the settings, 16 hexadecimal digits, that does not depend on their order."""
+    """Return 16 hexadecimal digits, a hash of the settings that does not depend on their order."""
     canonical = json.dumps(jsonable(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
@@ -69,7 +69,7 @@ def _version(package: str) -> str | None:
 
 
 def available_cores() -> int:
-    """Return how many CPU cores this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

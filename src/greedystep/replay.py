@@ -37,18 +37,18 @@ ACTION_BITS, WORD = 24, 32
 
 
 class ReplayState(NamedTuple):
-    """Arrays of N columns of R rows. Rows and steps are numbered from the start of training; row i lies at i mod R."""
+    """Arrays of N columns of R rows. Row numbers count from the start of training; row i lies at index i mod R."""
 
     observations: jax.Array
     """[N, R, W]: uint32 words of 32 cells for boolean observations, otherwise their own dtype, flat."""
     steps: jax.Array
-    """uint32 [N, R, 3]: marks (lowest 8 bits) and action, bits of the reward, bits of the probability."""
+    """uint32 [N, R, 3]: flags (lowest 8 bits) and action; the bits of the reward; the bits of the probability."""
     step_rows: jax.Array
-    """int32 [N, R]: step k was written in row step_rows[k mod R], so that sampling stored steps is exactly uniform."""
+    """int32 [N, R]: the row of step k is step_rows[k mod R]; needed to sample stored steps exactly uniformly."""
     next_row: jax.Array
     """int32 [N]: the row where the next step will be written."""
     newest: jax.Array
-    """int32 [N]: the newest row, -1 if there is none: next_row, or the row before it after the end of an episode."""
+    """int32 [N]: the newest row, -1 if there is none: next_row, or after the end of an episode the row before it."""
     written: jax.Array
     """int32 [N]: steps written so far, overwritten ones included."""
     oldest: jax.Array
@@ -56,7 +56,7 @@ class ReplayState(NamedTuple):
 
 
 class StepRows(NamedTuple):
-    """Steps read from some rows of the buffer; all arrays have the same shape."""
+    """What some rows of the buffer hold; all arrays have the same shape."""
 
     action: jax.Array
     """int32."""
@@ -71,7 +71,7 @@ class StepRows(NamedTuple):
 
 
 class RowIndex(NamedTuple):
-    """Index of some rows of the buffer, int32 [...] each."""
+    """Column and position of some rows of the buffer, int32 [...] each."""
 
     column: jax.Array
     row: jax.Array
@@ -113,7 +113,7 @@ class ReplayBuffer:
 
     @property
     def is_packed(self) -> bool:
-        """Whether observations are stored as bits."""
+        """Whether observations are stored as bits, because they are boolean."""
         return self.dtype == np.dtype(bool)
 
     def init(self) -> ReplayState:
@@ -183,7 +183,7 @@ class ReplayBuffer:
     def renumbered(self, replay: ReplayState) -> ReplayState:
         """Return the same replay state with smaller row and step numbers, so that int32 never overflows.
 
-        Once the ring is full only their differences and their values modulo R matter, so multiples of R are subtracted.
+        In a full ring only differences of numbers and their values modulo R matter, so multiples of R are subtracted.
         """
         rows = jnp.maximum(replay.newest // self.rows_per_column - 1, 0) * self.rows_per_column
         steps = jnp.maximum(replay.oldest // self.rows_per_column, 0) * self.rows_per_column
@@ -199,10 +199,10 @@ class ReplayBuffer:
     def from_episodes(
         cls, episodes: Iterable[Trajectory], steps: int, count: int, shape: tuple[int, ...], dtype: np.dtype
     ) -> tuple[ReplayBuffer, ReplayState]:
-        """Return a buffer of one column, and its state, that hold exactly these trajectories.
+        """Return a buffer of one column that holds exactly these trajectories, and its state.
 
-        A trajectory that stops without an end counts as truncated: its last state has a value and no successor. They
-        are read one at a time, and on a CPU the arrays are filled in place, so that one copy of the data is made.
+        A trajectory that stops without an end counts as truncated there: its last state has a value. Trajectories are
+        read one at a time, and on a CPU the arrays are filled in place, so that one copy of the data is made.
 
         Args:
             steps, count: number of steps of all trajectories, and of trajectories.
@@ -251,13 +251,13 @@ class ReplayBuffer:
         return replay.written - replay.oldest
 
     def sample(self, key: jax.Array, replay: ReplayState, count: int) -> RowIndex:
-        """Sample rows of stored steps uniformly with replacement; at least one step must be stored."""
+        """Sample `count` stored steps uniformly with replacement, as row indices; at least one step must be stored."""
         counts = self.num_steps(replay)
         which = jax.random.randint(key, (count,), 0, jnp.maximum(counts.sum(), 1))
         return self.step_index(replay, which)
 
     def step_index(self, replay: ReplayState, which: jax.Array) -> RowIndex:
-        """Return the rows of the stored steps number `which`, counted column by column, oldest first."""
+        """Return the rows of stored steps by their number, counted column by column, oldest first."""
         counts = self.num_steps(replay)
         if self.columns == 1:
             column = jnp.zeros_like(which)
@@ -269,7 +269,7 @@ class ReplayBuffer:
         return RowIndex(column, row % self.rows_per_column)
 
     def ahead(self, index: RowIndex, steps: int | jax.Array) -> RowIndex:
-        """Return the rows `steps` later; they are of the same episode up to its first row without an action."""
+        """Return the rows `steps` rows later; valid up to the end of the episode, its first row without an action."""
         return index._replace(row=(index.row + steps) % self.rows_per_column)
 
     def window(self, index: RowIndex, length: int) -> RowIndex:
@@ -278,13 +278,13 @@ class ReplayBuffer:
         return RowIndex(jnp.broadcast_to(index.column, rows.shape), rows % self.rows_per_column)
 
     def chronological(self, replay: ReplayState) -> tuple[RowIndex, jax.Array]:
-        """Return all rows [N, R] from oldest to newest, and which of them have been written."""
+        """Return the index of all rows, [N, R], oldest first, and bool [N, R]: which of them have been written."""
         number = replay.newest[:, None] - self.rows_per_column + 1 + jnp.arange(self.rows_per_column)
         column = jnp.broadcast_to(jnp.arange(self.columns)[:, None], number.shape)
         return RowIndex(column, number % self.rows_per_column), number >= 0
 
     def sample_episodes(self, key: jax.Array, replay: ReplayState, rows: int) -> RowIndex:
-        """Sample whole episodes uniformly with replacement, packed back to back into that many rows.
+        """Sample whole episodes uniformly with replacement, and return their rows back to back: an index [rows].
 
         Each sampled episode comes with all its stored rows, the final one included. Only the last one is cut to fit, at
         its beginning, so that what follows a step is always complete.
@@ -312,7 +312,7 @@ class ReplayBuffer:
         return RowIndex(order.column.reshape(-1)[found], order.row.reshape(-1)[found])
 
     def read(self, replay: ReplayState, index: RowIndex) -> StepRows:
-        """Return the steps of these rows."""
+        """Return the actions, rewards, ends and probabilities stored in these rows."""
         words = replay.steps[index.column, index.row]
         marks = words[..., 0]
         return StepRows(
@@ -353,12 +353,12 @@ class ReplayBuffer:
 
 
 def stored_rewards(replay: ReplayState) -> tuple[jax.Array, jax.Array]:
-    """Return which rows hold a step, and the reward of each row: [..., N, R]."""
+    """Return bool [..., N, R], which rows hold a step, and float32 [..., N, R], the reward of each row."""
     return replay.steps[..., 0] & IS_STEP != 0, _float(replay.steps[..., 1])
 
 
 def _aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return zeros that begin at a multiple of 64 bytes, as JAX wants of an array that it uses in place."""
+    """Return zeros aligned to 64 bytes, so that JAX can use the array in place on a CPU."""
     size = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
     memory = np.zeros(size + 64, np.uint8)
     start = -memory.ctypes.data % 64
@@ -366,7 +366,7 @@ def _aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def _on_device(array: np.ndarray) -> jax.Array:
-    """Return the array on the device; on a CPU the same memory, which nobody may write to any more."""
+    """Return the array on the device; on a CPU it shares the memory, so that nobody may write to it any more."""
     return jax.device_put(array, may_alias=True)
 
 

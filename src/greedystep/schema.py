@@ -1,4 +1,4 @@
-"""Check values read from JSON files against a schema; the first mismatch is reported in one sentence.
+"""Check values read from JSON files against a schema; the first mismatch is reported in one sentence. Schemas are:
 
 str, bool, dict, list           a value of that type; object: any value
 Int(1), Float(0, 1)             a finite number within bounds; booleans are not numbers
@@ -23,34 +23,34 @@ TYPE_NAMES = {str: "text", bool: "true or false", dict: "an object", list: "a li
 
 
 class Int(NamedTuple):
-    """An integer in [low, high]."""
+    """Schema of an integer in [low, high]."""
 
     low: int = 0
     high: int = INT64_MAX
 
 
 class Float(NamedTuple):
-    """A finite number in [low, high]."""
+    """Schema of a finite number in [low, high]."""
 
     low: float = -math.inf
     high: float = math.inf
 
 
 class Nullable(NamedTuple):
-    """Null, or a value that matches the schema."""
+    """Schema of null or a value that matches the inner schema."""
 
     schema: Schema
 
 
 class OneOf(tuple):
-    """One of the given strings."""
+    """Schema of one of the given strings."""
 
     def __new__(cls, *texts: str) -> OneOf:
         return super().__new__(cls, texts)
 
 
 def check(value: Any, schema: Schema, where: str) -> Any:
-    """Return the value if it matches; else ValueError with `where` as the name of the value."""
+    """Return the value if it matches the schema; otherwise raise ValueError, which calls the value `where`."""
     match schema:
         case Nullable():
             return value if value is None else check(value, schema.schema, where)
@@ -76,7 +76,7 @@ def check(value: Any, schema: Schema, where: str) -> Any:
 
 
 def build(cls: type[T], content: dict[str, Any], where: str) -> T:
-    """Make a dataclass from a JSON object; ValueError names an entry that is not one of its fields."""
+    """Make a dataclass from a JSON object; ValueError names an entry that is not a field of the class."""
     known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if unknown := [name for name in content if name not in known]:
         raise ValueError(f"{where} has an entry {short_repr(unknown[0])} that is not known")

@@ -30,7 +30,7 @@ RESEND_AFTER = 0.01  # seconds until a signal is sent again whose exception coul
 CHUNK = 4_000_000
 """Table entries that compiled code handles in one call: 0.1 s where they lie scattered in memory."""
 HOLD_AFTER = 5e-3
-"""Seconds after which a `Deadline` holds signals back: installing handlers takes 0.04 ms, half a small solve."""
+"""Seconds after which a `Deadline` installs signal handlers: that takes 0.04 ms, half the time of a small solve."""
 
 _received: int | None = None  # the first signal since the innermost `handling` began
 
@@ -40,10 +40,10 @@ def handling() -> Iterator[None]:
     """Raise KeyboardInterrupt for Ctrl-C and TerminatedError for SIGTERM within the block, and lose neither.
 
     An exception that is raised inside a finalizer or a callback of the garbage collector (JAX has one) is dropped and
-    printed as "Exception ignored". Such a report of an interrupt is not printed: the interrupt is raised again a moment
-    later. Where code drops it without a report, `check` still raises it. A C extension that is interrupted may raise
-    ImportError or SystemError instead: an exception that leaves the block after a signal becomes the interrupt. While
-    an extension is imported, nothing is raised.
+    printed as "Exception ignored". If it is an interrupt, it is not printed but raised again a moment later. Where code
+    drops it without a report, `check` still raises it. A C extension that is interrupted may raise ImportError or
+    SystemError instead: an exception that leaves the block after a signal becomes the interrupt. While an extension is
+    imported, nothing is raised.
 
     Signals that are ignored or have another handler keep it.
     """
@@ -70,7 +70,7 @@ def check() -> None:
 
 
 def interruptible(items: Iterable[T]) -> Iterator[T]:
-    """Yield the same items, with a `check` before each."""
+    """Yield the items, calling `check` before each, so that a loop over them can be interrupted."""
     for item in items:
         check()
         yield item
@@ -80,7 +80,7 @@ def interruptible(items: Iterable[T]) -> Iterator[T]:
 def deferred() -> Iterator[list[int]]:
     """Delay Ctrl-C and SIGTERM until the end of the block, so that what it changes stays consistent.
 
-    Yields the list of the signals that wait: a long block can look at it and end early.
+    Yields the list of signals received so far: a long block can look at it and end early.
     """
     held: list[int] = []
     if not _in_main_thread():
@@ -116,7 +116,7 @@ class Deadline:
         return time.perf_counter() - self._began
 
     def check(self) -> None:
-        """Raise TimeLimitError after the time limit, or what the handler of a waiting signal raises."""
+        """Raise TimeLimitError after the time limit; if a signal has come, call its handler, which usually raises."""
         elapsed = time.perf_counter() - self._began
         if self._handlers is not None:
             self._deliver()
@@ -129,7 +129,7 @@ class Deadline:
             raise TimeLimitError(f"stopped by the time limit of {self._seconds:g} s")
 
     def chunks(self, size: int, entries: int) -> Iterable[tuple[int, int]]:
-        """Split range(size), which covers so many table entries, into ranges (begin, end) with a check between them."""
+        """Split range(size), in all `entries` table entries, into ranges (begin, end) with a `check` between them."""
         return self._chunks(size, min(size, entries // CHUNK)) if entries >= 2 * CHUNK else ((0, size),)
 
     def _chunks(self, size: int, count: int) -> Iterator[tuple[int, int]]:
@@ -176,7 +176,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _loads_extension(frame: FrameType | None) -> bool:
-    """Return whether a C extension is being initialised: an exception may crash it (JAX's aborts the process)."""
+    """Return whether a C extension is being imported: an exception may crash it (JAX's aborts the process)."""
     while frame is not None:
         if frame.f_code.co_name in ("create_module", "exec_module"):
             loader = frame.f_locals.get("self")
@@ -227,7 +227,7 @@ def _handlers(handle: Callable[[int, FrameType | None], Any], numbers: Iterable[
 
 @contextmanager
 def _no_reports() -> Iterator[None]:
-    """Raise an interrupt that Python drops within the block again, instead of printing it."""
+    """Within the block, raise dropped interrupts again instead of printing "Exception ignored"."""
     before = sys.unraisablehook
 
     def hook(dropped: Any) -> None:

@@ -25,7 +25,7 @@ Statistic = Literal["iqm", "mean", "median"]
 Tasks = list[np.ndarray]
 
 LARGEST_GATHER = 2**22
-"""Most numbers of resampled runs that are in memory at a time."""
+"""Largest number of resampled scores held in memory at a time."""
 
 
 class Interval(NamedTuple):
@@ -60,7 +60,7 @@ def aggregate(scores: Scores, statistic: Statistic = "iqm") -> np.ndarray:
 
 
 def _statistic(name: str) -> Callable[[Tasks], np.ndarray]:
-    """The function that takes one array [resamples, runs, ...] per task to [resamples, ...]."""
+    """Return the function that maps one array [resamples, runs, ...] per task to the statistic, [resamples, ...]."""
     if name not in STATISTICS:
         raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}, got {name!r}")
     return STATISTICS[name]
@@ -148,7 +148,7 @@ def probability_of_improvement(
 
 
 def _wins(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Resamples x [B, n, ...] and y [B, m, ...] -> the share of pairs that x wins, [B, ...]; NaN if a score is NaN."""
+    """Return the share of pairs (run of x, run of y) that x wins, ties half: [B, n, ...], [B, m, ...] -> [B, ...]."""
     x, y = x[:, :, None], y[:, None]
     share = np.where(x == y, 0.5, x > y)
     return np.where(np.isnan(x) | np.isnan(y), np.nan, share).mean(axis=(1, 2))
@@ -174,9 +174,9 @@ def resample(scores: Scores, statistic: Statistic, resamples: int, rng: np.rando
 def percentiles(
     lower: np.ndarray, upper: np.ndarray, confidence: float, *scores: Scores
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the ends of the CI from resamples [resamples, ...], each known exactly (lower = upper) or within bounds.
+    """Return both ends of the CI from resampled statistics [resamples, ...], which may be known within bounds only.
 
-    NaN if a task of `scores` has a single run.
+    NaN if a task of `scores` has a single run. `lower` = `upper` where the statistics are known exactly.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
@@ -190,14 +190,14 @@ def percentiles(
 
 
 def _draw(tasks: Tasks, resamples: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Draw the indices of the runs in each resample: [resamples, runs] per task."""
+    """Draw the runs of each bootstrap resample: for each task an array of run indices, [resamples, runs]."""
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}")
     return [rng.integers(len(task), size=(resamples, len(task))) for task in tasks]
 
 
 def _parts(resamples: int, numbers: int) -> list[slice]:
-    """Split the resamples into groups whose numbers fit in memory."""
+    """Split the resamples into slices, so that each needs at most LARGEST_GATHER numbers."""
     group = max(1, LARGEST_GATHER // max(1, numbers))
     return [slice(first, first + group) for first in range(0, resamples, group)]
 

@@ -44,12 +44,12 @@ class Table:
 
     @classmethod
     def from_records(cls, id: str, title: str, records: Sequence[Mapping[str, Any]]) -> Table:
-        """Make a table of records with the same keys, which are its header."""
+        """Make a table from dicts with the same keys, which become its header."""
         return cls(id, title, list(records[0]) if records else [], [list(record.values()) for record in records])
 
 
 def cell(value: Any) -> str:
-    """Format a value: about four significant digits, yes and no, a dash for None and NaN."""
+    """Format a value: about four significant digits for numbers, yes and no, a dash for None and NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool):
@@ -66,7 +66,7 @@ def cell(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether the value is a number, and no boolean."""
+    """Return whether the value is a number and not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -94,9 +94,9 @@ def markdown(table: Table) -> str:
 
 
 PAGE = 40
-"""Tables with more rows become a LaTeX longtable."""
+"""Tables with more rows than this become a LaTeX longtable."""
 LINE = 50
-"""Columns with a longer cell, in characters, are wrapped."""
+"""Columns with a cell of more characters than this are wrapped."""
 
 
 def latex(table: Table) -> str:
@@ -119,7 +119,7 @@ def latex(table: Table) -> str:
 
 
 def _columns(table: Table, rows: list[list[str]]) -> str:
-    """Return the column types: numbers right, text left, columns of long text sharing four fifths of the line."""
+    """Return LaTeX column types: numbers right, text left; columns of long text share four fifths of the line."""
     texts = zip(*rows, strict=True) if rows else [()] * len(table.header)
     is_long = [max(map(len, column), default=0) > LINE for column in texts]
     wide = f"p{{{0.8 / max(1, sum(is_long)):.2f}\\linewidth}}"

@@ -15,10 +15,10 @@ from greedystep import io
 FILE_FORMAT = "greedystep-trajectories-1"
 
 COLUMNS = {"rewards": "iuf", "terminated": "b", "truncated": "b", "behaviour_prob": "iuf"}
-"""Arrays of a file with one entry per step -> their dtype kinds."""
+"""Array of a trajectory file with one entry per step -> allowed kinds of its dtype."""
 
 MINARI_KEY = "behaviour_prob"
-"""The key of the behaviour probabilities in Minari's infos, which have T + 1 entries: the first is nan."""
+"""Key of the behaviour probabilities in Minari's infos. Infos have T + 1 entries, of which the first is NaN."""
 
 
 MINARI_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError)
@@ -27,7 +27,7 @@ MINARI_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, As
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """T steps of one episode, or of its beginning. Checked when made; arrays are not copied.
+    """T steps of one episode, which may stop before the episode ends. Checked when made; arrays are not copied.
 
     In step t, actions[t] was taken on observations[t], paid rewards[t] and led to observations[t + 1].
     """
@@ -174,7 +174,7 @@ def _checked(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
 
 
 def from_minari(dataset: Any) -> list[Trajectory]:
-    """Return the episodes of a Minari dataset: the id of one on this machine, or the dataset itself."""
+    """Return all episodes of a Minari dataset, given as an object or as the id of a local dataset."""
     if isinstance(dataset, str):
         try:
             dataset = load_minari(dataset)
@@ -185,7 +185,7 @@ def from_minari(dataset: Any) -> list[Trajectory]:
 
 
 def load_minari(dataset_id: str) -> Any:
-    """Load a dataset on this machine; ValueError if Minari would make the environment that its files name.
+    """Load a local Minari dataset; ValueError if Minari would have to make the environment that its files name.
 
     Minari does so where a dataset does not name its spaces, and making it imports whatever module the files say.
     """
@@ -205,7 +205,7 @@ def load_minari(dataset_id: str) -> Any:
 
 
 def from_minari_episode(episode: Any, observation_space: Any = None) -> Trajectory:
-    """Return an episode of a Minari dataset; observations of several parts are flattened as Gymnasium does."""
+    """Convert one episode of a Minari dataset; Dict and Tuple observations are flattened as Gymnasium does."""
     observations: Any = episode.observations
     if not isinstance(observations, np.ndarray) and observation_space is not None:
         from gymnasium.spaces.utils import flatten
@@ -232,11 +232,11 @@ def from_minari_episode(episode: Any, observation_space: Any = None) -> Trajecto
 def to_minari(
     dataset_id: str, trajectories: Sequence[Trajectory], observation_space: Any, action_space: Any, **about: Any
 ) -> Any:
-    """Make a Minari dataset on this machine and return it.
+    """Write trajectories as a local Minari dataset and return it.
 
     Args:
         dataset_id: such as "toy/choice/random-v0".
-        observation_space, action_space: of Gymnasium.
+        observation_space, action_space: Gymnasium spaces.
         about: what else `minari.create_dataset_from_buffers` takes, such as author, description or env.
     """
     minari = _minari()

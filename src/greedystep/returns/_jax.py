@@ -30,7 +30,7 @@ def is_computable(dtype: jnp.dtype) -> bool:
 
 @jax.jit
 def linear(a: Array, b: Array) -> Array:
-    """yₜ = aₜ + bₜ yₜ₊₁, with b = 0 wherever nothing follows."""
+    """Return yₜ = aₜ + bₜ yₜ₊₁, `[T, ...]`; b must be 0 wherever nothing follows."""
     return _fastest_for(linear_scan, linear_tree, a, b)
 
 
@@ -52,7 +52,7 @@ def linear_tree(a: Array, b: Array) -> Array:
 
 @jax.jit
 def greedy(rewards: Array, discounts: Array, values: Array, cuts: Array | None) -> tuple[Array, Array]:
-    """yₜ = rₜ + dₜ max(vₜ, yₜ₊₁) and the steps n it chose. XLA drops whichever of the two is not used."""
+    """Return yₜ = rₜ + dₜ max(vₜ, yₜ₊₁) and the chosen steps n. XLA drops whichever of the two is not used."""
     return _fastest_for(greedy_scan, greedy_tree, rewards, discounts, values, cuts)
 
 
@@ -83,7 +83,7 @@ def greedy_tree(rewards: Array, discounts: Array, values: Array, cuts: Array | N
 
 @jax.jit
 def soft(rewards: Array, discounts: Array, values: Array, cuts: Array | None, alpha: Array) -> Array:
-    """yₜ = rₜ + dₜ (vₜ + σ(α gₜ) gₜ) with the gain gₜ = yₜ₊₁ - vₜ. Not a composition of simple maps: no tree."""
+    """Return yₜ = rₜ + dₜ (vₜ + σ(α gₜ) gₜ) with the gain gₜ = yₜ₊₁ - vₜ. Not a composition of simple maps: no tree."""
 
     def body(y, step):
         r, d, v, alpha, cut = step
@@ -98,7 +98,7 @@ def soft(rewards: Array, discounts: Array, values: Array, cuts: Array | None, al
 
 @partial(jax.jit, static_argnames=("n", "greedy"))
 def window(bests: Array, rewards: Array, discounts: Array, live: Array, n: int, *, greedy: bool) -> tuple[Array, Array]:
-    """Return the greedy (or the n-step) return over steps t to t+n-1 for every t, and the steps it takes."""
+    """Return the greedy (or n-step) return over steps t to t+n-1 for every t, and how many steps it takes."""
     scan, tree = partial(window_scan, n=n, greedy=greedy), partial(window_tree, n=n, greedy=greedy)
     if n > WINDOW_SCAN_UP_TO:
         return tree(bests, rewards, discounts, live)
@@ -108,7 +108,7 @@ def window(bests: Array, rewards: Array, discounts: Array, live: Array, n: int, 
 def window_scan(
     bests: Array, rewards: Array, discounts: Array, live: Array, *, n: int, greedy: bool
 ) -> tuple[Array, Array]:
-    """The recursion for all lengths at once: yₜ⁽ᵏ⁾ from yₜ₊₁⁽ᵏ⁻¹⁾, with yₜ⁽¹⁾ the one-step return. n T operations."""
+    """`window` by a recursion over lengths: yₜ⁽ᵏ⁾ from yₜ₊₁⁽ᵏ⁻¹⁾, with yₜ⁽¹⁾ the one-step return. n T operations."""
 
     def body(ahead, step):
         (y, steps), (best, r, d, is_live) = ahead, step
@@ -129,7 +129,7 @@ def window_scan(
 def window_tree(
     bests: Array, rewards: Array, discounts: Array, live: Array, *, n: int, greedy: bool
 ) -> tuple[Array, Array]:
-    """The maps of the n steps composed: T log₂ n operations, all of them side by side.
+    """`window` by composing the maps of n steps: T log₂ n operations, which run in parallel.
 
     n is split into powers of two, whose compositions come from each other by doubling. Rolling wraps around the end
     of the segment, which does no harm: the last step is not live, so nothing that follows it is read.
@@ -146,15 +146,15 @@ def window_tree(
 
 
 def fold(body: Callable, first: Array, steps: tuple[Array, ...]) -> Array:
-    """Apply `body` to `first` and each of the steps in turn."""
+    """Return body(... body(body(first, step 0), step 1) ...), a scan over the leading axis of `steps`."""
     return lax.scan(lambda carry, step: (body(carry, *step), None), first, steps)[0]
 
 
 class _Map(NamedTuple):
-    """What consecutive steps do to the return x that follows them: x -> max(best, reward + discount * x).
+    """The map from the return x after some consecutive steps to the return before them: max(best, reward + discount x).
 
-    For greedy returns that is the map, for n-step returns it is x -> reward + discount * x; `best` is then the
-    return that bootstraps after the last of the steps. A map that is not live is the constant `best`.
+    For n-step returns the map is reward + discount x, and `best` is the return that bootstraps after the last of the
+    steps. A map that is not live is the constant `best`.
     """
 
     best: Array
@@ -191,7 +191,7 @@ def _ahead(maps: _Map, steps: int) -> _Map:
 
 
 def _fastest_for(scan: Callable, tree: Callable, first: Array, *others: Array | None) -> Any:
-    """Choose by length now, and by device when XLA compiles: only then the device is known."""
+    """Call `scan` or `tree`, whichever is faster: by length now, by device when XLA compiles and knows it."""
     if len(first) < ASSOCIATIVE_FROM:
         return scan(first, *others)
     return lax.platform_dependent(first, *others, cuda=tree, default=scan)

@@ -16,14 +16,14 @@ def is_computable(dtype: np.dtype) -> bool:
 
 
 def linear(a: Array, b: Array) -> Array:
-    """yₜ = aₜ + bₜ yₜ₊₁, with b = 0 wherever nothing follows."""
+    """Return yₜ = aₜ + bₜ yₜ₊₁, `[T, ...]`; b must be 0 wherever nothing follows."""
     y = np.empty(a.shape, a.dtype)
     _linear(_lanes(a), _lanes(b), _lanes(y))
     return y
 
 
 def greedy(rewards: Array, discounts: Array, values: Array, cuts: Array | None) -> tuple[Array, Array]:
-    """yₜ = rₜ + dₜ max(vₜ, yₜ₊₁) and the steps n it chose."""
+    """Return yₜ = rₜ + dₜ max(vₜ, yₜ₊₁) and the chosen steps n."""
     y, steps = np.empty(rewards.shape, rewards.dtype), np.empty(rewards.shape, np.int32)
     cuts = np.zeros(rewards.shape, bool) if cuts is None else cuts
     _greedy(_lanes(rewards), _lanes(discounts), _lanes(values), _lanes(cuts), _lanes(y), _lanes(steps))
@@ -31,7 +31,7 @@ def greedy(rewards: Array, discounts: Array, values: Array, cuts: Array | None) 
 
 
 def soft(rewards: Array, discounts: Array, values: Array, cuts: Array | None, alpha: Array) -> Array:
-    """yₜ = rₜ + dₜ (vₜ + σ(α gₜ) gₜ) with the gain gₜ = yₜ₊₁ - vₜ."""
+    """Return yₜ = rₜ + dₜ (vₜ + σ(α gₜ) gₜ) with the gain gₜ = yₜ₊₁ - vₜ."""
     y = np.empty(rewards.shape, rewards.dtype)
     cuts = np.zeros(rewards.shape, bool) if cuts is None else cuts
     alpha = np.broadcast_to(alpha, rewards.shape)
@@ -40,7 +40,7 @@ def soft(rewards: Array, discounts: Array, values: Array, cuts: Array | None, al
 
 
 def window(bests: Array, rewards: Array, discounts: Array, live: Array, n: int, *, greedy: bool) -> tuple[Array, Array]:
-    """Return the greedy (or the n-step) return over steps t to t+n-1 for every t, in time independent of n."""
+    """Return the greedy (or n-step) return over steps t to t+n-1 for every t, and its steps; cost independent of n."""
     y, steps = np.empty(bests.shape, bests.dtype), np.empty(bests.shape, np.int32)
     maps = _lanes(bests), _lanes(rewards), _lanes(discounts), _lanes(live)
     _window(*maps, min(n, len(live)), greedy, _lanes(y), _lanes(steps))
@@ -48,7 +48,7 @@ def window(bests: Array, rewards: Array, discounts: Array, live: Array, n: int, 
 
 
 def fold(body: Callable, first: Array, steps: tuple[Array, ...]) -> Array:
-    """Apply `body` to `first` and each of the steps in turn."""
+    """Return body(... body(body(first, step 0), step 1) ...) over the leading axis of `steps`."""
     for step in zip(*steps, strict=True):
         first = body(first, *step)
     return first
@@ -104,7 +104,7 @@ def _soft(rewards, discounts, values, cuts, alpha, y):
 
 @njit(cache=True)
 def _window(bests, rewards, discounts, live, n, greedy, y, chosen):
-    """Blocks of n steps (van Herk's algorithm for sliding maxima, for maps instead of numbers).
+    """Compute `window` in blocks of n steps (van Herk's algorithm for sliding maxima, for maps instead of numbers).
 
     Every window of n steps is the tail of one block followed by the head of the next. Going backwards, the tails are
     composed by putting one step before another; the heads of the block behind them are kept in two small arrays.
@@ -150,11 +150,11 @@ def _window(bests, rewards, discounts, live, n, greedy, y, chosen):
 
 @njit(cache=True)
 def _after(reward, discount, ahead):
-    """reward + discount * ahead, where -inf stays -inf even if the discount has underflown."""
+    """Return reward + discount * ahead, where ahead = -inf gives -inf even if the discount has underflown to 0."""
     return ahead if ahead == -np.inf else reward + discount * ahead
 
 
 @njit(cache=True)
 def _beats(longer, best):
-    """Strictly better, so that ties go to the fewer steps; or NaN, which is passed on like by NumPy's maximum."""
+    """Whether `longer` > `best`, so that ties go to fewer steps; also True for NaN, passed on as by NumPy's maximum."""
     return longer > best or longer != longer

@@ -1,4 +1,4 @@
-"""The checked arguments of an estimator, in one dtype, with the backend (NumPy or JAX) that computes on them."""
+"""Check and convert the arguments of an estimator, and choose the backend (NumPy or JAX) that computes on them."""
 
 import sys
 from types import ModuleType
@@ -9,7 +9,7 @@ import numpy as np
 Array = Any
 """A NumPy or JAX array, or a number. `Any`, because JAX is not imported here; the same kind and dtype are returned."""
 RANGES = {"lambda_": (0.0, 1.0), "sigma": (0.0, 1.0), "alpha": (0.0, np.inf)}
-"""Arguments that must lie in a closed interval, and be finite."""
+"""Argument name -> closed interval in which its numbers must lie."""
 
 
 class Segment(NamedTuple):
@@ -30,7 +30,7 @@ class Segment(NamedTuple):
         return live & ~last.reshape(-1, *[1] * (live.ndim - 1))
 
     def successor_values(self) -> Array:
-        """Return vₜ `[T, ...]`, and 0 after a termination, whatever `values` holds there."""
+        """Return vₜ `[T, ...]`, but 0 after a termination, whatever `values` holds there."""
         return self.kernels.xp.where(self.discounts == 0, 0, self.values)
 
     def one_step(self) -> Array:
@@ -41,10 +41,10 @@ class Segment(NamedTuple):
 def segment(
     rewards: Array, discounts: Array, values: Array, cuts: Array, *, beside: Array = None, **others: Array
 ) -> tuple[Segment, list[Array]]:
-    """Check the arguments of an estimator and convert them to one backend and one dtype.
+    """Check the arguments of an estimator; return them in one backend and one dtype, and `others` in the order given.
 
-    `cuts` may be None. `others` are numbers or arrays of the shape of rewards, and are returned in the order given;
-    `beside`, an argument of another shape, only counts for the choice of the backend.
+    `cuts` may be None. `others` are numbers or arrays of the shape of rewards. `beside`, an argument of another shape,
+    only counts for the choice of the backend.
     """
     for name in RANGES.keys() & others.keys():
         _check_range(name, others[name], *RANGES[name])
@@ -76,7 +76,7 @@ def segment(
 
 
 def _check_range(name: str, value: Array, low: float, high: float) -> None:
-    """Check that NumPy numbers are finite and in [low, high]; checking JAX arrays would mean waiting for the device."""
+    """Raise ValueError unless NumPy numbers are finite and in [low, high]; JAX arrays, maybe still computing, pass."""
     if is_jax(value):
         return
     value = np.asarray(value)

@@ -15,7 +15,7 @@ from greedystep.returns._segment import Array, segment
 
 
 class Greedy(NamedTuple):
-    """Greedy-step returns and the numbers of steps they chose."""
+    """Result of `greedy_step`: the returns, and the number of steps that each takes before bootstrapping."""
 
     returns: Array
     """`[T, ...]`, the dtype of the input."""

@@ -202,7 +202,7 @@ def weighted(rewards: Array, discounts: Array, values: Array, weights: Array, *,
     at_least = xp.cumsum(w)  # Σ_{m≥n} wₘ, from the last n to the first
 
     def prepend(longer, w, at_least):
-        """Σ_{m≥n} wₘ y⁽ᵐ⁻ⁿ⁺¹⁾ from the same sum for n + 1 one step later: Horner's rule, no power of γ."""
+        """Return Σ_{m≥n} wₘ y⁽ᵐ⁻ⁿ⁺¹⁾ at t from the same sum for n + 1 at t + 1: Horner's rule, no power of γ."""
         ahead = xp.where(live, w * v + xp.roll(longer, -1, axis=0), at_least * v)
         return at_least * s.rewards + s.discounts * ahead
 
@@ -210,14 +210,14 @@ def weighted(rewards: Array, discounts: Array, values: Array, weights: Array, *,
 
 
 def _corrected(s: Segment, taken: Array, traces: Array) -> Array:
-    """yₜ = rₜ + dₜ (vₜ - cₜ₊₁ qₜ₊₁ + cₜ₊₁ yₜ₊₁), with c = 0 where there is no next action."""
+    """Return yₜ = rₜ + dₜ (vₜ - cₜ₊₁ qₜ₊₁ + cₜ₊₁ yₜ₊₁), with c = 0 where there is no next action."""
     xp, live = s.kernels.xp, s.live()
     c, q = xp.where(live, traces, 0), xp.where(live, taken, 0)
     return s.kernels.linear(s.rewards + s.discounts * (s.successor_values() - c * q), s.discounts * c)
 
 
 def _uncorrected(s: Segment, discounts: Array, n: int | None) -> Array:
-    """Sum n rewards (None: all to the end of the segment), discounted by `discounts`, then bootstrap."""
+    """Return the sum of n rewards (None: up to the segment's end) and the bootstrap, discounted by `discounts`."""
     xp, live = s.kernels.xp, s.live()
     if n is None or n >= len(s.rewards):
         return s.kernels.linear(xp.where(live, s.rewards, s.one_step()), xp.where(live, discounts, 0))
@@ -225,7 +225,7 @@ def _uncorrected(s: Segment, discounts: Array, n: int | None) -> Array:
 
 
 def _ratios(s: Segment, target_prob: Array, behaviour_prob: Array) -> Array:
-    """ρₜ₊₁ = π(aₜ₊₁|sₜ₊₁) / μ(aₜ₊₁|sₜ₊₁), and 0 where there is no next action."""
+    """Return ρₜ₊₁ = π(aₜ₊₁|sₜ₊₁) / μ(aₜ₊₁|sₜ₊₁), and 0 where there is no next action."""
     xp, live = s.kernels.xp, s.live()
     behaviour = xp.where(live, behaviour_prob, 1)
     if isinstance(behaviour, np.ndarray) and not (behaviour > 0).all():
