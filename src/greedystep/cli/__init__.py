@@ -1,4 +1,4 @@
-"""The command line.
+"""The command `greedystep`.
 
 Nothing else is imported here: signals are handled before the slow imports of the commands begin.
 """
@@ -13,7 +13,7 @@ from typing import NoReturn
 from greedystep import __version__, signals
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
-"""Exit statuses; 0 is success."""
+"""Exit statuses other than 0, success."""
 
 
 def program() -> NoReturn:

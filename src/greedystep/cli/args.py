@@ -18,7 +18,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from greedystep.checks import parse_int, parse_value, short_repr
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
-"""Escape sequences, with which Gymnasium colours its warnings."""
+"""Pattern of terminal escape sequences, with which Gymnasium colours its warnings."""
 
 
 class BadInputError(Exception):
@@ -31,7 +31,7 @@ class FailedError(Exception):
 
 @contextmanager
 def answering_bad_input() -> Iterator[None]:
-    """Turn ValueError, OSError and MemoryError into BadInputError; elsewhere they are bugs and keep their traceback."""
+    """Within the block, turn ValueError, OSError and MemoryError into BadInputError; outside it they are bugs."""
     try:
         yield
     except OSError as problem:
@@ -56,7 +56,7 @@ def print_note(text: str) -> None:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Print every warning as a note of one line, each sentence once; above the line of progress if there is one."""
+    """Within the block, print every warning as a one-line note, each sentence once, above a line of progress."""
     told: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -73,7 +73,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Print warnings as notes of one line, without colours and source lines."""
+    """Within the block, print warnings as one-line notes, without colours and source lines."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print_note(f"Note: {_plain(message)}")
         yield
@@ -81,7 +81,7 @@ def one_line_warnings() -> Iterator[None]:
 
 @contextmanager
 def saying_when_compiling() -> Iterator[None]:
-    """Print a note when numba begins to compile: after an installation the first command takes half a minute."""
+    """Within the block, print a note when numba compiles: after an installation this takes half a minute."""
     from numba.core.event import Event, Listener, install_listener
 
     class Note(Listener):
@@ -135,24 +135,24 @@ def parse_options(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _spec(metavar: str, parse: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
-    """Describe an option of one word."""
+    """Return tyro's specification of an option that takes one word."""
     return PrimitiveConstructorSpec(1, metavar, lambda words: parse(words[0]), lambda value: True, _show)
 
 
 def _show(value: Any) -> list[str]:
-    """Return a default as help shows it."""
+    """Return a default value as help shows it."""
     return [f"{value:g}" if isinstance(value, int | float) else str(value)]
 
 
 def one_of(*names: str, metavar: str = "") -> PrimitiveConstructorSpec[Any]:
-    """Describe an option whose value is one of these names."""
+    """Return tyro's specification of an option whose value is one of these names."""
     return PrimitiveConstructorSpec(
         1, metavar or "|".join(names), lambda words: words[0], lambda value: True, _show, names
     )
 
 
 def one_or_more(metavar: str, parse: Callable[[str], Any] = str) -> PrimitiveConstructorSpec[Any]:
-    """Describe an option of one or more words; without any it is refused, instead of being an empty list."""
+    """Return tyro's specification of an option that takes one or more words; none is an error, not an empty list."""
 
     def read(words: list[str]) -> tuple[Any, ...]:
         if not words:
@@ -173,7 +173,7 @@ PATH, COUNT, REAL = _spec("PATH", parse_path), _spec("NUMBER", parse_int), _spec
 COUNT_OR_NONE = _spec("NUMBER|none", none_or(parse_int))
 REAL_OR_NONE = _spec("NUMBER|none", none_or(parse_real))
 NO_HINT = arg(help_behavior_hint="")
-"""For options whose help text says what happens by default."""
+"""Hides the default in help, for options whose help text says what happens without them."""
 
 PathArg = Annotated[Path, PATH]
 Count = Annotated[int, COUNT]

@@ -9,11 +9,11 @@ from greedystep.cli.args import BadInputError
 from greedystep.cli.parser import parse
 
 CHECKOUT = Path(__file__).parents[3]
-"""The repository, if the package lies in one: CHECKOUT/src/greedystep/cli/bench.py."""
+"""The repository that holds the package, if it is installed from one: CHECKOUT/src/greedystep/cli/bench.py."""
 
 
 def run(argv: list[str]) -> int:
-    """Run the benchmarks that the words name, and return the exit status."""
+    """Run `python -m benchmarks` with these arguments, and return the exit status."""
     if "benchmarks" not in sys.modules:  # `python -m benchmarks` has found it
         if not (CHECKOUT / "benchmarks" / "command.py").is_file():
             raise BadInputError(

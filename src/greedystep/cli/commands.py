@@ -1,4 +1,4 @@
-"""All commands: one frozen dataclass each, whose fields are its options and whose comments are its help.
+"""All commands: one frozen dataclass each, whose fields are its options and whose docstrings are its help.
 
 Modules that do the work are imported by the command that needs them: help is quick, and `plan` never imports JAX.
 """

@@ -14,7 +14,7 @@ from greedystep.deep.config import Returns
 
 
 class Unset:
-    """The value of a setting that was not typed and is left to the preset; None is a value of its own."""
+    """Value of an option that was not typed, so that the preset decides; None is a value of its own."""
 
 
 UNSET = Unset()
@@ -124,5 +124,5 @@ class DeepSettings:
 
 
 def given(settings: DeepSettings) -> dict[str, Any]:
-    """Return the settings that were typed, by their names in `DQNConfig`."""
+    """Return {name in `DQNConfig`: value} of the options that were typed."""
     return {name: value for name, value in vars(settings).items() if value is not UNSET and value is not False}

@@ -113,7 +113,7 @@ class Eval:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a run folder or a saved agent is a table's; what cannot be read is left to its reader."""
+    """Whether a run folder or a saved agent's file is that of a table, by its config.json or its first bytes."""
     from greedystep.io import open_regular_file, read_json
     from greedystep.tabular.tabular_run import KIND
 

@@ -1,4 +1,4 @@
-"""`greedystep export` writes what a trained agent does, or its policy, for other programs."""
+"""`greedystep export` writes a trained agent's episodes as a dataset, or its policy, for other programs."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ ACTING_SETTINGS = (
     *("num_envs", "replay_size", "updates", "warmup"),
     *("epsilon_start", "epsilon_end", "epsilon_steps", "log_every"),
 )
-"""Settings of networks that have no meaning in offline learning."""
+"""Settings of `DQNConfig` that have no effect in offline learning."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Fit:
         return 0
 
     def _refuse(self, is_table: bool) -> None:
-        """Raise ValueError for options of the other kind of agent."""
+        """Raise ValueError if an option was given that only tables, or only networks, have."""
         of_table = {name for name, value in vars(self.table).items() if value not in (None, ())}
         of_network = {name for name, value in vars(self.network).items() if value is not None}
         of_network |= set(deep_settings.given(self.settings))
@@ -136,7 +136,7 @@ class Fit:
                 raise ValueError(f"{name}: means nothing where all is learned from a log and nobody acts")
 
     def _check_settings(self) -> None:
-        """Check the settings of the network before the data is read, which may take a while."""
+        """Check the settings of the network; called before the data is read, which may take a while."""
         from greedystep.deep.env_spec import as_environment, config_for
         from greedystep.deep.presets import make_config
 
@@ -149,7 +149,7 @@ class Fit:
             as_environment(self.eval_env)
 
     def _out_file(self, default: str, locks: ExitStack) -> Path:
-        """Return the file to write, locked until `locks` is closed."""
+        """Return the file to write, --out or `default`, locked until `locks` is closed."""
         out = self.out or Path(
             "runs", f"fit-{(self.env or Path(self.data[0]).stem).replace('/', '-').replace(':', '-')}-{default}"
         )
@@ -221,7 +221,7 @@ class Fit:
         return f"{said} Mean return of {EVALUATION_EPISODES} episodes in {self.eval_env}: {played.mean:.6g}", out
 
     def _network(self, data: Dataset) -> DQN:
-        """Create an agent and check that it can learn from the data."""
+        """Make a DQN agent for the data, and check that it can learn from them."""
         import greedystep
         from greedystep.deep import offline
         from greedystep.deep.env_spec import as_environment

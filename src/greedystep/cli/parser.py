@@ -1,4 +1,4 @@
-"""Parses a command line with tyro and turns its complaints into sentences."""
+"""Parse a command line with tyro, and report its errors in one sentence each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIG = (tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName
 
 
 def parse(command: Any, argv: list[str], *, prog: str, description: str | None = None) -> Any:
-    """Return the command that the words ask for; BadInputError if they cannot be parsed.
+    """Return the command (a dataclass instance) for `argv`; BadInputError if it cannot be parsed.
 
     Args:
         command: a dataclass, or a union of dataclasses with `tyro.conf.subcommand`.
@@ -33,7 +33,7 @@ def parse(command: Any, argv: list[str], *, prog: str, description: str | None =
 
 
 def _refuse(command: Any, argv: list[str], event: Any) -> None:
-    """Raise BadInputError with one sentence about a parse error of tyro; kinds that are not known are left to tyro."""
+    """Raise BadInputError with one sentence about a parse error of tyro; unknown kinds of errors are left to tyro."""
     assert _errors is not None
     match event:
         case _errors.MissingArgs(missing_arguments=missing):
@@ -53,7 +53,7 @@ def _refuse(command: Any, argv: list[str], event: Any) -> None:
 
 
 def _known_words(command: Any, argv: list[str]) -> list[str]:
-    """Return the options of the command that was named; the names of all commands if none was."""
+    """Return the words to suggest for a misspelt one: the options of the named command, or all commands."""
     commands = {
         config.name: cls
         for cls, *configs in map(get_args, get_args(command))

@@ -63,7 +63,7 @@ class Report:
 
 
 def conclude(found: Found, out: Path) -> int:
-    """Write figures, tables and page of the results, and print their claims."""
+    """Write figures, tables and the page of the results into `out`, and print their claims; return the exit status."""
     from rich.console import Console
 
     from greedystep.report import results

@@ -112,7 +112,7 @@ class Reproduce:
                 raise BadInputError(f"only: {task!r} is not a task; there are {', '.join(known)}")
 
     def _kept(self) -> dict[str, dict[str, Any]]:
-        """Return the results of the full size by name, to be shown beside quick ones."""
+        """Return {name: result} of the kept full-size results, to be shown beside quick ones."""
         if self.scale == "paper":
             if self.kept is not None:
                 raise BadInputError("kept: results are shown beside those of --scale quick only")
@@ -160,7 +160,7 @@ def _has_results(folder: Path) -> bool:
 
 
 def _present(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the results that are in the folder; ValueError where one cannot be read, before anything runs."""
+    """Return {name: result} of the results in the folder; ValueError if one cannot be read."""
     from greedystep.report import results
 
     if not _has_results(folder):
@@ -172,7 +172,7 @@ def _present(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
-    """Whether a result was made by this version with the same settings, and nothing is missing in it."""
+    """Whether a result is complete and was made by this version with the same settings: it need not run again."""
     made = result["provenance"]
     versions = made.get("versions")
     is_same = made.get("config_hash") == config_hash(settings) and isinstance(versions, dict)
@@ -180,7 +180,7 @@ def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
 
 
 def _beside(result: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
-    """Add the tasks of a kept result as panels of their own, and its verdicts where `result` has none."""
+    """Return the result with the tasks of a kept one as further panels, and its verdicts where `result` has none."""
     made = kept["provenance"]
     numbers = result["numbers"] | {"kept": {name: made.get(name) for name in ("command", "commit", "date", "device")}}
     if "tasks" in kept["numbers"]:

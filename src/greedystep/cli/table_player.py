@@ -1,4 +1,4 @@
-"""A tabular agent as a player of `envs.rollout`, with its action values to be shown."""
+"""Let a tabular agent play through `envs.rollout`, with its action values shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from greedystep.tabular.tabular_agent import TabularAgent
 
 
 def table_policy(agent: TabularAgent, epsilon: float = 0.0) -> Policy:
-    """Return the ε-greedy policy of a table."""
+    """Return the ε-greedy policy of a tabular agent as a policy of `envs.rollout`."""
 
     def policy(key: jax.Array, state: Any, observation: Any) -> PolicyOutput:
         explore_key, action_key = jax.random.split(key)
@@ -25,7 +25,7 @@ def table_policy(agent: TabularAgent, epsilon: float = 0.0) -> Policy:
 
 
 def annotate(agent: TabularAgent, moments: Iterable[RolloutStep]) -> Iterator[RolloutStep]:
-    """Yield the same moments with the action values of their states, and the action that follows."""
+    """Yield the same steps with the action values of their states and the action taken next."""
     before: RolloutStep | None = None
     for moment in moments:
         if before is not None:

@@ -39,7 +39,7 @@ METHODS = (
     *("greedy-step", "q-learning", "backward-q-learning", "n-step-q", "n-step-sarsa", "sarsa-lambda", "watkins"),
     *("peng", "harutyunyan", "tree-backup", "retrace", "q-sigma", "monte-carlo", "episodic-backward", "model"),
 )
-"""The methods of `greedystep.tabular`, written out so that --help needs no compiler."""
+"""Names of the methods of `greedystep.tabular`, repeated here so that --help need not import numba."""
 
 
 def _method(words: list[str]) -> str:
@@ -153,7 +153,7 @@ class Train:
         return train_network(self)
 
     def _is_for_table(self) -> bool:
-        """Whether a table learns, not a network; ValueError names an option that cannot be given here."""
+        """Whether a table learns, not a network; ValueError names an option that does not apply."""
         if self.resume is None:
             if not self.env:
                 raise ValueError("env: give an environment, or --resume FOLDER")
@@ -180,17 +180,17 @@ class Train:
             raise ValueError(f"resume: {folder} holds no run (it has no config.json)")
 
     def folder(self, usual: str) -> Path:
-        """Return the folder of a new run: --out, or one of the usual name in runs/."""
+        """Return the folder of a new run: --out, or runs/ with the name `usual`."""
         folder = self.out or Path("runs", usual)
         check_writable(folder)
         return folder
 
     def given_of_table(self) -> dict[str, Any]:
-        """Return the options of tables that were given."""
+        """Return {option: value} of the options for tables that were typed."""
         return {name: value for name, value in vars(self.table).items() if value not in (None, ())}
 
     def given_of_network(self) -> dict[str, Any]:
-        """Return the options of networks that were given, settings of the agent included."""
+        """Return {option: value} of the options for networks that were typed, settings of the agent included."""
         own = {name: value for name, value in vars(self.network).items() if value not in (None, False)}
         return own | deep_settings.given(self.settings)
 
@@ -201,7 +201,7 @@ def train_to_end(
     """Train a run and show its progress; return the last progress, or None with a note if the run was finished.
 
     Args:
-        describe: says how far the run is, for the line of progress.
+        describe: returns the text beside the progress bar, such as the return and the speed.
     """
     from rich.console import Console
 
@@ -228,7 +228,7 @@ def train_to_end(
 
 
 def say_results(run: RunFolder, *lines: str) -> None:
-    """Print what was learned, and the folder it is in."""
+    """Print what was learned, and the run's folder."""
     from rich.console import Console
 
     from greedystep.runs.progress import say
@@ -238,7 +238,7 @@ def say_results(run: RunFolder, *lines: str) -> None:
 
 
 def _kind(folder: Path) -> Any:
-    """Return the kind that a run's config.json names, unchecked."""
+    """Return the "kind" in a run's config.json ("tabular" or "dqn"), unchecked."""
     from greedystep.io import read_json
 
     content = read_json(folder / "config.json")
@@ -246,7 +246,7 @@ def _kind(folder: Path) -> Any:
 
 
 def wants_table(env: str, agent: str | None) -> bool:
-    """Whether a table learns in this environment: by default where states are numbered. `agent`: the user's choice."""
+    """Whether a table learns in this environment: what `agent` says, by default where states are numbered."""
     from greedystep import envs
 
     if agent == "table" and envs.is_own_name(env) and not envs.is_toy(env):

@@ -10,7 +10,7 @@ from greedystep.deep.dqn_run import DQNRun, DQNRunConfig
 from greedystep.runs.resumable_run import RunProgress
 
 MOST_SEEDS = 1_000_000
-"""Trainings side by side; long before, they are refused for the memory that they would need."""
+"""Largest number of seeds; a run with so many is refused for its memory long before."""
 
 
 def train_network(command: Train) -> int:
@@ -65,7 +65,7 @@ def _usual_folder(config: DQNRunConfig) -> str:
 
 
 def _short(number: float) -> str:
-    """The number with three digits: 870, 38.2k, 5M."""
+    """Format a number with three digits: 870, 38.2k, 5M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"

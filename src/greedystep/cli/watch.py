@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STEPS = 200
 LIVE_ROWS = 48
-"""Height on the terminal in pixels, two per line of text."""
+"""Height of the live view in pixels, two per line of text."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Watch:
         return 0
 
     def _game(self) -> tuple[Any, Iterator[RolloutStep]]:
-        """The environment, and what happens in it."""
+        """Return the environment, and an iterator over the steps played in it."""
         from greedystep import envs
         from greedystep.envs.rollout import play, random_policy
 
@@ -138,7 +138,7 @@ class Watch:
         return env, play(env, random_policy(env), self.seed, **length)
 
     def _playground(self, env: Any) -> tuple[Any, Any]:
-        """Return the environment to be shown, and the function that plays in it."""
+        """Return the environment to show, and the function that plays episodes in it."""
         from greedystep.envs.host import HostEnvironment
         from greedystep.envs.host_rollout import play_on_host, with_images
         from greedystep.envs.rollout import play
@@ -146,7 +146,7 @@ class Watch:
         return (with_images(env), play_on_host) if isinstance(env, HostEnvironment) else (env, play)
 
     def _table(self, path: Path, length: dict[str, Any]) -> tuple[Any, Iterator[RolloutStep]]:
-        """The task of a table, and what its agent does there."""
+        """Return the environment of a tabular agent, and an iterator over the steps that it plays."""
         from greedystep.agents import load
         from greedystep.cli.table_player import annotate, table_policy
         from greedystep.envs.host import HostEnvironment
@@ -185,7 +185,7 @@ class Watch:
                 show(self._image(env, moment, rows, console.width), words)
 
     def _image(self, env: Any, moment: RolloutStep, rows: int, columns: int | None = None) -> Any:
-        """The state as an image, at most so many pixels high and wide."""
+        """Return the state as an image of at most `rows` x `columns` pixels."""
         from greedystep.envs.host import HostEnvironment
         from greedystep.envs.host_rollout import scaled
         from greedystep.envs.rendering import fitting_height, render

@@ -1,1 +1,1 @@
-"""Results made readable: on the terminal, as tables and figures, and as one page."""
+"""Present results: on the terminal, as tables and figures, and as one HTML page."""

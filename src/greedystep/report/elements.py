@@ -18,13 +18,13 @@ from greedystep.io import to_json
 from greedystep.tables import Table, cell, numeric_columns
 
 LONG = 24
-"""Tables with more rows and lists with more entries are folded."""
+"""Tables with more rows than this, and lists with more entries, are folded."""
 MANY = 8
-"""Tables with more columns are printed in a small font."""
+"""Tables with more columns than this are printed in a small font."""
 
 
 def document(title: str, heading: str, body: list[str]) -> str:
-    """Return a page with this body. Its security policy lists the hashes of our scripts, so that no other can run."""
+    """Return an HTML document with this body. Its security policy allows our own scripts only, by their hashes."""
     names = ("page.html", "page.css", "page.js", "charts.js")
     page, style, *scripts = (files("greedystep.report").joinpath(name).read_text(encoding="utf-8") for name in names)
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
@@ -33,7 +33,7 @@ def document(title: str, heading: str, body: list[str]) -> str:
 
 
 def text(value: Any) -> str:
-    """Format a value as in a table's cell, escaped for HTML."""
+    """Format a value as in a table cell, and escape it for HTML."""
     return escape(cell(value))
 
 
@@ -44,12 +44,12 @@ def section(id: str, title: str, *parts: str, above: str = "") -> str:
 
 
 def folded(summary: str, *parts: str) -> str:
-    """Return folded content; it is open without scripts and in print."""
+    """Return content that is folded under a summary; open where scripts do not run, and in print."""
     return "\n".join([f"<details open><summary>{text(summary)}</summary>", *parts, "</details>"])
 
 
 def picture(name: str, svg: bytes, title: str) -> str:
-    """Return an SVG file as an image; unlike inline SVG, ids of two drawings cannot clash."""
+    """Return an <img> element of an SVG file; unlike inline SVG, ids of two drawings cannot clash."""
     source = quote(shorten_svg(svg).replace(b"\n", b" "), safe=" ,;:=/.()-!?@*+_~[]")  # shorter than base64
     return (
         f'<figure><img alt="{text(f"{title} ({name})")}" src="data:image/svg+xml,{source}">'
@@ -58,7 +58,7 @@ def picture(name: str, svg: bytes, title: str) -> str:
 
 
 def shorten_svg(svg: bytes) -> bytes:
-    """Shorten matplotlib's paths to a third: one decimal of a point instead of six, and no letter per line segment.
+    """Shorten matplotlib's SVG paths to a third: one decimal instead of six, and no letter per line segment.
 
     The shapes of letters, which have curves, stay as they are.
     """
@@ -89,7 +89,7 @@ def table(table: Table) -> str:
 
 
 def pairs(mapping: dict[str, Any]) -> str:
-    """Return names and values in two columns; a mapping of mappings becomes a nested list."""
+    """Return names and values in two columns; nested mappings become nested lists."""
 
     def inner(value: Any) -> str:
         has_levels = isinstance(value, dict) and any(isinstance(one, dict) for one in value.values())
@@ -105,7 +105,7 @@ def bullets(sentences: Sequence[str]) -> str:
 
 
 def provenance(made: dict[str, Any]) -> list[str]:
-    """Return the provenance of a result: its command, then versions and machine."""
+    """Return the provenance of a result as HTML: its command, then versions and machine."""
     others = {key: value for key, value in made.items() if key != "command"}
     return [f"<pre>{text(made['command'])}</pre>", pairs(others)]
 
@@ -114,7 +114,7 @@ def provenance(made: dict[str, Any]) -> list[str]:
 
 
 def charts(name: str, charts: Sequence[Chart], pictures: list[str]) -> str:
-    """Return charts that the page's script draws, and pictures of the same for print and for pages without scripts."""
+    """Return charts for the page's script to draw, and static `pictures` for print and for pages without scripts."""
     data = to_json(chart_data(charts)).replace("<", r"\u003c")  # nothing within can end the element
     return "\n".join(
         [
@@ -131,11 +131,11 @@ def charts(name: str, charts: Sequence[Chart], pictures: list[str]) -> str:
 
 
 Grids = dict[tuple[float, ...], int]
-"""x values that several curves share -> their place in the list of grids."""
+"""x values that several curves share -> their index in the list of grids."""
 
 
 def chart_data(charts: Sequence[Chart]) -> dict[str, Any]:
-    """Return charts as JSON for charts.js, drawn under one legend.
+    """Return charts as JSON for charts.js, which draws them under one legend:
 
     methods     one per label: label, light and dark colour, dash lengths, whether it is shown at first
     grids       lists of x values, shared by the curves that refer to them
@@ -173,14 +173,14 @@ def _panel(chart: Chart, place: Mapping[str, int], grids: Grids) -> dict[str, An
 
 
 def _digits(values: Sequence[float | None]) -> int:
-    """Return the number of decimals that resolves a thousandth of the panel's height."""
+    """Return how many decimals resolve a thousandth of the range of the values."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     span = max(known, default=0.0) - min(known, default=0.0) or max(map(abs, known), default=1.0) or 1.0
     return 3 - math.floor(math.log10(span))
 
 
 def _rounded(values: Sequence[float | None], digits: int | None) -> list[float | int | None]:
-    """Round to so many decimals, or to four significant digits for None; missing values become None."""
+    """Round to `digits` decimals, or to four significant digits if None; missing values become None."""
 
     def short(value: float | None) -> float | int | None:
         if value is None or not math.isfinite(value):
@@ -196,16 +196,16 @@ def _rounded(values: Sequence[float | None], digits: int | None) -> list[float |
 LIGHT, DARK = "#ffffff", "#0d1117"
 """Background colours of page.css."""
 CONTRAST = 3.0
-"""Least contrast of a line in a chart, after WCAG 2.1."""
+"""Smallest contrast of a line against the page, after WCAG 2.1."""
 
 
 def page_colours(colour: str) -> dict[str, str]:
-    """Return the colour as it can be seen on a light and on a dark page."""
+    """Return {"light": ..., "dark": ...}: the colour, adapted to be readable on a light and on a dark page."""
     return {"light": readable(colour, LIGHT), "dark": readable(colour, DARK)}
 
 
 def readable(colour: str, background: str) -> str:
-    """Move the colour towards black or white, as little as gives it enough contrast; greys are inverted on dark."""
+    """Move a colour towards black or white until its contrast suffices; greys are inverted on a dark background."""
     given, is_dark = rgb(colour), _luminance(rgb(background)) < 0.5
     if is_dark and len(set(given)) == 1:
         given = [255 - part for part in given]
@@ -218,7 +218,7 @@ def readable(colour: str, background: str) -> str:
 
 
 def contrast(one: Sequence[int], other: Sequence[int]) -> float:
-    """Return WCAG's ratio of luminances, 1 to 21."""
+    """Return WCAG's contrast ratio of two colours, 1 to 21."""
     darker, lighter = sorted((_luminance(one), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -229,5 +229,5 @@ def _luminance(parts: Sequence[int]) -> float:
 
 
 def rgb(colour: str) -> list[int]:
-    """Return red, green and blue of #rrggbb, 0 to 255."""
+    """Return red, green and blue, 0 to 255, of a colour "#rrggbb"."""
     return list(bytes.fromhex(colour[1:]))

@@ -1,4 +1,4 @@
-"""The page of claims and results: one HTML file without network access, with every picture and chart inside."""
+"""The HTML page of claims and results: one file that needs no network, with every picture and chart inside."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN_SECTIONS |= {"making": "How it was made", "missing": "What is missing"}
 
 
 class Section(NamedTuple):
-    """An experiment's section of the page."""
+    """What the page shows of one experiment."""
 
     result: dict[str, Any]
     pictures: dict[str, bytes]
@@ -31,7 +31,7 @@ class Section(NamedTuple):
     tables: list[Table]
     charts: PageCharts | None = None
     problems: Sequence[str] = ()
-    """What could not be drawn, a sentence each."""
+    """One sentence for each figure or table that could not be made."""
 
 
 def render(sections: Sequence[Section], problems: Sequence[str] = ()) -> str:
@@ -55,7 +55,7 @@ def render(sections: Sequence[Section], problems: Sequence[str] = ()) -> str:
 
 
 def check(result: dict[str, Any]) -> bool:
-    """Return True, or raise what the result's numbers would raise outside the experiment's own section."""
+    """Return True if the page's summaries can be made from a result; otherwise its malformed numbers raise."""
     gaps_of(result)
     _errata([result])
     errata.luck_note([result])
@@ -88,23 +88,23 @@ def _contents(results: list[dict[str, Any]]) -> str:
 # -- verdicts ---------------------------------------------------------------------------------------------------------
 
 MARKS = {"confirmed": "✓", "partly": "~", "refuted": "✗", "untested": "?"}
-"""Signs beside the colours, for readers who cannot tell these apart."""
+"""Verdict -> sign shown beside its colour, for readers who cannot tell the colours apart."""
 
 
 def _count_verdicts(verdicts: Iterable[str], what: str) -> str:
-    """Count verdicts, as in "3 claims: 2 confirmed, 1 refuted."."""
+    """Return the counts as text, as in "3 claims: 2 confirmed, 1 refuted."."""
     tally = Counter(verdicts)
     parts = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
     return f"{sum(tally.values())} {what}: {parts}." if tally else f"No {what}."
 
 
 def _badge(verdict: str) -> str:
-    """Return a verdict with its sign and colour."""
+    """Return a verdict as HTML, with its sign and colour."""
     return f'<span class="verdict" data-verdict="{verdict}">{MARKS[verdict]} {verdict}</span>'
 
 
 def _claims(results: list[dict[str, Any]]) -> list[str]:
-    """Return buttons that filter by verdict, and the table of all claims, one row per claim."""
+    """Return buttons that filter by verdict, and the table of all claims."""
     tally = Counter(claim["verdict"] for result in results for claim in result["claims"])
     buttons = [
         f'<button type="button" aria-pressed="true" data-show="{verdict}" class="verdict" data-verdict="{verdict}">'
@@ -164,7 +164,7 @@ def _evidence(one: Evidence, present: set[str]) -> str:
 
 
 def _cards(id: str, columns: Sequence[str], cards: list[tuple[str, dict[str, str]]]) -> str:
-    """Return a table of rows (attributes, cells); cells are labelled, since narrow screens show each row as a card."""
+    """Return an HTML table of (attributes, {column: cell}) rows; narrow screens show each row as a labelled card."""
     names = {key: "The paper says" if key in ("claim", "says") else key.capitalize() for key in columns}
     head = "".join(f'<th class="{key}">{name}</th>' for key, name in names.items())
     lines = [f'<table id="{id}" class="cards"><thead><tr>{head}</tr></thead>', "<tbody>"]
@@ -251,7 +251,7 @@ def _missing(sections: Sequence[Section], problems: Sequence[str]) -> str:
 
 
 def gaps(results: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
-    """List by heading which experiments were not run, which are small, and which trainings are missing or short."""
+    """Return {heading: sentences} on experiments not run or run small, and trainings that are missing or short."""
     present = {result["name"] for result in results}
     quick = ", ".join(heading(result["name"]) for result in results if result["settings"].get("scale") == "quick")
     found = {
@@ -263,7 +263,7 @@ def gaps(results: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def gaps_of(result: Mapping[str, Any]) -> list[str]:
-    """List what one result lacks: its own notes, and trainings shorter than their task, equal ones in one sentence."""
+    """Return sentences on what one result lacks: its own notes, and trainings that are shorter than planned."""
     numbers = result["numbers"]
     found: dict[str, list[str]] = {}
     for task in numbers.get("tasks", {}).values():

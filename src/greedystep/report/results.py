@@ -39,7 +39,7 @@ class Found(NamedTuple):
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read and check one result; ValueError says in one sentence what is wrong with the file."""
+    """Read and check one result file; ValueError says in one sentence what is wrong with the file."""
     try:
         result = schema.check(read_json(path), CONTENT, "it")
     except ValueError as problem:
@@ -104,7 +104,7 @@ def write(found: Found, folder: Path) -> Path:
 
 
 def _draw(result: dict[str, Any], folder: Path) -> page.Section:
-    """Write the files of one result and return its section of the page, with what could not be drawn."""
+    """Write the figures and tables of one result, and return its section of the page."""
     experiment = experiments.load(result["name"])
     problems: list[str] = []
 
@@ -117,7 +117,7 @@ def _draw(result: dict[str, Any], folder: Path) -> page.Section:
             return None
 
     def stem(key: str) -> str:
-        """Return a file's name without suffix, which begins with the experiment's name."""
+        """Return the file name, without suffix, for `key`: it begins with the experiment's name."""
         return key if key.startswith(result["name"]) else f"{result['name']}-{key}"
 
     pictures = {}

@@ -29,16 +29,16 @@ from greedystep.stats import Interval, interval
 from greedystep.tables import Table, cell
 
 Lane = dict[str, np.ndarray]
-"""The metrics of one lane by column."""
+"""Metrics columns of one lane (one seed's training), by name."""
 
 CHOICE = {"dqn": "returns", "tabular": "method"}
-"""Kind of run -> the setting that gives a group its name."""
+"""Kind of run -> the setting that names a group in legends."""
 CONTENT = {"kind": schema.OneOf(*CHOICE), "config": {"env": str, "options": dict}, "provenance": {"command": str}}
-"""Required content of config.json."""
+"""Schema of config.json."""
 CONFIG = {"dqn": {"agent": {"returns": str}}, "tabular": {"method": str, "method_options": dict}}
-"""Required settings by kind of run."""
+"""Kind of run -> schema of its settings."""
 COLUMNS = {"returns": "episode_return", "q": "mean_q", "overestimation": "overestimation", "n": "mean_n"}
-"""Quantity -> column of metrics.jsonl that is drawn and tabulated."""
+"""Quantity -> the column of metrics.jsonl that holds it."""
 NOT_SETTINGS = (
     "env",
     "options",
@@ -51,19 +51,19 @@ NOT_SETTINGS = (
     "preset",
     "vectorization",
 )
-"""Entries of config.json that do not tell groups apart, or are handled separately."""
+"""Entries of a run's config that do not distinguish groups, or are handled separately."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder."""
+    """What is read from one run folder."""
 
     folder: Path
     kind: str
     env: str
     """The environment's name with its options."""
     settings: dict[str, Any]
-    """All settings but environment, seeds and length."""
+    """All settings except environment, seeds and length."""
     lanes: list[Lane]
     provenance: dict[str, Any]
 
@@ -109,7 +109,7 @@ def read(folder: Path) -> Run:
 
 
 def _checked(folder: Path, kind: str, lane: Lane) -> Lane:
-    """Check a lane's columns; return it with `episodes` counted since the row before."""
+    """Check the metrics columns of a lane; return them with `episodes` per row instead of in total."""
     path, whole = folder / "metrics.jsonl", ("episodes", "seed")
     for name in ("episode_return", *whole):
         if name not in lane:
@@ -130,7 +130,7 @@ def _checked(folder: Path, kind: str, lane: Lane) -> Lane:
 
 
 def group(runs: Iterable[Run]) -> list[RunGroup]:
-    """Group runs by environment and settings, in order of first occurrence; ValueError if a seed occurs twice."""
+    """Group runs of equal environment and settings, in order of first occurrence; ValueError if a seed occurs twice."""
     found: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
         found.setdefault((run.env, run.kind, config_hash(run.settings)), []).append(run)
@@ -146,7 +146,7 @@ def group(runs: Iterable[Run]) -> list[RunGroup]:
 def _labels(runs: Sequence[Run]) -> list[str]:
     """Label each run by its method and every other setting in which the runs of its environment differ.
 
-    Presets differ between environments, so settings of runs elsewhere say nothing.
+    Runs in other environments are not compared, because their presets differ.
     """
 
     def label(run: Run) -> str:
@@ -163,15 +163,15 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 # -- the report -------------------------------------------------------------------------------------------------------
 
 EPISODES = 100
-"""Episodes over which returns are averaged."""
+"""Number of last episodes over which returns are averaged."""
 POINTS = 400
-"""Most points of a curve."""
+"""Largest number of points of a curve."""
 LAST = 0.1
-"""Final numbers except the return are means over this last share of the steps."""
+"""Share of the steps, at the end, over which all final numbers except the return are averaged."""
 
 
 def write(groups: Sequence[RunGroup], folder: Path) -> Path:
-    """Compute and write everything; return the path of the page."""
+    """Write runs.json, figures, tables and the page into the folder; return the path of the page."""
     numbers = [summarize(group) for group in groups]
     drawn, table = charts(numbers), final_table(numbers)
     config = {"runs": [str(run.folder) for group in groups for run in group.runs], "episodes": EPISODES}
@@ -198,7 +198,7 @@ def _section(group: RunGroup) -> list[str]:
 
 
 def caption(numbers: list[dict[str, Any]]) -> str:
-    """Say what lines and bands are."""
+    """Return a sentence that explains the lines and bands of the charts."""
     fewest = min(one["seeds"] for one in numbers)
     several = "Lines are means over seeds, bands their 95 % bootstrap intervals."
     return several if fewest > 1 else f"{several} A method with one seed has no interval."
@@ -208,7 +208,7 @@ def caption(numbers: list[dict[str, Any]]) -> str:
 
 
 def summarize(group: RunGroup) -> dict[str, Any]:
-    """Return the curves and final numbers of a group; None where it lacks a column."""
+    """Return the curves and final numbers of a group as JSON; None for quantities that its runs do not have."""
     steps = common_steps(group.lanes)
     curves, final = dict.fromkeys(COLUMNS.values()), dict.fromkeys(COLUMNS.values())
     for column in curves:
@@ -233,7 +233,7 @@ def summarize(group: RunGroup) -> dict[str, Any]:
 
 
 def common_steps(lanes: Sequence[Lane]) -> np.ndarray:
-    """Return the steps of the lane with the fewest rows, up to the end of the shortest lane; at most POINTS."""
+    """Return at most POINTS steps to compare lanes at: those of the one with the fewest rows, while all have rows."""
     end = min(lane["step"][-1] for lane in lanes)
     steps = min((lane["step"] for lane in lanes), key=len)
     steps = np.unique(np.append(steps[steps <= end], end))
@@ -241,7 +241,7 @@ def common_steps(lanes: Sequence[Lane]) -> np.ndarray:
 
 
 def _curve(lane: Lane, column: str, steps: np.ndarray) -> np.ndarray | None:
-    """Return a metrics column at these steps, each the latest value by then; NaN before the first, None without any."""
+    """Return the latest value of a metrics column at each of `steps`; NaN before the first, None if it has none."""
     if column == "episode_return":
         return last_episodes(lane["step"], lane[column], steps, EPISODES, lane["episodes"])
     known = np.isfinite(lane[column].astype(float)) if column in lane else np.array([False])
@@ -274,7 +274,7 @@ def final_table(numbers: list[dict[str, Any]]) -> Table:
 
 
 def charts(numbers: list[dict[str, Any]]) -> list[Chart]:
-    """Return one chart per environment and quantity."""
+    """Return one chart per environment and quantity, with a line per group."""
     tasks: dict[str, dict[str, Any]] = {}
     for one in numbers:
         methods = tasks.setdefault(one["env"], {"title": one["env"], "full_steps": 0, "methods": {}})["methods"]

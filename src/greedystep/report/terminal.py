@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from greedystep.planning import Solution
 
 MAX_ROWS = 64
-"""Most rows of a map that is printed."""
+"""Grid layouts with more rows are not printed as maps."""
 MAX_STATES = 16
-"""Most states of a model without a layout that is printed state by state."""
+"""Models without a layout and with more states are not printed state by state."""
 
 MARKS = {"goal": "G", "hole": "H", "wall": "#"}
 MARK_STYLES = {"goal": "bold green", "hole": "bold red", "wall": "dim"}
@@ -29,7 +29,7 @@ ASCII_ARROWS = str.maketrans("↑→↓←", "^>v<")
 
 
 def print_solution(console: Console, model: NamedModel, solution: Solution) -> None:
-    """Print the model, the method and its work, the error bound, values and policy."""
+    """Print a solved model: method and work, error bound, values and policy."""
     mdp = model.mdp
     parts = [_count(mdp.num_states, "state"), _count(mdp.num_actions, "action")]
     if not isinstance(mdp.transitions, np.ndarray):
@@ -74,7 +74,7 @@ def _print_summary(console: Console, solution: Solution) -> None:
 
 
 def _print_maps(console: Console, layout: GridLayout, solution: Solution) -> None:
-    """Print maps of values and policy, as far as the terminal is wide enough for them."""
+    """Print the values and the policy on the grid, if the terminal is wide enough."""
     if layout.width > console.width or layout.height > MAX_ROWS:
         say(console, f"The map of {layout.height} x {layout.width} cells is too large to print here.")
         _print_summary(console, solution)
@@ -108,7 +108,7 @@ def _print_map(console: Console, layout: GridLayout, texts: list[str], styles: l
 
 
 def _heat(values: np.ndarray) -> list[str]:
-    """Return styles with a background from dark (lowest) to bright (highest) and a readable foreground."""
+    """Return one rich style per value: background from dark (lowest) to bright (highest), readable foreground."""
     low, high = values.min(), values.max()
     share = (values - low) / (high - low) if high > low else np.ones_like(values)
     anchors = np.array([(68, 1, 84), (33, 145, 140), (253, 231, 37)])  # Viridis: the order survives in grey

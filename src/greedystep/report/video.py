@@ -24,11 +24,11 @@ from greedystep.io import atomic_write
 
 SUFFIXES = (".gif", ".mp4")
 GIF_FASTEST = 50
-"""Most frames per second of a GIF: delays are in hundredths of a second, and viewers ignore less than two."""
+"""Largest number of frames per second of a GIF: delays are hundredths of a second, and viewers ignore less than two."""
 
 
 def check_video(path: Path, fps: float) -> None:
-    """Raise ValueError if no such video can be written here."""
+    """Raise ValueError if a video with this suffix and speed cannot be written here."""
     if path.suffix not in SUFFIXES or path.is_dir():
         raise ValueError(f"out: expected a file that ends in {' or '.join(SUFFIXES)}, got {str(path)!r}")
     if path.suffix == ".gif" and fps > GIF_FASTEST:
@@ -76,15 +76,15 @@ def _encode(frames: Iterator[np.ndarray], fps: float, name: str) -> None:
 
 
 def can_show(console: Console) -> bool:
-    """Return whether the console can show a live view: a terminal with colours and the half block."""
+    """Return whether the console can show a live view: a terminal with colours that can print half blocks (▀)."""
     return console.is_terminal and console.color_system is not None and console.encoding.startswith("utf")
 
 
 @contextmanager
 def live(console: Console, fps: float) -> Iterator[Any]:
-    """Yield `show(frame, words)`, which replaces the last frame, at `fps` frames per second.
+    """Yield `show(frame, words)`, which replaces the frame on the terminal, at `fps` frames per second.
 
-    However it ends, the terminal is restored.
+    The terminal is restored at the end, also after an exception.
     """
     due = time.perf_counter()
 
@@ -100,7 +100,7 @@ def live(console: Console, fps: float) -> Iterator[Any]:
 
 
 def half_blocks(frame: np.ndarray) -> Segments:
-    """Draw a frame with two pixel rows per line of text: ▀ in the upper colour on the lower one."""
+    """Return a frame as lines of text, two pixel rows each: ▀ in the upper pixel's colour on the lower one's."""
     upper, lower = frame[0::2], frame[1::2]
     segments = []
     for above, below in zip(upper, lower, strict=True):

@@ -1,1 +1,1 @@
-"""Resumable work in a folder: who writes to it, what is finished, what is left, and how to go on."""
+"""Resumable work in a folder: locks, finished parts, saved states, metrics and progress."""

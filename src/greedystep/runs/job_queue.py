@@ -1,6 +1,6 @@
-"""A queue of jobs for threads: the first failure, or Ctrl-C, ends it.
+"""Run jobs in a pool of threads, which the first failure, or Ctrl-C, ends.
 
-Threads are enough, since compiled loops and XLA's programs let go of the interpreter.
+Threads are enough, since compiled loops and XLA's programs release the interpreter lock.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ def run_jobs(
     on_done: Callable[[T], Any] = lambda result: None,
     on_failure: Callable[[], Any] = lambda: None,
 ) -> None:
-    """Run jobs in their order, so many at a time, and give each result to `on_done` as soon as it is there.
+    """Run jobs in the given order in `workers` threads, and call `on_done` with each result as soon as it is there.
 
-    What a job, `on_done` or Ctrl-C raises is raised here once the jobs under way have ended; no other is begun then.
+    An exception of a job or of `on_done`, and Ctrl-C, are raised here once the running jobs have ended; no further
+    job is begun.
 
     Args:
-        on_failure: called at once then, say to ask the jobs under way to stop.
+        on_failure: called as soon as that happens, say to ask the running jobs to stop.
     """
     with ThreadPoolExecutor(workers) as pool:
         try:

@@ -1,8 +1,8 @@
 """One writer per folder or file: a lock between processes that ends with the process that holds it.
 
 The lock is `flock` on a small file beside what is written (`msvcrt.locking` on Windows), which the operating system
-releases however a process ends: nobody has to delete a file after a kill. The file says who holds the lock. It is
-removed when the lock is released; where a killed process left one, the next writer takes it over.
+releases however a process ends: nobody has to delete a file after a kill. The file names the process that holds the
+lock. It is removed when the lock is released; where a killed process left one, the next writer takes it over.
 
 Threads: each lock opens its file anew, so that a second one in the same process is refused like any other. Forked
 children share the lock of their parent until both have closed it. Network file systems: `flock` holds between the
@@ -33,7 +33,7 @@ TAKEN = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
 
 
 class InUseError(ValueError):
-    """Another process, or another part of this one, is writing there."""
+    """The folder or file is locked by another process, or by another lock of this one."""
 
 
 class WriterLock:
@@ -44,7 +44,7 @@ class WriterLock:
 
     Args:
         path: the lock file.
-        what: the folder or file that it is for, named in errors.
+        what: the folder or file that is locked, for error messages.
     """
 
     def __init__(self, path: Path, what: Path):
@@ -67,7 +67,7 @@ class WriterLock:
         return self._descriptor is not None
 
     def release(self) -> None:
-        """Let others write; releasing twice does nothing."""
+        """Release the lock; releasing twice does nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -94,12 +94,12 @@ class WriterLock:
 
 
 def lock_folder(folder: str | os.PathLike) -> WriterLock:
-    """Lock a folder, which is made if need be, for this writer; InUseError names the process that holds its lock."""
+    """Lock a folder for writing, and make it if it is missing; InUseError names the process that holds its lock."""
     return WriterLock(Path(folder).absolute() / FOLDER_LOCK, Path(folder))
 
 
 def lock_file(path: str | os.PathLike) -> WriterLock:
-    """Lock a file, which need not exist, for this writer; InUseError names the process that holds its lock."""
+    """Lock a file, which need not exist, for writing; InUseError names the process that holds its lock."""
     target = Path(os.path.realpath(path))
     return WriterLock(target.with_name(f".{target.name}.lock"), Path(path))
 
@@ -131,7 +131,7 @@ def _try_to_lock(path: Path, what: Path) -> int | None:
 
 
 def _is_no_folder(path: Path) -> bool:
-    """Whether something other than a folder is there: a file, or a link that leads nowhere."""
+    """Whether the path exists and is not a folder: a file, or a broken link."""
     try:
         return not stat.S_ISDIR(os.stat(path).st_mode)
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _is_no_folder(path: Path) -> bool:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the path still leads to the open file."""
+    """Whether the path still leads to the open file `descriptor`."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:
@@ -166,7 +166,7 @@ def _this_process() -> dict[str, str | int]:
 
 
 def _holder(path: Path) -> str:
-    """Describe the process that holds the lock; it may still be writing its name."""
+    """Describe the process that holds the lock, from the lock file, which that process may still be writing."""
     for _ in range(20):
         with suppress(OSError, ValueError, KeyError, TypeError):
             about = from_json(path.read_text(encoding="utf-8"))

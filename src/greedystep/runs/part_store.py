@@ -1,14 +1,15 @@
-"""Finished parts of experiments in a folder: a file for each while work is under way, packed files afterwards.
+"""Finished parts of experiments in a folder: a file for each while an experiment runs, packed files afterwards.
 
-A part is a JSON object with a name, say `breakout-greedy-step-6-33afda0c.json`. It is written as a file of that name
-when it is finished, and never again. `pack` moves parts into one compressed file per experiment, `fig3.jsonl.gz`:
+A part is one finished piece of an experiment, such as a group of trainings: a JSON object with a name, say
+`breakout-greedy-step-6-33afda0c.json`. It is written as a file of that name when it is finished, and never again.
+`pack` moves parts into one compressed file per experiment, `fig3.jsonl.gz`:
 
     gzip of UTF-8 text; each line is strict JSON
     line 1        {"format": "greedystep parts 1", "parts": [{"name": ..., "sha256": ...}, ...]}
     line 2, ...   the content of the parts in this order; `sha256` is that of the line without its line end
 
 A part that several experiments need is in the packed file of the first of them that was packed; readers look through
-all packed files of the folder. A file of its own goes before a packed part of the same name. Beside the parts stand
+all packed files of the folder. A file of its own is preferred to a packed part of the same name. Beside the parts are
 
     half-way/     checkpoints of parts that are not finished, and a mark of each process that works on them
     sessions/     what earlier commands trained, and how long it took
@@ -49,13 +50,13 @@ SESSION = {
     "session": {"tasks": [str], "trainings": schema.Int(), "steps": schema.Int(), "seconds": schema.Float(0)},
     "provenance": {"command": str, "device": str},
 }
-"""What a file in `sessions` holds."""
+"""Schema of a file in `sessions`."""
 NAMED = 3
-"""How many missing parts a message names; of the others it gives the number."""
+"""Largest number of missing parts that a message names; it counts the others."""
 
 
 class PartStore:
-    """The finished parts in a folder; `problems` says in one sentence per packed file what of it cannot be read.
+    """Finished parts of experiments in a folder; `problems` has one sentence per packed file that is damaged.
 
     Args:
         folder: None to keep nothing on the disk.
@@ -80,11 +81,11 @@ class PartStore:
 
     @classmethod
     def at(cls, parts: Parts) -> PartStore:
-        """Return the store itself, or that of a folder."""
+        """Return the store itself, or make the store of a folder."""
         return parts if isinstance(parts, PartStore) else cls(parts)
 
     def names(self, subfolder: str = "") -> list[str]:
-        """Return the names of the stored parts (finished results) directly in the folder, or in that subfolder."""
+        """Return the names of the parts directly in the folder, or in that subfolder."""
         start = f"{subfolder}/" if subfolder else ""
         single = (self.folder / subfolder).glob("*.json") if self.folder is not None else ()
         found = {f"{start}{path.name}" for path in single}
@@ -97,25 +98,25 @@ class PartStore:
         return from_json(self._packed[name][1].decode()) if name in self._packed else None
 
     def where(self, name: str) -> str:
-        """Return the place of a stored part as text for messages: its file, and its name within a packed one."""
+        """Return where a part is, as text for messages: its file, or its name in a packed file."""
         if self._is_single(name) or name not in self._packed:
             return str(self._path(name))
         return f"{self._packed[name][0]}, {name},"
 
     def write(self, name: str, content: Mapping[str, Any]) -> None:
-        """Keep a part that is finished, completely or not at all."""
+        """Write a finished part, completely or not at all."""
         if self.folder is not None:
             write_json(self._path(name), content)
 
     def use(self, name: str) -> None:
-        """Remember that the experiment which runs now needs this part, for `pack`."""
+        """Note that the running experiment needs this part, so that `pack` packs it."""
         self._used.add(name)
 
     def pack(self, experiment: str) -> int:
-        """Move the parts that were used since the last call into the experiment's packed file; return their number.
+        """Move the parts noted by `use` since the last call into the experiment's packed file; return their number.
 
         Files of their own are deleted once the packed file is on the disk and can be read. Parts that are in another
-        packed file stay there. The caller has to be the only one who packs in this folder.
+        packed file stay there. Only one process may pack in a folder at a time.
         """
         moved = {name: to_json(self.read(name)).encode() for name in self._used if self._is_single(name)}
         self._used.clear()
@@ -139,12 +140,12 @@ class PartStore:
     # -- work under way -----------------------------------------------------------------------------------------------
 
     def half_way(self, key: str) -> Path | None:
-        """Return the folder for the checkpoints of a part that is not finished."""
+        """Return the folder for the checkpoints of an unfinished part; None if nothing is kept on the disk."""
         return None if self.folder is None else self.folder / "half-way" / key
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Mark this process as one of `processes` while one or more of its threads are in such a block."""
+        """Within the block, count this process among the `processes` that work on parts of this folder."""
         mark = self.half_way(f"{os.getpid()}.process")
         if mark is None:
             yield
@@ -162,20 +163,20 @@ class PartStore:
                     mark.unlink(missing_ok=True)
 
     def processes(self) -> int:
-        """Return how many processes work here now, this one included; marks that killed ones left do not count."""
+        """Return how many processes work on parts of this folder now, this one included; killed ones do not count."""
         marks = () if self.folder is None else self.folder.glob("half-way/*.process")
         marked = {int(mark.stem) for mark in marks if mark.stem.isdecimal()}
         return len({os.getpid()} | set(filter(_is_alive, marked)))
 
     def log_session(self, session: Mapping[str, Any]) -> None:
-        """Note what a command trained, and how long it took."""
+        """Write a session file: what this command trained, and how long it took."""
         if self.folder is not None:
             origin = provenance({"session": session})
             name = f"{origin['date'].replace(':', '-').partition('+')[0]}-{origin['config_hash'][:8]}"
             write_json(self.folder / "sessions" / f"{name}.json", {"session": session, "provenance": origin})
 
     def sessions(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return all notes, the oldest first, each with its command and device; and what could not be read."""
+        """Return the contents of all session files, oldest first, and a sentence for each that cannot be read."""
         found, problems = [], []
         for path in sorted(self.folder.glob("sessions/*.json")) if self.folder is not None else ():
             try:
@@ -221,7 +222,7 @@ def _write_packed(path: Path, lines: Mapping[str, bytes]) -> None:
 
 
 def _read_packed(path: Path) -> tuple[dict[str, bytes], list[str], str]:
-    """Return the lines with the right checksums by name, the names of all parts, and why some are not there."""
+    """Read a packed file: {part name: its line} where checksums are right, all names, and why parts are missing."""
     lines: dict[str, bytes] = {}
     names: list[str] = []
     reason = ""
@@ -241,7 +242,7 @@ def _read_packed(path: Path) -> tuple[dict[str, bytes], list[str], str]:
 
 
 def _checked_name(name: str) -> str:
-    """Return the name if it is that of a file in the folder, ValueError if not: packed files may come from anybody."""
+    """Return the name; ValueError unless it is a plain file name, since packed files may come from anybody."""
     if not PART_NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not the name of a part")
     return name

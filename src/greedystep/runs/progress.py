@@ -1,4 +1,4 @@
-"""Progress of long work: a live line on a terminal, a plain line twice a minute in a log."""
+"""Progress of long work: a live line on a terminal, plain lines every half minute in a log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ReportProgress = Callable[[float, str], None]
 LINE_EVERY = 30.0
 """Seconds between two lines of progress in a log."""
 KNOWN_SHARE, KNOWN_SECONDS = 0.02, 20.0
-"""The time left is estimated once this share is done, or so many seconds after the first progress; not before."""
+"""The time left is estimated once this share is done, or this many seconds after the first progress."""
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def progress_line(console: Console, name: str, first: str = "") -> Iterator[Repo
     Yields `report(share, what)`, to be called with the share done, 0 to 1, and what is being done.
 
     Args:
-        first: what is done before the first report, such as compiling.
+        first: text until the first report, such as "compiling".
     """
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.table import Column
@@ -48,7 +48,7 @@ def progress_line(console: Console, name: str, first: str = "") -> Iterator[Repo
 
 
 def _plain_lines(console: Console, name: str, started: float) -> ReportProgress:
-    """Print to a log how far the work is, and how long it will take at its speed so far."""
+    """Return a `report` that prints the share done and the time left every LINE_EVERY seconds."""
     told = started
     first: tuple[float, float] | None = None
 
@@ -67,17 +67,17 @@ def _plain_lines(console: Console, name: str, started: float) -> ReportProgress:
 
 
 def _time_left(share: float, gained: float, seconds: float) -> str:
-    """Say how long the rest will take if `gained` of the share took `seconds`; nothing while that is a guess."""
+    """Return the time left as text if a share `gained` took `seconds`; empty while it would be a guess."""
     if gained <= 0 or (share < KNOWN_SHARE and seconds < KNOWN_SECONDS):
         return ""
     return f", about {seconds * (1 - share) / gained / 60:.0f} min left"
 
 
 class WorkProgress:
-    """Reports the share done of work whose cost is known in some unit; threads may share it.
+    """Reports the share done of work whose total cost is known, in any unit; threads may share it.
 
     Args:
-        total: what all of the work costs.
+        total: cost of all work.
     """
 
     def __init__(self, report: ReportProgress, total: float):
@@ -85,17 +85,17 @@ class WorkProgress:
         self._lock = Lock()
 
     def advance(self, cost: float, what: str) -> None:
-        """Count work that is done."""
+        """Add the cost of work that is done, and report the new share; `what` says what is being done."""
         with self._lock:
             self._done += cost
             self._report(min(max(self._done / self._total, 0.0), 1.0) if self._total > 0 else 1.0, what)
 
     def leave_out(self, cost: float) -> None:
-        """Take work that need not be done out of the total: the share is that of the rest."""
+        """Subtract work that need not be done from the total."""
         with self._lock:
             self._total -= cost
 
 
 def say(console: Console, text: str | Text = "") -> None:
-    """Print text as it is: no wrapping of long lines in a pipe, no markup, no guessed highlighting."""
+    """Print text as it is: no wrapping of long lines in a pipe, no markup, no highlighting of numbers."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A folder in which an agent learns: config.json, metrics.jsonl and its saved state.
+"""Training runs in a folder that can be resumed: config.json, metrics.jsonl and the saved state of an agent.
 
 Rows of metrics are on the disk before the state of their step is saved. So whenever a run is killed, its last saved
 state has all its rows; later rows are dropped when it goes on, and written again. The first state is saved before the
@@ -28,10 +28,10 @@ CONFIG, METRICS = "config.json", "metrics.jsonl"
 
 
 class RunProgress(NamedTuple):
-    """How far a run is after a chunk of training."""
+    """How far a run is: steps or episodes done, mean return and speed of the last chunk."""
 
     done: int
-    """Environment steps of each lane (networks) or episodes (tables) so far."""
+    """Environment steps per lane (networks), or episodes (tables), so far."""
     episode_return: float
     """Mean return of the chunk's episodes, exploration included; NaN if none ended."""
     steps_per_second: float = math.nan
@@ -39,25 +39,25 @@ class RunProgress(NamedTuple):
 
 
 class RunFolder(ABC):
-    """A training run in a folder, which is made by a subclass's `start` or `resume` and trained by `train`.
+    """Base class of training runs in a folder; `start` or `resume` of a subclass makes one, `train` trains it.
 
-    It is the only writer of its folder until `train` has ended or `close` is called. A subclass says what learns there.
+    A run is the only writer of its folder until `train` has ended or `close` is called.
 
     Args:
         lock: the lock of the folder; see `locked`.
-        is_saved: whether the folder holds the state that the run goes on from.
-        restart: keep what the folder holds under other names, and begin again.
+        is_saved: whether the folder holds a saved state from which the run continues.
+        restart: rename what the folder holds, and begin again.
         tensorboard: write TensorBoard's event files too.
     """
 
     UNIT: str
-    """What is counted: "steps" or "episodes"."""
+    """What `done` and `total` count: "steps" or "episodes"."""
     STATE: str
     """Name of the file or folder that holds the saved state."""
     SAVE_EVERY: float
-    """Seconds between two saves, at the least."""
+    """Smallest number of seconds between two saves."""
     FAILURES: tuple[type[Exception], ...]
-    """Errors which mean that training itself has failed, say because a loss is not finite."""
+    """Exceptions which mean that training itself has failed, for example with a loss that is not finite."""
 
     def __init__(
         self, folder: Path, lock: WriterLock, *, is_saved: bool, restart: bool = False, tensorboard: bool = False
@@ -71,17 +71,17 @@ class RunFolder(ABC):
     @property
     @abstractmethod
     def done(self) -> int:
-        """Steps of each lane, or episodes, so far."""
+        """Steps per lane (networks), or episodes (tables), so far."""
 
     @property
     @abstractmethod
     def total(self) -> int:
-        """Steps of each lane, or episodes, of the whole run."""
+        """Steps per lane (networks), or episodes (tables), of the whole run."""
 
     @property
     @abstractmethod
     def steps(self) -> int:
-        """Environment steps of each lane so far: the `step` of the last row."""
+        """Environment steps per lane so far: the `step` of the last row."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -89,15 +89,15 @@ class RunFolder(ABC):
 
     @abstractmethod
     def chunks(self) -> Iterator[tuple[Sequence[Row], RunProgress]]:
-        """Train chunk by chunk to the end; yield the rows that are complete after each, and how far the run is."""
+        """Train to the end in chunks; after each yield its complete metrics rows, and how far the run is."""
 
     def unfinished_rows(self) -> Sequence[Row]:
-        """Return the rows of what was trained since the last complete ones, for a run that is interrupted now."""
+        """Return the metrics rows of what was trained since the last complete rows, when a run is interrupted."""
         return ()
 
     @abstractmethod
     def save_state(self) -> None:
-        """Write the state to the folder."""
+        """Write the state of training to the folder."""
 
     # -- what a user calls ---------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class RunFolder(ABC):
         After an error (a full disk, a loss that is not finite) nothing is saved: the last saved state stands.
 
         Args:
-            save_every: seconds between two saves, at the least; the kind's own by default.
+            save_every: smallest number of seconds between two saves; SAVE_EVERY by default.
         """
         if not self._lock.held:
             raise ValueError(f"{self.folder}: this run has ended or was closed; `resume` goes on with it")
@@ -126,7 +126,7 @@ class RunFolder(ABC):
             yield from self._train(metrics, every)
 
     def _begin(self) -> MetricsFile:
-        """Write the settings and the first state."""
+        """Write config.json and the first state; return the metrics file."""
         is_resumed = (self.folder / CONFIG).exists()
         if self._restart:
             set_aside(self.folder, self.STATE, METRICS)
@@ -159,7 +159,7 @@ class RunFolder(ABC):
             self._save(metrics)
 
     def _save(self, metrics: MetricsFile | None = None) -> None:
-        """Save the state if that of this step is not saved yet; rows go first."""
+        """Save the state unless that of this step is saved already; metrics rows are synced first."""
         if self.done == self._saved:
             return
         if metrics is not None:
@@ -190,7 +190,7 @@ def read_run_config(folder: Path) -> Any:
 
 
 def ask_for_restart(folder: Path, problem: str) -> ValueError:
-    """Return the error to raise where a run cannot go on; `problem` names the files."""
+    """Return the ValueError for a run that cannot be resumed, which suggests --restart; `problem` names the files."""
     return ValueError(
         f"resume: {folder} cannot go on: {problem}; --restart (in Python: restart=True) begins again at step 0 and "
         f"keeps what the run has written under other names"
@@ -198,10 +198,10 @@ def ask_for_restart(folder: Path, problem: str) -> ValueError:
 
 
 def check_resumable(folder: Path, missing_state: str | None) -> None:
-    """ValueError if a run's rows of metrics are damaged, or have no saved state any more.
+    """Raise ValueError if a run's metrics rows are damaged, or if it has rows but no saved state.
 
     Args:
-        missing_state: what the folder lacks, if it has no state: without rows either, the run begins at step 0, and a
+        missing_state: what the folder lacks, if it has no state. Without rows either, the run begins at step 0, and a
             warning says so.
     """
     if missing_state is not None:
@@ -214,7 +214,7 @@ def check_resumable(folder: Path, missing_state: str | None) -> None:
 
 
 def set_aside(folder: Path, *names: str) -> None:
-    """Rename these files or folders, if they exist: `x.y` becomes `x-before-restart-1.y`."""
+    """Rename files or folders that exist: `x.y` becomes `x-before-restart-1.y`."""
     there = [folder / name for name in names if (folder / name).exists()]
     for number in count(1):
         moves = {path: path.with_stem(f"{path.stem}-before-restart-{number}") for path in there}
