@@ -1,8 +1,8 @@
 """Bellman backups of a model and sweeps of one of its policies, for sparse and for dense models.
 
 `SparseModel` and `DenseModel` have the same interface: `backup`, `actions_of` (the actions of chosen rows),
-`policy_sweep`, `policy_value` and `best_rewards` (B0, a start); `rows_per_state` relates the cost of a policy's backup
-to a full one.
+`policy_sweep`, `policy_value` and `best_rewards` (the backup of 0, a start); `rows_per_state` relates the cost of a
+policy's backup to a full one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PolicySweep = Callable[[np.ndarray], tuple[np.ndarray, float]]  # v -> (r^π + �
 
 
 class BellmanBackup(NamedTuple):
-    """One Bellman backup Bv: the evidence from which an error bound is proved."""
+    """Values v, their Bellman backup Bv and the range of Bv - v, from which an error bound is proved."""
 
     v: np.ndarray  # [S], the values that were backed up
     out: np.ndarray  # [S], Bv
@@ -53,7 +53,7 @@ def greedy_backup(q: np.ndarray, v: np.ndarray) -> BellmanBackup:
 
 
 class Iteration(NamedTuple):
-    """What every solver yields after each iteration."""
+    """What each solver yields after an iteration: values, work so far and residual."""
 
     values: Callable[[], np.ndarray]  # returns the current values [S], in the model's numbering
     backup: BellmanBackup | None  # a Bellman backup, where the iteration made one
@@ -63,7 +63,7 @@ class Iteration(NamedTuple):
 
     @property
     def residual(self) -> float:
-        """The largest change of a value by a backup or a sweep, or the solver's own residual."""
+        """The largest change of a value by a backup or sweep, or the residual of the solver's own equation."""
         if self.own_residual is not None:
             return self.own_residual
         return self.change if self.backup is None else max(abs(self.backup.low), abs(self.backup.high))
@@ -72,20 +72,20 @@ class Iteration(NamedTuple):
 class ActionValueBounds:
     """Upper bounds on the action values of a model, for action elimination (MacQueen 1967).
 
-    If q is the value of a row under v, then under v' it is at most q + γ max(v' - v), times the sum of the row where
-    that is not 1. So a row that was far behind need not be computed again before the values have changed by as much.
+    If q is the value of a row (s, a) under v, then under v' it is at most q + γ max(v' - v), times the sum of the row
+    where that is not 1. So a row far below the best need not be computed again until values have changed by as much.
     """
 
     def __init__(self, mdp: MDP, v: np.ndarray):
         self.upper = np.where(mdp.available, np.inf, -np.inf).ravel()
-        """float64 [S*A]: upper + rise is the bound; inf for a row that was never computed."""
+        """float64 [S*A]: the bound of each row is upper + rise; inf for a row that was never computed."""
         self._rise = 0.0
         self._discount, self._row_sums = mdp.discount, mdp.row_sums
         self._largest_reward = float(np.abs(mdp.rewards[mdp.available]).max())
         self._v = v.copy()
 
     def at(self, v: np.ndarray) -> tuple[np.ndarray, float]:
-        """Move the bounds to these values, with a margin for rounding; returns (upper, rise)."""
+        """Update the bounds to the values v, with a margin for rounding; return (upper, rise), which add up to them."""
         least, most = self._row_sums
         highest = float((v - self._v).max())
         self._rise += self._discount * highest * (most if highest > 0 else least)
@@ -95,7 +95,7 @@ class ActionValueBounds:
 
 
 class SparseModel:
-    """Backups of a sparse model on its transition table."""
+    """Backups and policy sweeps of a sparse model."""
 
     def __init__(self, mdp: MDP, table: TransitionTable):
         self._mdp, self.discount, self.table = mdp, mdp.discount, table
@@ -110,11 +110,11 @@ class SparseModel:
 
     @property
     def best_rewards(self) -> np.ndarray:
-        """max_a r(s, a), [S]."""
+        """Return max_a r(s, a), [S]."""
         return best_rewards(self.table)
 
     def backup(self, v: np.ndarray) -> BellmanBackup:
-        """Return Bv, the greedy rows and the range of Bv - v."""
+        """Return Bv with the greedy rows and the range of Bv - v."""
         out, choice = np.empty_like(v), np.empty(v.size, np.uint32)
         if self._prune:
             self._bounds = self._bounds or ActionValueBounds(self._mdp, v)
@@ -125,7 +125,7 @@ class SparseModel:
         return BellmanBackup(v, out, choice, low, high)
 
     def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
-        """Return a Jacobi sweep of the chosen rows; the array it returns is overwritten by the next sweep but one."""
+        """Return the Jacobi sweep of the policy of rows `choice` [S]; its result is overwritten by the next but one."""
         chain = self._evaluator.chain(choice, self.discount)
         buffers = cycle((np.empty(choice.size), np.empty(choice.size)))
 
@@ -137,7 +137,7 @@ class SparseModel:
         return sweep
 
     def policy_value(self, choice: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray | None:
-        """Return the value of the chosen rows [S] up to rounding, iteratively from `start`."""
+        """Return the value [S] of the policy `choice` (rows [S]) up to rounding, iterating from `start`."""
         v = start.copy()
         PolicyEvaluator(self.table, deadline).evaluate_exactly(choice, v, self.discount)
         return v
@@ -147,7 +147,7 @@ class SparseModel:
 
 
 class DenseModel:
-    """Backups of a dense model: the first by a matrix product, the others with action elimination."""
+    """Backups and policy sweeps of a dense model; after the first backup, a matrix product, actions are eliminated."""
 
     def __init__(self, mdp: MDP):
         self._mdp, self.discount = mdp, mdp.discount
@@ -176,7 +176,7 @@ class DenseModel:
         return choice.astype(np.int64) - self._first
 
     def policy_value(self, choice: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray | None:
-        """Return (I - γ T^π)^-1 r^π by elimination; None if the system is singular, or nearly so."""
+        """Return (I - γ T^π)^-1 r^π by Gaussian elimination; None if the system is singular, or nearly so."""
         reward = self._reward[choice]
         largest = max(1e12, 2.0 / (1.0 - self.discount)) * np.abs(reward).max()
         try:
@@ -186,7 +186,7 @@ class DenseModel:
         return v if np.abs(v).max() <= largest else None
 
     def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
-        """Return a Jacobi sweep of the chosen rows."""
+        """Return the Jacobi sweep v -> r^π + γ T^π v of the policy `choice` (rows [S])."""
 
         def sweep(v: np.ndarray) -> tuple[np.ndarray, float]:
             out = np.empty_like(v)

@@ -49,11 +49,11 @@ MOST_STATES = 64  # states above which no model is solved in rational arithmetic
 MOST_BITS = 20_000_000  # bits of all numbers multiplied after which that gives up: about one second of work
 
 Jump = tuple[dict[int, Fraction], Fraction]
-"""(probabilities of the next state, given that this one is left; expected reward until then)."""
+"""(probabilities of the next state, given that it differs from this one; expected reward until then)."""
 
 
 class EpisodeLength(NamedTuple):
-    """A bound on the length of episodes with discount 1."""
+    """A bound on the expected jumps (changes of state) of an episode with discount 1, or why there is none."""
 
     jumps: float  # bound on the expected number of jumps of any policy from any state; may be infinite
     obstacle: str = ""  # why it is infinite, so that there is no bound on the error of values: one sentence
@@ -63,7 +63,7 @@ UNKNOWN = EpisodeLength(np.inf, "no bound on the error: no bound on the longest 
 
 
 class Certificate:
-    """Turns the range (low, high) of a backup into bounds on v*, with constants of one model."""
+    """Computes bounds on v* from the range (low, high) of a Bellman backup Bv - v; holds constants of one model."""
 
     def __init__(self, mdp: MDP, widest_row: int):
         least, most = mdp.row_sums
@@ -73,13 +73,13 @@ class Certificate:
         self._beta_max = self._raw_beta_max * (1 + self._slack)
         self.largest_reward = float(np.abs(np.where(mdp.available, mdp.rewards, 0.0)).max())
         self.episode_length = UNKNOWN
-        """The longest expected episode, which bounds with discount 1 need."""
+        """The longest expected episode, which bounds with discount 1 need; unknown at first."""
         self.discounted = mdp.discount < 1.0
         # Without termination, adding a constant to every value is allowed: the middle of the bounds is a better answer.
         self.shift_is_free = self.discounted and least >= 1 - 1e-9
 
     def obstacle(self) -> str:
-        """Return why there can be no bound, in one sentence; empty if there can be one."""
+        """Return in one sentence why no bound can be proved; empty if one can."""
         if not self.discounted:
             return self.episode_length.obstacle
         if self._beta_max < 1.0:
@@ -89,12 +89,12 @@ class Certificate:
         return "rows that sum to more than 1 / discount leave no bound on the error"
 
     def rounding(self, largest: float) -> float:
-        """Return how far a computed backup can be from the true one, for values of at most `largest` in size."""
+        """Return a bound on the rounding error of one backup of values with |v| <= largest."""
         # Products below the normal numbers miss up to 2^-1075 each; SMALLEST_NORMAL covers a row of 2^53 of them.
         return self._slack * self.largest_reward + self._slack * largest + SMALLEST_NORMAL
 
     def floor(self, largest: float) -> float:
-        """Return the bound that rounding alone makes: no better one can be expected for values of this size."""
+        """Return the smallest bound that can be proved for values of this size, because of rounding alone."""
         if self.discounted:
             return self.bounds(0.0, 0.0, largest)[1]
         # Values are off by half a unit in the last place each, and so their differences by one.
@@ -103,7 +103,7 @@ class Certificate:
     def bounds(self, low: float, high: float, largest: float, error: float = 0.0) -> tuple[float, float]:
         """Return (lower, upper) with Bv + lower <= v* <= Bv + upper, Bv as computed from v with |v| <= largest.
 
-        `error` is that of low, high and Bv, where the backup computes it (discount 1).
+        `error` bounds the rounding error of low, high and Bv; with a discount below 1 it is computed here.
         """
         if not self.discounted:
             more = self.episode_length.jumps - 1.0
@@ -124,7 +124,7 @@ def _times(jumps: float, edge: float) -> float:
 
 
 def longest_episode(mdp: MDP, model: UndiscountedModel, deadline: Deadline) -> EpisodeLength:
-    """Bound the expected length of the longest episode of a model with discount 1."""
+    """Return a bound on the expected length of the longest episode of a model with discount 1."""
     if model.improper_start is not None:
         state, action = model.improper_start
         way = f"a policy that never ends (action {action} in state {state} can begin one)"
@@ -178,7 +178,7 @@ def _crude_length(model: UndiscountedModel, deadline: Deadline) -> float:
 
 @njit(nb.boolean(TABLE_TYPE, FLOATS, INTS, FLOATS, FLOATS), cache=True)
 def _sweep_end_probabilities(table, ends, state, chance, jumps):
-    """Sweep in place over chance[s], the smallest probability over actions of ending within jumps[s], rounded down.
+    """Update chance[s] in place: the smallest probability over actions of ending within jumps[s] jumps, rounded down.
 
     Returns whether any probability has grown.
     """
@@ -209,7 +209,7 @@ def _sweep_end_probabilities(table, ends, state, chance, jumps):
 
 
 class RationalSolution(NamedTuple):
-    """Exact optimal values, and the optimal policy, int [S], that takes the first of equal actions."""
+    """Exact optimal values as fractions, and an optimal policy, int [S], with the lowest of equal actions."""
 
     v: list[Fraction]
     policy: np.ndarray
@@ -226,13 +226,13 @@ class RationalSolution(NamedTuple):
 
 
 class TooLargeError(Exception):
-    """The fractions have grown beyond MOST_BITS."""
+    """Fractions in exact arithmetic have more than MOST_BITS bits."""
 
 
 def rational_policy_iteration(mdp: MDP, policy: np.ndarray, counting: bool = False) -> RationalSolution | None:
-    """Return v* of a model with discount 1 whose every policy ends, or None if that is too much work.
+    """Return the exact v* of a model with discount 1 whose every policy ends, or None if that is too much work.
 
-    Starts from `policy`, int [S]. With `counting`, each change of state pays 1, in place of the rewards.
+    Starts from `policy`, int [S]. With `counting`, rewards are replaced by 1 per change of state.
     """
     if mdp.num_states > MOST_STATES:
         return None
@@ -254,7 +254,7 @@ def rational_policy_iteration(mdp: MDP, policy: np.ndarray, counting: bool = Fal
 
 
 class _Work:
-    """Multiplies fractions and counts their bits."""
+    """Multiplies fractions and counts their bits; TooLargeError beyond a limit."""
 
     def __init__(self) -> None:
         self._bits = 0
@@ -271,7 +271,7 @@ class _Work:
 
 
 def _jump(mdp: MDP, s: int, a: int, counting: bool) -> Jump | None:
-    """Return the exact jump of an action (undiscounted.py); None if the action is not available."""
+    """Return the exact jump of action a in state s: what it leads to when it leaves s; None if it is not available."""
     if mdp.rewards[s, a] == -np.inf:
         return None
     row = sp.csr_array(mdp.transitions[[s * mdp.num_actions + a]])
@@ -288,7 +288,7 @@ def _jump(mdp: MDP, s: int, a: int, counting: bool) -> Jump | None:
 
 
 def _policy_value(chain: list[Jump], work: _Work) -> list[Fraction]:
-    """Solve v = r + T v by elimination, state by state."""
+    """Solve v = r + T v exactly by Gaussian elimination with fractions."""
     to, v = [dict(jump[0]) for jump in chain], [jump[1] for jump in chain]
     for s in range(len(chain)):
         rest = 1 / (1 - to[s].pop(s, Fraction(0)))

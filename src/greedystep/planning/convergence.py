@@ -1,4 +1,4 @@
-"""Convergence: proves an error bound after the iterations of any method, reports progress and decides when to stop."""
+"""Convergence of a solve: prove an error bound after iterations, report progress and decide when to stop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OVERFLOW = "the values, or the bounds on them, are too large for float64"
 
 
 class SolveProgress(NamedTuple):
-    """The argument of a callback, after each iteration."""
+    """What the `callback` of `solve` is called with after each iteration."""
 
     iteration: int
     sweeps: float
@@ -35,7 +35,7 @@ class SolveProgress(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """A backup with the bounds Bv + lower <= v* <= Bv + upper."""
+    """A Bellman backup Bv with proved bounds, Bv + lower <= v* <= Bv + upper."""
 
     backup: BellmanBackup
     lower: float
@@ -44,24 +44,24 @@ class Proof(NamedTuple):
 
     @property
     def values(self) -> np.ndarray:
-        """Bv + shift, [S], which lies within `bound` of v*."""
+        """Return Bv + shift, [S], which lies within `bound` of v*."""
         return self.backup.out + self.shift
 
     @property
     def bound(self) -> float:
-        """The largest possible distance of `values` from v*."""
+        """The proved largest distance of `values` from v*."""
         return max(self.upper - self.shift, self.shift - self.lower, 0.0)
 
     @property
     def much_smaller_than_backed_up(self) -> bool:
-        """Whether rounding of the values that were backed up, much larger than `values`, limits the bound."""
+        """Whether `values` are so much smaller than the values backed up that rounding of those limits the bound."""
         return 2.0 * np.abs(self.values).max() < np.abs(self.backup.v).max()
 
 
 class ConvergenceMonitor:
-    """Follows the iterations of a method until a reason to stop; arguments as for `solve`.
+    """Runs a solver's iterations until there is a reason to stop, and keeps the best proof; arguments as in `solve`.
 
-    `backup` makes the Bellman backup for a proof where an iteration has none, or (`backs_up_again`) none that serves.
+    `backup` computes a Bellman backup for a proof where an iteration has none; with `backs_up_again`, for every proof.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class ConvergenceMonitor:
         self._max_iterations, self._callback, self._backs_up_again = max_iterations, callback, backs_up_again
         self.best: Proof | None = None
         self.error_bound = inf
-        """The bound of the best proof."""
+        """The smallest bound proved so far."""
         self.trace: list[float] = []
         self.sweeps = 0.0
         self._largest = 0.0  # the largest absolute value that the last proof backed up
         self._unproved = self._idle_proofs = 0
 
     def record(self, backup: BellmanBackup) -> Proof:
-        """Prove a bound from this backup; returns the best proof so far."""
+        """Prove a bound from this backup; return the best proof so far."""
         certificate, self._largest = self._certificate, float(np.abs(backup.v).max())
         lower, upper = certificate.bounds(backup.low, backup.high, self._largest, backup.error)
         if not (isfinite(lower) and isfinite(upper)):  # half of a bound is none, and so is inf - inf
@@ -101,7 +101,7 @@ class ConvergenceMonitor:
         return self.best
 
     def run(self, iterations: Iterator[Iteration]) -> tuple[Iteration | None, str]:
-        """Iterate until there is a reason to stop; returns (last iteration, reason), the reason empty when solved."""
+        """Iterate until there is a reason to stop; return (last iteration, reason), the reason empty when solved."""
         last, before = None, self.sweeps
         try:
             for last in iterations:

@@ -25,7 +25,7 @@ def backup_of(mdp: MDP, v: np.ndarray) -> BellmanBackup:
 
 
 def value_iteration(mdp: MDP, v: np.ndarray) -> Iterator[Iteration]:
-    """v <- B v = max_a r + γ P v."""
+    """Value iteration: v <- B v = max_a r + γ P v."""
     sweeps = 0.0
     while True:
         backup = backup_of(mdp, v)
@@ -54,7 +54,7 @@ def policy_value(
 def policy_iteration(
     mdp: MDP, model: SparseModel | DenseModel, v: np.ndarray, deadline: Deadline
 ) -> Iterator[Iteration]:
-    """Evaluate the greedy policy exactly and improve it, until no action is better than the old one (Howard 1960)."""
+    """Policy iteration (Howard 1960): evaluate the greedy policy exactly and improve it, until no action is better."""
     sweeps, policy, states = 0.0, None, np.arange(mdp.num_states)
     largest_reward, seen = float(np.abs(mdp.rewards[mdp.available]).max()), set()
     while True:
@@ -77,7 +77,7 @@ def policy_iteration(
 
 
 def modified_policy_iteration(mdp: MDP, v: np.ndarray, horizon: int, deadline: Deadline) -> Iterator[Iteration]:
-    """v <- (T^π)^(N-1) B v with π greedy for v (Puterman and Shin 1978)."""
+    """Modified policy iteration (Puterman and Shin 1978): v <- (B^π)^(N-1) B v with π greedy for v, N = horizon."""
     sweeps = 0.0
     while True:
         backup = backup_of(mdp, v)
@@ -115,7 +115,7 @@ def greedy_step(
 def multi_step(
     mdp: MDP, q: np.ndarray, policies: list[np.ndarray], horizon: int, tolerance: float, deadline: Deadline
 ) -> Iterator[Iteration]:
-    """Q <- max_π (B^π)^(N-1) B Q, to its own fixed point, which lies below Q* in general (Theorem 6)."""
+    """Multi-step iteration: Q <- max_π (B^π)^(N-1) B Q, to a fixed point that lies below Q* in general (Theorem 6)."""
     rate = mdp.discount**horizon
     solved = tolerance * max(1 - rate, 1e-9)
     sweeps, work, smallest, stalls = 0.0, len(policies) * (1 + (horizon - 1) / mdp.num_actions), np.inf, 0

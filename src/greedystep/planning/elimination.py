@@ -58,7 +58,7 @@ def solve_dense(
 
 
 def solve_sparse(chain: TransitionTable, v: np.ndarray, deadline: Deadline) -> bool:
-    """Set v [S] to (I - T)^-1 r; returns False, with v as it was, if a pivot vanishes or it takes too much memory."""
+    """Set v [S] to (I - T)^-1 r; return False, with v unchanged, if a pivot vanishes or it takes too much memory."""
     order = dissection_order(chain, deadline)
     position = np.empty_like(order)
     position[order] = np.arange(v.size, dtype=np.uint32)
@@ -99,9 +99,9 @@ def dissection_order(chain: TransitionTable, deadline: Deadline) -> np.ndarray:
 
 @njit(nb.int64(INTS, INTS, LONG_INTS, nb.int64, INTS, LONG_INTS, nb.uint32), cache=True)
 def _levels(start, to, part, own, queue, level, root):
-    """Search breadth first from `root` within part `own`; the states reached go to `queue` and to part own + 1.
+    """Search breadth first from `root` within part `own`; put states reached into `queue` and into part own + 1.
 
-    Fills their `level`; returns their number.
+    Fills their `level` (distance from the root); returns their number.
     """
     known, done = 1, 0
     queue[0] = root
@@ -122,7 +122,7 @@ def _levels(start, to, part, own, queue, level, root):
 
 @njit(nb.types.UniTuple(nb.int64, 2)(INTS, LONG_INTS, nb.int64), cache=True)
 def _smallest_cut(queue, level, size):
-    """Return the range (begin, end) of `queue` with the smallest level that leaves a third of the states each side.
+    """Return the range (begin, end) of `queue` with the smallest level that leaves a third of the states on each side.
 
     (size, size) if there is none: all states are near each other.
     """
@@ -142,7 +142,7 @@ def _smallest_cut(queue, level, size):
 def _dissect(start, to, order, part, queue, level, stack, progress, work):
     """Cut the parts on the stack, which are ranges of `order`, in two, until `work` states have been visited.
 
-    `progress` holds the number of parts on the stack and the last label of a part; cuts have label 0.
+    `progress` holds the number of parts on the stack and the last label of a part; states of cuts have label 0.
     """
     while progress[0] > 0 and work > 0:
         progress[0] -= 1
@@ -211,10 +211,10 @@ _rows_signature = nb.int64(
 
 @njit(_rows_signature, cache=True)
 def _eliminate_rows(chain, order, position, done, start, to, p, x, row, place, heap, most):
-    """Eliminate the states from place `done` on, with about `most` operations, while there is room.
+    """Eliminate states in the given order from position `done` on, with about `most` operations, while there is room.
 
-    Columns are places in the order; place[j] = i says that column j is in use for row i. Returns the next place, or -1
-    if a pivot vanishes.
+    Columns are positions in the order; place[j] = i says that column j is in use for row i. Returns the next position,
+    or -1 if a pivot vanishes.
     """
     _, chain_start, chain_to, chain_p, reward = chain
     S, work = order.size, 0

@@ -53,13 +53,13 @@ ONE, TWO, THREE, FOUR = (unsigned(n) for n in (1, 2, 3, 4))  # added to an unsig
 
 @njit(inline="always")
 def term(to, p, k, v):
-    """p[k] v[to[k]]."""
+    """Return p[k] v[to[k]]."""
     return p[k] * v[to[k]]
 
 
 @njit(inline="always")
 def expectation(start, to, p, row, v):
-    """Σ_k p[k] v[to[k]] over one row, unrolled for short rows, where loop control would cost the most."""
+    """Return Σ_k p[k] v[to[k]] over one row, unrolled for short rows, where loop control would cost the most."""
     k = unsigned(start[row])
     n = unsigned(start[row + ONE]) - k
     if n == FOUR:
@@ -86,7 +86,7 @@ def expectation(start, to, p, row, v):
 
 @njit(inline="always")
 def _best_row(first, start, to, p, reward, discount, s, v):
-    """Return (value, row) of the best row of state s, the first one of equals."""
+    """Return (value, row) of the best row (action) of state s, the first one of equals."""
     row, end = unsigned(first[s]), unsigned(first[s + ONE])
     best, choice = -np.inf, row
     while row < end:
@@ -114,7 +114,7 @@ def _bellman_block(table, discount, v, out, choice, begin, end):
 def bellman(
     table: TransitionTable, discount: float, v: np.ndarray, out: np.ndarray, choice: np.ndarray
 ) -> tuple[float, float]:
-    """Jacobi backup out = B v, with the greedy rows in `choice`; returns (min, max) of out - v."""
+    """Compute the Jacobi backup out = B v, and the greedy rows in `choice`; return (min, max) of out - v."""
     parts = (table, discount, v, out, choice)
     return _range(run_parallel(_bellman_block, *parts, end=v.size, entries=table.probability.size))
 
@@ -166,7 +166,7 @@ def pruned_bellman(
 
 @njit(_bounds(MATRIX, FLOATS, nb.float64, FLOATS, FLOATS, INTS, FLOATS, nb.float64), cache=True)
 def pruned_dense_bellman(matrix, reward, discount, v, out, choice, upper, rise):
-    """`pruned_bellman` for a dense model, matrix [S*A, S]."""
+    """`pruned_bellman` for a dense model with matrix [S*A, S]."""
     S = v.size
     A = matrix.shape[0] // S
     low, high = np.inf, -np.inf
@@ -189,7 +189,7 @@ def pruned_dense_bellman(matrix, reward, discount, v, out, choice, upper, rise):
 
 @njit(_bounds(MATRIX, nb.float64, FLOATS, INTS, FLOATS, FLOATS), cache=True)
 def dense_chain_backup(matrix, discount, reward, choice, v, out):
-    """out = r^π + γ T^π v for the chosen rows of a dense model, matrix [S*A, S]; returns (min, max) of out - v."""
+    """Compute out = r^π + γ T^π v for the rows `choice` of a dense matrix [S*A, S]; return (min, max) of out - v."""
     low, high = np.inf, -np.inf
     for s in range(v.size):
         row = np.int64(choice[s])
@@ -201,7 +201,7 @@ def dense_chain_backup(matrix, discount, reward, choice, v, out):
 
 @njit(FLOATS(TABLE_TYPE), cache=True)
 def best_rewards(table):
-    """max_a r(s, a), [S]."""
+    """Return max_a r(s, a), [S]."""
     first, _, _, _, reward = table
     best = np.empty(first.size - 1)
     for s in range(unsigned(best.size)):
@@ -213,7 +213,7 @@ def best_rewards(table):
 
 @njit(_bounds(TABLE_TYPE, FLOATS, FLOATS), cache=True)
 def chain_backup(chain, v, out):
-    """out = r + T v for a chain with the discount multiplied in; returns (min, max) of out - v."""
+    """Compute out = r + T v for a chain with the discount multiplied in; return (min, max) of out - v."""
     _, start, to, p, reward = chain
     low, high = np.inf, -np.inf
     for s in range(unsigned(v.size)):
@@ -237,7 +237,7 @@ def _sweep_block(table, v, choice, backward, begin, end):
 
 
 def sweep(table: TransitionTable, v: np.ndarray, choice: np.ndarray, backward: bool, parallel: bool = False) -> float:
-    """Gauss-Seidel Bellman sweep of v with the discount multiplied into the table; returns the largest change.
+    """Make a Gauss-Seidel Bellman sweep of v, the discount multiplied into the table; return the largest change.
 
     In parallel, every thread sweeps its own range of states and sees the others as they were before: the result does
     not depend on timing, and a lower bound on v* stays one.
@@ -265,7 +265,7 @@ _pool: ThreadPoolExecutor | None = None
 def run_parallel(loop: Callable[..., Any], *arguments: Any, begin: int = 0, end: int, entries: int) -> list[Any]:
     """Run loop(*arguments, begin, end) on parts of range(begin, end), one per core if the table has enough entries.
 
-    Returns the results in order. The calling thread takes the last part.
+    Returns the results in order. The calling thread runs the last part.
     """
     global _pool
     pieces = provenance.available_cores() if entries >= PARALLEL_FROM else 1
@@ -283,7 +283,7 @@ def run_parallel(loop: Callable[..., Any], *arguments: Any, begin: int = 0, end:
 
 
 def _forget_pool() -> None:
-    """Drop the thread pool in a forked child, which has none of its parent's threads."""
+    """Drop the thread pool in a forked child process, where its threads do not exist."""
     global _pool
     _pool = None
 

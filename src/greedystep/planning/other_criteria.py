@@ -12,12 +12,12 @@ from greedystep.mdp import MDP
 
 
 class FiniteHorizonSolution(NamedTuple):
-    """The optimal values and policy with t = 0 .. H - 1 steps done; exact up to rounding."""
+    """Optimal values and policy of a finite horizon H, for every time t = 0 .. H; exact up to rounding."""
 
     v: np.ndarray
-    """float64 [H + 1, S]: value of each state with H - t steps left; v[H] is 0."""
+    """float64 [H + 1, S]: v[t, s] is the value of state s with H - t steps left; v[H] is 0."""
     policy: np.ndarray
-    """int [H, S]: an optimal action, the lowest one of equals."""
+    """int [H, S]: an optimal action at each time and state, the lowest one of equals."""
 
 
 def solve_finite_horizon(mdp: MDP, horizon: int, discount: float | None = None) -> FiniteHorizonSolution:
@@ -44,7 +44,7 @@ class AverageRewardSolution(NamedTuple):
     """The optimal average reward per step, between two bounds, and a policy that attains at least the lower one."""
 
     gain: float
-    """The middle of the bounds."""
+    """The middle of lower and upper."""
     lower: float
     upper: float
     """The optimal average reward of every state lies in [lower, upper]."""

@@ -26,7 +26,7 @@ SMALLEST_PIVOT = 1e-12
 
 
 class PolicyEvaluator:
-    """Evaluates policies of one transition table; all chains share one buffer."""
+    """Evaluates policies of one transition table, each given by its rows `choice` [S]; all share one buffer."""
 
     def __init__(self, table: TransitionTable, deadline: Deadline | None = None):
         self._rows, self._deadline = table, deadline or Deadline()
@@ -43,12 +43,12 @@ class PolicyEvaluator:
         )
 
     def chain(self, choice: np.ndarray, discount: float) -> TransitionTable:
-        """Return the chain of the chosen rows, probabilities times `discount`; valid until the next call."""
+        """Return the Markov chain of the rows `choice` [S], probabilities times `discount`; valid until the next."""
         extract_chain(self._rows, choice, discount, False, self._chain)
         return self._chain
 
     def evaluate(self, choice: np.ndarray, v: np.ndarray, target: float, most: int, discount: float = 1.0) -> float:
-        """Bring v [S] to the value of the policy, up to a residual of `target` or `most` rounds of BiCGSTAB.
+        """Iterate v [S] towards the value of the policy, to a residual of `target` or for `most` rounds of BiCGSTAB.
 
         Returns the work, in sweeps of the chain.
         """
@@ -59,7 +59,7 @@ class PolicyEvaluator:
         return 1.0 + SWEEPS_PER_ROUND * rounds
 
     def evaluate_exactly(self, choice: np.ndarray, v: np.ndarray, discount: float) -> float:
-        """Bring v [S] to the value of the policy until rounding explains the residual that is left.
+        """Iterate v [S] to the value of the policy, until rounding explains the residual that is left.
 
         BiCGSTAB does it where a chain mixes, elimination where it does not. Where both fail, which takes a large chain
         with hardly any discount and much fill-in, v is what they and more and more sweeps reach. Returns the work of
@@ -90,7 +90,7 @@ class PolicyEvaluator:
             work += 1.0 + SWEEPS_PER_ROUND * rounds
 
     def _evaluate_directly(self, choice: np.ndarray, v: np.ndarray, discount: float) -> tuple[float, int]:
-        """Solve a chain if it is deterministic or banded; returns (work, else 0; length of the longest row)."""
+        """Solve for v if the chain is deterministic or banded; return (work, 0 if not solved; longest row's length)."""
         chain = self._chain
         longest = int(extract_chain(self._rows, choice, discount, True, chain))
         if longest <= 1 and solve_deterministic(chain, v):
@@ -106,7 +106,7 @@ class PolicyEvaluator:
 
 @njit(nb.int64(TABLE_TYPE, INTS, nb.float64, nb.boolean, TABLE_TYPE), cache=True)
 def extract_chain(table, choice, discount, solve_loops, chain):
-    """Copy one row of each state into `chain`, with the discount multiplied in; returns the length of the longest row.
+    """Copy the row choice[s] of each state into `chain`, times the discount; return the length of the longest row.
 
     With `solve_loops`, a self-loop v = r + p v + ... is solved for v, as in transition_tables.py.
     """
@@ -212,7 +212,7 @@ _banded_signature = nb.boolean(TABLE_TYPE, FLOATS, nb.int64, nb.int64, nb.float6
 
 @njit(_banded_signature, cache=True)
 def _solve_banded(chain, v, below, above, band, x, begin, end):
-    """Eliminate states begin .. end - 1; the first chunk fills the band before, the last one writes v afterwards."""
+    """Eliminate states begin .. end - 1; the call with the first state fills the band, that with the last writes v."""
     _, start, to, p, reward = chain
     S = v.size
     if begin == 0:
@@ -278,7 +278,7 @@ def bicgstab(chain: TransitionTable, v: np.ndarray, target: float, most: int, de
 
 @njit(nb.boolean(TABLE_TYPE, FLOATS, nb.float64, nb.int64, nb.int64, nb.float64[:, ::1], FLOATS), cache=True)
 def _bicgstab(chain, v, target, most, at_once, room, numbers):
-    """Run the next `at_once` rounds; returns whether they were the last, and then updates v.
+    """Run the next `at_once` rounds of BiCGSTAB; return whether they were the last, and if so update v.
 
     `room` [8, S] and `numbers`, zeros at first, hold the state between calls; numbers[0] counts rounds.
     """

@@ -140,7 +140,7 @@ def span_policy_iteration(
 
 
 def _remaining_sweeps(first: float, last: float, target: float, count: int) -> float:
-    """Extrapolate how many more sweeps reach the target span at the rate of the first `count`."""
+    """Extrapolate how many more sweeps reach the span `target`, if `count` sweeps reduced it from `first` to `last`."""
     if last <= target:
         return 0.0
     return count * np.log(last / target) / np.log(first / last) if last < first else np.inf
@@ -188,7 +188,7 @@ def gauss_seidel_policy_iteration(
 
 
 class _Patience:
-    """Decides whether policy evaluations are worth it: after too many in vain they pause, each time for longer.
+    """Decides when to evaluate the policy exactly; after too many useless evaluations it pauses, each time for longer.
 
     Sweeps alone always converge. Policies that are evaluated only roughly may in theory cycle.
     """
@@ -197,7 +197,7 @@ class _Patience:
         self._best, self._vain, self._pause, self._next_pause = np.inf, 0, 0, PATIENCE
 
     def lasts(self, change: float) -> bool:
-        """Return whether to evaluate after a sweep with this largest change."""
+        """Return whether to evaluate the policy now, after a sweep with this largest change of a value."""
         if self._pause > 0:
             self._pause -= 1
             return False
@@ -211,7 +211,7 @@ class _Patience:
 
 @njit(nb.void(TABLE_TYPE, nb.float64, INTS, INTS, FLOATS, nb.int64, nb.int64), cache=True)
 def first_guess(table, discount, state, position, v, begin, end):
-    """Value the states at positions begin .. end - 1 of the order, taking unknown successors for as good as the state:
+    """Set v(s) for the states at positions begin .. end - 1 of the order, as if unknown successors were worth v(s) too:
 
     v(s) = max_a (r + γ Σ_known p v(s')) / (1 - γ Σ_unknown p).
 

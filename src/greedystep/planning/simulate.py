@@ -13,10 +13,10 @@ from greedystep.trajectory import Trajectory
 def simulate(
     mdp: MDP, policy: Policy, *, start: int = 0, episodes: int = 1, max_steps: int = 1000, seed: int = 0
 ) -> list[Trajectory]:
-    """Play episodes of a policy, with their states, actions, rewards r(s, a) and behaviour probabilities.
+    """Play episodes of a policy; the trajectories hold states, actions, rewards r(s, a) and behaviour probabilities.
 
     An episode begins in `start` and ends where the model terminates, or is truncated after `max_steps`. After a
-    terminated step the last state is the one before it, whose value is not asked for.
+    terminated step the last observation repeats the state before, since the end of an episode is not a state.
 
     Args:
         policy: int [S], or float [S, A] with rows that sum to one.

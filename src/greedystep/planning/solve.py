@@ -29,26 +29,26 @@ METHODS: tuple[str, ...] = get_args(SolveMethod)
 DEFAULT_HORIZON = 20
 WARM_START_ROUNDS = 100  # BiCGSTAB rounds spent on the value of a policy that was given to start from
 HUGE = 1e150
-"""Rewards below this cannot overflow with a discount below 1, for 1 / (1 - discount) is at most 2^53."""
+"""Rewards below this cannot overflow with a discount below 1, since 1 / (1 - discount) is at most 2^53."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Values and a policy of an MDP, with proved bounds on their distance from optimal."""
+    """Result of `solve`: values and a policy of an MDP, with proved bounds on their distance from optimal."""
 
     v: np.ndarray
-    """[S], within `error_bound` of v* in every state."""
+    """float64 [S], within `error_bound` of v* in every state."""
     policy: np.ndarray
     """int [S], greedy: the first action with q(s, a) = v(s)."""
     error_bound: float
     """v - error_bound <= v* <= v + error_bound; infinite where nothing can be proved (see `message`)."""
     policy_loss_bound: float
-    """The policy's own value is at most this much below v*."""
+    """In every state the value of `policy` is at most this much below v*."""
     converged: bool
     """Whether error_bound <= tolerance."""
     iterations: int
     sweeps: float
-    """Work in backups of the whole model; a backup of one policy counts for its share."""
+    """Work, in backups of the whole model; a backup of one policy counts for its share of the rows."""
     trace: np.ndarray
     """[iterations], the largest change of a value in each iteration (for multi-step: its own residual)."""
     seconds: float
@@ -56,11 +56,11 @@ class Solution:
     message: str
     """Why the solve stopped early, or why there is no bound, in one sentence; else empty."""
     _backed_up: tuple[MDP, np.ndarray, float] = field(repr=False)
-    """(mdp, values, shift) with q = B values + shift."""
+    """(mdp, values, shift), from which q = B values + shift is computed on first use."""
 
     @cached_property
     def q(self) -> np.ndarray:
-        """[S, A], within error_bound of q* up to rounding; -inf where an action is not available.
+        """float64 [S, A], within error_bound of q* up to rounding; -inf where an action is not available.
 
         Computed on first use: often only the policy is wanted, and q is A times as large as v.
         """
@@ -158,7 +158,7 @@ def solve(
 
 
 class _Task:
-    """One call of `solve`: the model in the form that the method works on, its iterations and its backups."""
+    """One call of `solve`: the model in the form that the method needs, its iterations and its backups."""
 
     def __init__(
         self,
@@ -180,12 +180,12 @@ class _Task:
         if self.certificate.discounted:
             self._model = DenseModel(mdp) if self._table is None else SparseModel(mdp, self._table)
         self.start: np.ndarray | None = None
-        """[S], the values of a warm start."""
+        """float64 [S]: values to begin with."""
         self.on_table = method == "auto" or not self.certificate.discounted
-        """Whether proofs are made by the model's own backups, which choose rows; the other methods choose actions."""
+        """Whether the method works on a transition table, so that a policy is a list of its rows, not of actions."""
 
     def prepare_and_iterate(self) -> Iterator[Iteration]:
-        """Do what takes long before the first iteration, then iterate: both can be interrupted."""
+        """Prepare the model, which may take long, and then iterate: both within the generator, to be interruptible."""
         self._deadline.check()
         if not self.certificate.discounted:
             self._mdp, self._model = normalised(self._given), UndiscountedModel(self._given, self._deadline)
@@ -214,13 +214,13 @@ class _Task:
         return dynamic_programming.multi_step(mdp, q, self._policies, self._horizon, self._tolerance, deadline)
 
     def backup(self, v: np.ndarray) -> BellmanBackup:
-        """Return the Bellman backup that a bound is proved from."""
+        """Return the Bellman backup of v, from which a bound is proved."""
         if self.on_table and self._model is not None:
             return self._model.backup(v)
         return dynamic_programming.backup_of(self._mdp, v)
 
     def solution(self, monitor: ConvergenceMonitor, reason: str) -> Solution:
-        """Return the best values that were proved; where float64 is exhausted, those of rational arithmetic."""
+        """Return the solution with the best bound proved; if float64 does not suffice, from rational arithmetic."""
         proof, certificate, tolerance = monitor.best, self.certificate, self._tolerance
         assert proof is not None
         if self.on_table and self._model is not None:
@@ -289,7 +289,7 @@ class _Task:
 
 @contextmanager
 def _status_line(callback: Callable[[SolveProgress], object] | None) -> Iterator[Callable[[SolveProgress], object]]:
-    """Show a status line on the terminal; yields a callback that updates it and calls the given one."""
+    """Show a status line on the terminal; yields a callback that updates it and calls `callback`."""
     from rich.console import Console
 
     with Console(stderr=True).status("solving") as status:

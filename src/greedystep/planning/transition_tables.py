@@ -39,19 +39,19 @@ def as_table(mdp: MDP) -> TransitionTable:
 
 
 def _own(array: np.ndarray, dtype: type) -> np.ndarray:
-    """Return the array, or a copy of it with this dtype, contiguous and writable, as the compiled loops need it."""
+    """Return the array, or a copy if need be, with this dtype, contiguous and writable, as compiled loops need it."""
     return np.require(array, dtype, ["C", "W"])
 
 
 def widest_row(mdp: MDP) -> int:
-    """Return the largest number of entries of a row of transitions."""
+    """Return the largest number of successors of a pair (s, a)."""
     if isinstance(mdp.transitions, np.ndarray):
         return mdp.num_states
     return int(np.diff(mdp.transitions.indptr).max(initial=0))
 
 
 def reward_distance_order(table: TransitionTable, deadline: Deadline) -> tuple[np.ndarray, np.ndarray]:
-    """Return (states by distance to the highest-paying ends or rows, position of each state), both uint32 [S]."""
+    """Return (states ordered by distance to the highest-paying ends or rows, position of each), both uint32 [S]."""
     final = absorbing_states(table)
     return backward_order(table, final, _reward_sources(table, final), deadline)
 
@@ -74,7 +74,10 @@ def reordered_table(
 
 @njit(nb.types.UniTuple(INTS, 3)(TABLE_TYPE, INTS), cache=True)
 def _ordered_rows(table, state):
-    """Return (first, old row of each new row, start) of the reordered table, without rows of unavailable actions."""
+    """Return (first row of each state, old row of each new row, start of each row) of the reordered table.
+
+    Rows of unavailable actions are left out.
+    """
     first, start, _, _, reward = table
     S = state.size
     new_first, new_start = np.empty(S + 1, np.uint32), np.empty(reward.size + 1, np.uint32)
@@ -113,7 +116,7 @@ def absorbing_states(table):
 
 @njit(FLAGS(TABLE_TYPE, FLAGS), cache=True)
 def _reward_sources(table, final):
-    """Return bool [S]: where the highest-paying rows that end lead to; without such rows, the highest-paying states."""
+    """Return bool [S]: where the highest-paying final rows lead to; without such rows, the highest-paying states."""
     first, start, successor, probability, reward = table
     S = final.size
     ending = np.zeros(reward.size, np.bool_)
@@ -148,7 +151,7 @@ def _reward_sources(table, final):
 
 @njit(nb.void(TABLE_TYPE, FLAGS, INTS, INTS, INTS, nb.int64, nb.int64), cache=True)
 def _list_predecessors(table, final, last, offset, predecessor, begin, end):
-    """List the predecessors of each state s from offset[s + 1] on, which is moved to the end of the list.
+    """Append the predecessors of each state s to its list, which begins at offset[s + 1]; that is moved to its end.
 
     With an empty `predecessor` array they are counted, in offset[s + 2]. `last` holds the last predecessor of each
     state, which removes repeats: the rows of a state are neighbours.
@@ -171,9 +174,10 @@ def _list_predecessors(table, final, last, offset, predecessor, begin, end):
 
 @njit(nb.void(TABLE_TYPE, FLAGS, INTS, INTS, INTS, INTS, LONG_INTS, nb.int64), cache=True)
 def _search_back(table, final, offset, predecessor, state, position, counts, most):
-    """Place the predecessors of the next `most` states.
+    """Continue a breadth-first search over predecessors: place those of the next `most` states in the order.
 
-    `counts` holds the numbers of states placed, of states whose predecessors are, and of final states that are not.
+    `counts` holds the numbers of states placed, of states whose predecessors are placed, and of final states that are
+    not.
     """
     first, start, successor, _, _ = table
     nowhere = np.uint32(state.size)
@@ -248,7 +252,7 @@ _renumber_signature = nb.int64(TABLE_TYPE, nb.float64, INTS, INTS, INTS, TABLE_T
 
 @njit(_renumber_signature, cache=True, nogil=True)
 def _renumber(table, discount, state, position, old_row, out, begin, end):
-    """Copy the rows into the new order, discount in, self-loops out; returns the longest distance to a successor."""
+    """Copy rows into the new order, times the discount, self-loops solved; return the longest way to a successor."""
     _, start, successor, probability, reward = table
     new_first, new_start, new_successor, new_probability, new_reward = out
     reach = 0

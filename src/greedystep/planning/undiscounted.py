@@ -36,7 +36,7 @@ SMALL = 256  # states up to which policies are evaluated by dense elimination, w
 
 
 class UndiscountedModel(SparseModel):
-    """Backups of a model with discount 1, on the table of its jump chain."""
+    """Backups of a model with discount 1, on the table of its jump chain (see the module)."""
 
     def __init__(self, mdp: MDP, deadline: Deadline):
         if isinstance(mdp.transitions, np.ndarray):
@@ -54,7 +54,7 @@ class UndiscountedModel(SparseModel):
         self.small = mdp.num_states <= SMALL
 
     def counting_jumps(self) -> UndiscountedModel:
-        """Return the same model with a reward of 1 per jump: its optimal values are the longest expected episodes."""
+        """Return the same model with reward 1 per jump: its optimal values are the longest expected episode lengths."""
         twin = copy.copy(self)
         twin.table = self.table._replace(reward=np.where(self.table.reward > -np.inf, 1.0, -np.inf))
         return twin
@@ -68,14 +68,14 @@ class UndiscountedModel(SparseModel):
         return BellmanBackup(v, out, choice, min(lows), max(highs), max(errors))
 
     def never_ends(self, choice: np.ndarray) -> bool:
-        """Return whether the policy of the chosen rows is improper: from some state it never ends."""
+        """Return whether the policy of the rows `choice` is improper: from some state its episodes never end."""
         chain = self._evaluator.chain(choice, 1.0)
         used = chain.start[-1]
         chain = chain._replace(successor=chain.successor[:used], probability=chain.probability[:used])
         return _improper_row(chain, self.ends[choice]) >= 0
 
     def policy_value(self, choice: np.ndarray, start: np.ndarray, deadline: Deadline) -> np.ndarray | None:
-        """Return the value of the chosen rows [S], up to rounding; None if they never end or float64 overflows.
+        """Return the value [S] of the policy of rows `choice` up to rounding; None if improper or float64 overflows.
 
         By elimination in a small model, else iteratively from `start`.
         """
@@ -93,7 +93,7 @@ class UndiscountedModel(SparseModel):
 def _jumps(given, ends, table, jump_ends):
     """Fill the table of the jump chain: the outcomes of each row, given that the state is left.
 
-    A row that only stays has no jump and is copied as it is.
+    A row that only stays where it is has no jump and is copied as it is.
     """
     first, start, to, p, reward = given
     _, _, _, jump_p, jump_reward = table
@@ -159,7 +159,7 @@ def _backup_block(table, ends, v, out, choice, begin, end):
 
 @njit(nb.boolean(TABLE_TYPE, FLOATS, INTS, nb.float64[:, ::1], FLOATS), cache=True)
 def _gth_eliminate(table, ends, choice, weights, v):
-    """Solve v = r + T v for the chosen rows by elimination without subtraction (Grassmann, Taksar and Heyman 1985).
+    """Solve v = r + T v for the rows `choice` by elimination without subtraction (Grassmann, Taksar and Heyman 1985).
 
     weights[s, j] is the weight of going on to state j, weights[s, S] that of ending; only their proportions count, so a
     state's weight of coming back to itself is dropped. Returns False if a state is left with nowhere to go.
@@ -244,7 +244,7 @@ def _improper_row(table, ends):
 
 
 def normalised(mdp: MDP) -> MDP:
-    """Return the model with every row and its termination divided by their sum, if that is not 1 up to rounding."""
+    """Return the model with each row and its termination divided by their sum; the model itself if all sums are 1."""
     sums = np.asarray(mdp.transitions.sum(axis=1)).reshape(mdp.rewards.shape)
     total = sums if mdp.termination is None else sums + mdp.termination
     total = np.where(mdp.available, total, 1.0)

@@ -1,9 +1,9 @@
-"""Tabular learning as compiled loops over the tables of a toy task.
+"""Tabular learning on toy tasks, in compiled loops over their tables.
 
-`learn` lets a method act and learn, `collect` only act, and `replay` only learn, from logged episodes. All methods
-share one exploration policy and differ in their update alone (`methods`). `episodes_to_solve` measures the
-delayed-reward tasks, and `until_solved` does so for any learner, such as `Rudder`. `TabularAgent` is the
-agent that does all of this, with files.
+`learn` acts and learns, `collect` only acts, and `replay` only learns, from logged episodes. All methods share one
+exploration policy and differ in their update alone (`methods`). `episodes_to_solve` counts the episodes that a method
+needs, and `until_solved` those of any learner, such as `Rudder`. `TabularAgent` is the agent that does all of this,
+with files.
 """
 
 from greedystep.envs import toy_task

@@ -1,4 +1,4 @@
-"""Acting in a task's tables: the ε-greedy policy and the simulation of one episode, compiled."""
+"""Acting on the tables of a task: the ε-greedy policy and the simulation of one episode, compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BYTES_PER_STEP = 40  # bytes of an `EpisodeBuffer` per step; it holds the longes
 
 
 class Simulator(NamedTuple):
-    """The tables of a task that an episode is simulated from."""
+    """Tables of a task from which compiled loops simulate episodes."""
 
     outcomes: Outcomes
     start_states: np.ndarray  # int64: the states with a positive start probability
@@ -48,7 +48,7 @@ def draw(cumulative, low, high, random):
 
 @njit(cache=True)
 def epsilon_greedy(q, s, epsilon, random):
-    """Draw (a, μ(a | s)) from the ε-greedy policy, ties broken at random; -inf marks unavailable actions.
+    """Sample an action from the ε-greedy policy; return (a, μ(a | s)). Ties are broken at random; -inf is unavailable.
 
     One uniform number u decides: u < ε explores, and u / ε is then uniform again; so is (u - ε) / (1 - ε) among ties.
     """

@@ -39,7 +39,7 @@ class TransitionCounts(NamedTuple):
 
 
 def make_counts(S: int, A: int) -> TransitionCounts:
-    """Return the counts of a model of S states and A actions that has seen nothing."""
+    """Return empty counts for S states and A actions."""
     return TransitionCounts(
         visits=np.zeros(S * A, np.int64),
         reward=np.zeros(S * A),
@@ -70,13 +70,13 @@ class EmpiricalModel:
 
     @classmethod
     def of(cls, log: Episodes, num_states: int | None = None, num_actions: int | None = None) -> EmpiricalModel:
-        """Return the model of one log; S and A are by default just large enough for it."""
+        """Return the model of one log of episodes; S and A are by default just large enough for it."""
         S = int(log.states.max()) + 1 if num_states is None else num_states
         A = int(log.actions.max()) + 1 if num_actions is None else num_actions
         return cls(S, A).add(log)
 
     def add(self, log: Episodes) -> EmpiricalModel:
-        """Count more episodes."""
+        """Count the steps of more episodes; return the model itself."""
         log.check(*self.shape)
         self.counts = count_log(self.counts, log, self.shape[1])
         return self
@@ -107,17 +107,17 @@ class EmpiricalModel:
 
     @property
     def branching(self) -> np.ndarray:
-        """int64 [S, A]: the number of different successors seen, the end of the episode being one."""
+        """int64 [S, A]: the number of different successors seen; the end of the episode counts as one."""
         return np.bincount(self._edges()[0], minlength=self.visits.size).reshape(self.shape)
 
     @property
     def rewards_vary(self) -> np.ndarray:
-        """bool [S, A]: whether the rewards of the action differed."""
+        """bool [S, A]: whether the action was seen with different rewards."""
         return self.counts.varies.reshape(self.shape)
 
     @property
     def deterministic(self) -> bool:
-        """Whether every action always had the same outcome in the log."""
+        """Whether every action always had the same successor and reward in the log."""
         return not (self.rewards_vary.any() or (self.branching > 1).any())
 
     def mdp(self, discount: float, unknown: float = 0.0) -> MDP:
@@ -160,7 +160,7 @@ class EmpiricalModel:
         )
 
     def _edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (row, successor, share of the row's visits) of every edge."""
+        """Return arrays (row s*A + a, successor, share of the row's visits) of every successor seen."""
         size = self.counts.size[0]
         row = self.counts.row[:size]
         return row, self.counts.successor[:size], self.counts.count[:size] / self.counts.visits[row]
@@ -168,14 +168,14 @@ class EmpiricalModel:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays to be saved, by the names they have in files."""
+        """Return {name in files: array} of everything counted, to be saved."""
         size = self.counts.size[0]
         per_edge = ("row", "successor", "count", "next", "next_into")
         return {k: v[:size] if k in per_edge else v for k, v in self.counts._asdict().items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> EmpiricalModel:
-        """Restore what `arrays` returned; ValueError if something does not fit."""
+        """Make the model again from what `arrays` returned; ValueError if something does not fit."""
         model = cls(num_states, num_actions)
         given = {name: io.get_array(arrays, name, mine.dtype.kind, 1) for name, mine in model.counts._asdict().items()}
         size = int(given["size"].sum())
@@ -210,7 +210,7 @@ def _without_actions(available: np.ndarray, shape: tuple[int, int]) -> np.ndarra
 
 @njit(cache=True)
 def with_capacity(counts, more):
-    """Return the counts with capacity for so many more edges; they are copied only when it runs out."""
+    """Return counts with room for `more` further edges; arrays are copied only if there is not enough."""
     needed = counts.size[0] + more
     if needed <= len(counts.row):
         return counts
@@ -229,7 +229,7 @@ def rewards_differ(one, other):
 
 @njit(cache=True)
 def count_step(counts, row, successor, reward):
-    """Count one step; there must be capacity for one more edge."""
+    """Add one step to the counts, which must have room for one more edge."""
     n = counts.visits[row] + 1
     mean = counts.reward[row]
     if n > 1 and rewards_differ(reward, mean):
@@ -254,7 +254,7 @@ def count_step(counts, row, successor, reward):
 
 @njit(cache=True)
 def count_episode(counts, buffer, steps, terminated, num_actions):
-    """Count all steps of the buffered episode; there must be capacity for them."""
+    """Add all steps of the buffered episode to the counts, which must have room for them."""
     for t in range(steps):
         successor = END if terminated and t == steps - 1 else buffer.states[t + 1]
         count_step(counts, buffer.states[t] * num_actions + buffer.actions[t], successor, buffer.rewards[t])

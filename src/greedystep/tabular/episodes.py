@@ -1,4 +1,4 @@
-"""Logged episodes: the container `Episodes`, the buffer of one episode, and a growing store of many."""
+"""Logged episodes as flat arrays (`Episodes`), the buffer of one episode, and a growing store of many."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Episodes(NamedTuple):
 
     @classmethod
     def of(cls, episodes: Iterable[tuple | Trajectory]) -> Episodes:
-        """Make the log of `Trajectory`s, or of (states [T + 1], actions [T], rewards [T], terminated[, μ [T]])."""
+        """Make a log of `Trajectory`s, or of tuples (states [T + 1], actions [T], rewards [T], terminated[, μ [T]])."""
         first, parts = [0], []
         for number, episode in enumerate(episodes):
             columns: Any = episode
@@ -80,7 +80,7 @@ class Episodes(NamedTuple):
 
 
 def _integers(name: str, given: Any) -> np.ndarray:
-    """Return the numbers as an array, checked before they are narrowed to int32."""
+    """Return the numbers as an array [T]; ValueError if they are not integers, or too large for int32."""
     numbers = np.asarray(given)
     if not np.issubdtype(numbers.dtype, np.integer) or numbers.ndim != 1:
         shape = list(numbers.shape[1:]) or ""
@@ -96,7 +96,7 @@ def _integers(name: str, given: Any) -> np.ndarray:
 
 
 class EpisodeBuffer(NamedTuple):
-    """Arrays for one episode; the last two are scratch space of the updates."""
+    """Arrays that hold one episode; the last two are scratch space of the updates."""
 
     states: np.ndarray
     actions: np.ndarray
@@ -146,7 +146,7 @@ NAMES_IN_FILES = {"behaviour_prob": "chances"}  # arrays whose name in saved age
 
 
 class EpisodeStore(NamedTuple):
-    """A log with spare capacity: only the beginning of each array is in use."""
+    """A log of episodes with spare capacity: only the beginning of each array is in use."""
 
     log: Episodes
     used: np.ndarray  # int64 [2]: the number of episodes and of steps
@@ -165,18 +165,18 @@ class StoredEpisodes:
         return used_log(self.store)
 
     def add(self, log: Episodes) -> StoredEpisodes:
-        """Append a log."""
+        """Append a log; return the store itself."""
         log.check(*self.shape)
         self.store = _append_log(self.store, log)
         return self
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays to be saved, by the names they have in files."""
+        """Return {name in files: array} of all episodes, to be saved."""
         return {NAMES_IN_FILES.get(name, name): array for name, array in self.episodes._asdict().items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> StoredEpisodes:
-        """Restore what `arrays` returned; ValueError if something does not fit."""
+        """Make the store again from what `arrays` returned; ValueError if something does not fit."""
         stored = cls(num_states, num_actions)
         log = Episodes(*(io.get_array(arrays, k, v.dtype.kind, 1) for k, v in stored.arrays().items()))
         E, K = len(log.terminated), len(log.actions)
@@ -191,7 +191,7 @@ class StoredEpisodes:
 
 @njit(cache=True)
 def make_store(capacity):
-    """Return an empty store with capacity for so many steps."""
+    """Return an empty store with capacity for `capacity` steps."""
     states, actions = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
     rewards, behaviour_prob = np.empty(capacity), np.empty(capacity)
     log = Episodes(np.zeros(1, np.int64), states, actions, rewards, behaviour_prob, np.empty(0, np.bool_))
@@ -217,7 +217,7 @@ def append_episode(store, buffer, steps, terminated):
 
 @njit(cache=True)
 def used_log(store):
-    """Return the log without the spare capacity."""
+    """Return the stored episodes as `Episodes`, without the spare capacity."""
     (first, states, actions, rewards, behaviour_prob, terminated), (E, K) = store.log, store.used
     return Episodes(first[: E + 1], states[: K + E], actions[:K], rewards[:K], behaviour_prob[:K], terminated[:E])
 
@@ -245,7 +245,7 @@ def _with_capacity(store, episodes, steps):
 
 @njit(cache=True)
 def grown(array, capacity):
-    """Return a longer copy of the array; what lies behind its old end is not initialised."""
+    """Return a copy of the array with length `capacity`, whose new entries are not initialised."""
     larger = np.empty(capacity, array.dtype)
     larger[: len(array)] = array
     return larger

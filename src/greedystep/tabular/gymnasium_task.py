@@ -17,7 +17,7 @@ from greedystep.tabular.episodes import Episodes
 
 
 class GymnasiumTask:
-    """A Gymnasium environment with states and actions numbered from 0, whose episodes are finite.
+    """A Gymnasium environment with Discrete observations and actions, in which a tabular agent learns.
 
     Args:
         env: an id, or an environment with Discrete observations and actions.
@@ -29,7 +29,7 @@ class GymnasiumTask:
         self.env = make_gymnasium(env) if isinstance(env, str) else env
         self.name = env if isinstance(env, str) else str(env)
         self.made_with = {} if isinstance(env, str) else None
-        """{} if the environment was made from its id, None if it was given."""
+        """Options of `gymnasium.make`: {} if the environment was made from its id, None if it was given."""
         self._states = _discrete(self.name, "observation", self.env.observation_space)
         self._actions = _discrete(self.name, "action", self.env.action_space)
         self.num_states, self.num_actions = int(self._states.n), int(self._actions.n)
@@ -38,10 +38,10 @@ class GymnasiumTask:
         self.limit = None if limit is None else check_int("limit", limit)
         self.discount = check_float("discount", discount, 0, 1, above=True)
         self.next_seed: int | None = 0
-        """With which the next episode seeds the environment; None to continue its random stream."""
+        """Seed of the next reset; None to continue the environment's random stream."""
 
     def epsilon_greedy_episode(self, q: np.ndarray, epsilon: float, random: np.random.Generator) -> Episodes:
-        """Play one episode of the ε-greedy policy of a table, truncated after `limit` steps."""
+        """Play one episode of the ε-greedy policy of the table q, truncated after `limit` steps; return it as a log."""
         observation, _ = self.env.reset(seed=self.next_seed)
         self.next_seed = None
         states, actions, rewards, probabilities = [self._number(observation)], [], [], []
@@ -63,7 +63,7 @@ class GymnasiumTask:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The random state that its next episodes depend on, as JSON, for an exact continuation."""
+        """The next seed and the state of the environment's random generator, as JSON, for an exact continuation."""
         return {"seed": self.next_seed, "random": self.env.unwrapped.np_random.bit_generator.state}
 
     @state.setter
@@ -79,7 +79,7 @@ def _discrete(name: str, what: str, space: Any) -> gymnasium.spaces.Discrete:
 
 
 def _has_limit(env: Any) -> bool:
-    """Whether a TimeLimit wrapper truncates its episodes."""
+    """Whether a TimeLimit wrapper truncates the environment's episodes."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, gymnasium.wrappers.TimeLimit):
             return True

@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 
 Task: TypeAlias = "str | ToyTask | ToyEnvironment"  # A toy task: its name, the task itself or its environment
 DIVERGED = "its values have no bound, and left float64{}; try a smaller alpha, lambda_ or n"
-"""The message of a FloatingPointError, with the place where it happened."""
+"""Message of the FloatingPointError for values that are not finite; takes the place where it happened."""
 
 Memory = EmpiricalModel | StoredEpisodes | None  # what a method keeps besides its table
 MEMORY_CLASSES = {MODEL: EmpiricalModel, GREEDY_STEP_EXPECTED: EmpiricalModel, GREEDY_STEP_STORED: StoredEpisodes}
-"""Code of the method -> the class of its memory; all other methods keep nothing."""
+"""Code of a method -> class of its memory (counts or episodes); all other methods keep their table only."""
 NO_COUNTS, NO_EPISODES = make_counts(0, 0), make_store(0)
-"""What the compiled loops get of a memory that the method does not have."""
+"""Empty memories, which compiled loops get if the method has none."""
 
 
 class LearnResult(NamedTuple):
-    """The table that was learned, and the episodes it was learned from."""
+    """Result of `learn`: the table, the returns and lengths of the episodes, and the method's memory."""
 
     q: np.ndarray  # float64 [S, A]; -inf where the state does not have the action
     returns: np.ndarray  # float64 [episodes]: the discounted return of each episode, exploration included
@@ -104,7 +104,7 @@ def make_learner(
     detector: StochasticityDetector | None = None,
     **options: Any,
 ) -> Callable[[int], LearnResult]:
-    """Return a function that learns for so many more episodes, with all arguments of `learn` checked once.
+    """Check the arguments of `learn` once; return a function of a number of episodes that learns for so many more.
 
     The table in its results is shared: the next call changes it in place.
     """
@@ -150,7 +150,7 @@ def replay(
     memory: Memory = None,
     **options: Any,
 ) -> np.ndarray:
-    """Return the table after learning from logged episodes, in their order, `sweeps` times over.
+    """Return a copy of the table q after learning from logged episodes, in their order, `sweeps` times over.
 
     "model" and greedy-step's expected form count the log once, and the stored form stores it once. "model" then plans
     until its values are those of the counted model, whatever `sweeps`; the stored form computes the returns of all that
@@ -158,8 +158,8 @@ def replay(
 
     Args:
         q: the table to begin with, float [S, A]; it is not changed. -inf marks actions that a state does not have.
-            Greedy-step, "model", and backward Q-learning with α = 1 may begin with -inf everywhere: then the pairs that
-            nothing logged shows count as unavailable.
+            Greedy-step, "model", and backward Q-learning with α = 1 may begin with -inf everywhere: then pairs (s, a)
+            that are not in the log count as unavailable.
         discount: γ.
         memory: as in `learn`.
     """
@@ -185,7 +185,7 @@ def replay(
 def replay_in_place(
     code: int, parameters: Parameters, table: np.ndarray, memory: Any, log: Episodes, gamma: float, sweeps: int
 ) -> bool:
-    """`replay` without its checks, changing the table; return whether the values stayed bounded."""
+    """Do what `replay` does, without its checks, on the table itself; return whether all values stayed finite."""
     counts = NO_COUNTS
     if memory is not None:
         memory.add(log)
@@ -198,12 +198,12 @@ def replay_in_place(
 
 
 def _assigns(code: int, parameters: Parameters) -> bool:
-    """Whether the update replaces -inf by a number."""
+    """Whether the method's update can replace -inf by a number, because it assigns values instead of averaging."""
     return code == GREEDY_STEP or code in MEMORY_CLASSES or (code == BACKWARD_Q_LEARNING and parameters.alpha == 1.0)
 
 
 def initial_table(available: np.ndarray, q: Any) -> np.ndarray:
-    """Return a new table [S, A] of one number or of given values, -inf where `available`, bool [S, A], is false."""
+    """Return a new table [S, A] with q (a number or values) where `available`, bool [S, A], is True, else -inf."""
     array = check_float_array("q", q)
     if array.shape not in ((), available.shape):
         raise ValueError(f"q: expected one number or {list(available.shape)}, got shape {list(array.shape)}")
@@ -214,7 +214,7 @@ def initial_table(available: np.ndarray, q: Any) -> np.ndarray:
 
 
 def check_method_memory(code: int, shape: tuple[int, ...], memory: Any = None) -> Any:
-    """Return the given memory, checked, or a new one; None for methods that keep nothing but their table."""
+    """Return the given memory, checked, or a new one; None for methods that need none."""
     kind = MEMORY_CLASSES.get(code)
     if kind is None:
         if memory is not None:
@@ -242,7 +242,7 @@ def _collect(q, simulator, epsilon, random, episodes):
 
 @njit(cache=True, nogil=True)
 def _learn(method, parameters, q, first_outcomes, simulator, epsilon, random, returns, lengths):
-    """Act and learn from the newest episode; return the number of episodes before the values diverged, usually all."""
+    """Act, and learn from each episode; return the number of episodes before the values diverged, usually all."""
     buffer = make_buffer(simulator.horizon)
     for episode in range(len(returns)):
         steps, terminated, returns[episode] = simulate_episode(q, simulator, epsilon, random, buffer)
@@ -258,7 +258,7 @@ def _learn(method, parameters, q, first_outcomes, simulator, epsilon, random, re
 def _learn_with_memory(
     method, parameters, q, counts, store, first_outcomes, simulator, epsilon, random, returns, lengths
 ):
-    """Act and learn from all episodes so far; return (episodes before the values diverged, counts, store)."""
+    """Act, and learn from all episodes so far; return (episodes before values diverged, counts, store)."""
     buffer = make_buffer(max(simulator.horizon, longest_episode(used_log(store))))
     queue, targets, gamma = make_queue(q), np.empty(0), simulator.discount
     for episode in range(len(returns)):
@@ -282,7 +282,7 @@ def _learn_with_memory(
 
 @njit(cache=True, nogil=True)
 def _replay(method, parameters, q, counts, log, gamma, sweeps, allow_minus_inf):
-    """Learn from a log, which has been counted already; return whether the values stayed bounded."""
+    """Learn from a log whose steps are in `counts` already; return whether the values stayed bounded."""
     buffer, queue, targets = buffer_for(log), make_queue(q if method == MODEL else q[:0]), np.empty(len(log.actions))
     for _ in range(1 if method == MODEL else sweeps):  # planning converges in one sweep
         if method == GREEDY_STEP_STORED:
@@ -303,7 +303,7 @@ def _replay(method, parameters, q, counts, log, gamma, sweeps, allow_minus_inf):
 
 @njit(cache=True)
 def _learn_from_counts(method, parameters, q, counts, queue, buffer, steps, gamma, allow_minus_inf):
-    """Learn from the buffered episode, "model" only into its queue; return whether the values stayed bounded."""
+    """Learn from the buffered episode by counts ("model" only queues it); return whether the values stayed bounded."""
     if method == MODEL:
         for t in range(steps - 1, -1, -1):
             backup_and_enqueue(q, counts, queue, buffer.states[t] * q.shape[1] + buffer.actions[t], gamma)
@@ -314,7 +314,7 @@ def _learn_from_counts(method, parameters, q, counts, queue, buffer, steps, gamm
 
 @njit(cache=True)
 def _assign_best_returns(q, log, gamma, horizon, buffer, targets):
-    """The paper's literal rule: q(s, a) <- the largest greedy-step return of all stored trajectories from (s, a).
+    """Apply the paper's literal rule: q(s, a) <- the largest greedy-step return of all stored episodes from (s, a).
 
     All returns are computed from the table before the update; pairs that are not stored keep their values. Return
     whether all returns are below infinity.

@@ -1,4 +1,4 @@
-"""The methods by name, their options, and the update of each from one whole episode; q [S, A] is changed in place.
+"""The tabular methods: names, options, and the update of each from one whole episode, which changes q [S, A] in place.
 
 An episode is s_0, a_0, r_0, ..., s_T in an `EpisodeBuffer`, with T = `steps`. If it terminated, nothing follows its
 last step; if it was truncated, the last step bootstraps from s_T. V(s) = max_a q(s, a).
@@ -55,14 +55,14 @@ FORMS = {"running": GREEDY_STEP, "stored": GREEDY_STEP_STORED, "expected": GREED
 
 running: the larger of the old value and the newest episode's greedy-step return. For deterministic environments.
 stored: the paper's literal rule; after each episode the returns of all stored ones are computed again with the newest
-table, and the largest of a pair is assigned. A value may fall again; the cost grows with what is stored. For
-deterministic environments.
+table, and q(s, a) becomes the largest from (s, a). Values may fall again, and each update costs more than the one
+before. For deterministic environments.
 expected: the expectation over the next state from the counts of all episodes, with the maximum inside it. Right in
 stochastic environments too.
 """
 
 SAMPLED = (GREEDY_STEP, GREEDY_STEP_STORED)
-"""Codes whose values are maxima over sampled returns: right only in deterministic environments."""
+"""Codes of updates that take maxima over sampled returns: right only in deterministic environments."""
 
 NEEDS_BEHAVIOUR_PROB = ("retrace", "q-sigma")  # methods that divide by the behaviour probabilities μ(a | s)
 
@@ -70,7 +70,7 @@ WHOLE_EPISODE = 2**62  # the horizon N that stands for the whole episode
 
 
 class Parameters(NamedTuple):
-    """The numeric parameters of all methods; each method uses its own."""
+    """Numeric options of all methods together; each method uses its own."""
 
     alpha: float = 1.0
     lambda_: float = 0.9
@@ -81,7 +81,7 @@ class Parameters(NamedTuple):
 
 
 def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters]:
-    """Return (code, parameters) of a method; ValueError names an option that is wrong."""
+    """Return (code, parameters) of a method and its options; ValueError names an option that is wrong."""
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is not one of {', '.join(METHODS)}")
     code, defaults = METHODS[method]
@@ -109,7 +109,7 @@ def parameters_of(method: str, options: dict[str, Any]) -> tuple[int, Parameters
 
 @njit(cache=True)
 def update(method, parameters, q, buffer, steps, terminated, gamma):
-    """Update the table from one episode with the method of that code."""
+    """Update the table q from the buffered episode by the method with this code."""
     if method == GREEDY_STEP:
         greedy_step(q, buffer, steps, terminated, gamma, parameters.n)
     elif method in (Q_LEARNING, BACKWARD_Q_LEARNING):
@@ -127,7 +127,7 @@ def update(method, parameters, q, buffer, steps, terminated, gamma):
 
 @njit(cache=True)
 def is_bounded(q, buffer, steps, allow_minus_inf):
-    """Whether the values of all pairs of the episode are finite, or -inf if that is allowed (a dead end)."""
+    """Whether q(s, a) of all steps of the episode is finite (or -inf, a dead end, if `allow_minus_inf`)."""
     for t in range(steps):
         value = q[buffer.states[t], buffer.actions[t]]
         if not value < np.inf or (value == -np.inf and not allow_minus_inf):
@@ -137,7 +137,7 @@ def is_bounded(q, buffer, steps, allow_minus_inf):
 
 @njit(cache=True)
 def max_q(q, s):
-    """V(s) = max_a q(s, a)."""
+    """Return V(s) = max_a q(s, a)."""
     value = q[s, 0]
     for a in range(1, q.shape[1]):
         value = max(value, q[s, a])
@@ -146,7 +146,7 @@ def max_q(q, s):
 
 @njit(cache=True)
 def target_policy(q, s, action, epsilon):
-    """Return (E_π q(s, .), π(action | s)) of the ε-greedy target policy π; ties share, -inf is unavailable."""
+    """Return (E_π q(s, .), π(action | s)) for the ε-greedy policy π of q; greedy actions share, -inf is unavailable."""
     top, ties, available, total = max_q(q, s), 0, 0, 0.0
     for a in range(q.shape[1]):
         if q[s, a] > -np.inf:
@@ -162,7 +162,7 @@ def target_policy(q, s, action, epsilon):
 
 @njit(cache=True)
 def move_towards(q, s, a, target, alpha):
-    """q(s, a) <- q + α (target - q); with α = 1 the target, even where q is -inf."""
+    """Set q(s, a) <- q + α (target - q); with α = 1 the target, even where q is -inf."""
     q[s, a] = target if alpha == 1.0 else q[s, a] + alpha * (target - q[s, a])
 
 
@@ -183,7 +183,7 @@ def greedy_step(q, buffer, steps, terminated, gamma, horizon):
 
 @njit(cache=True)
 def greedy_step_targets(q, buffer, steps, terminated, gamma, horizon):
-    """y_t of `greedy_step`. For N >= T - t the maximum is the recursion y_t = r_t + γ max(V(s_{t+1}), y_{t+1})."""
+    """Return y_t of `greedy_step`; where N >= T - t it is the recursion y_t = r_t + γ max(V(s_{t+1}), y_{t+1})."""
     states, rewards, values, targets = buffer.states, buffer.rewards, buffer.values, buffer.targets
     for t in range(steps):
         values[t] = 0.0 if terminated and t == steps - 1 else max_q(q, states[t + 1])
@@ -204,9 +204,9 @@ def greedy_step_targets(q, buffer, steps, terminated, gamma, horizon):
 
 @njit(cache=True)
 def one_step(q, buffer, steps, terminated, gamma, alpha, backward):
-    """Q-learning, y_t = r_t + γ V(s_{t+1}), each step from the table that the one before has left.
+    """Q-learning, y_t = r_t + γ V(s_{t+1}); each step sees the table as updated by the step before.
 
-    First step first; or backward, last step first, which takes a reward at the end to the start within one episode.
+    The first step comes first; if `backward` the last, which carries a reward at the end to the start in one episode.
     """
     states, actions, rewards = buffer.states, buffer.actions, buffer.rewards
     for i in range(steps):

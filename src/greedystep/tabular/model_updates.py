@@ -13,7 +13,7 @@ from greedystep.tabular.methods import max_q
 
 TOLERANCE = 1e-10  # A state's value is propagated when it has changed by more than this, absolute or relative
 MAX_BACKUPS_PER_EDGE = 10_000
-"""With discount 1 values may grow without bound: planning gives up after this many backups per edge."""
+"""Most backups per edge (pair and successor) of the counted model: with discount 1 values may grow without bound."""
 
 
 # -- expected greedy-step ---------------------------------------------------------------------------------------------
@@ -53,8 +53,10 @@ def expected_greedy_step(q, counts, buffer, steps, gamma, horizon):
 
 @njit(cache=True)
 def backup(q, counts, row, gamma, recurring, ahead):
-    """r̂(s, a) + γ Σ_s' p̂(s' | s, a) m(s') of row s*A + a, where m(s') = max_a' q(s', a'), or `ahead` if that is larger
-    and s' is the state `recurring`."""
+    """Return r̂(s, a) + γ Σ_s' p̂(s' | s, a) m(s') of row s*A + a from the counts, m(s') = max_a' q(s', a').
+
+    Where s' is the state `recurring`, m(s') is at least `ahead`.
+    """
     total, edge = 0.0, counts.head[row]
     while edge != NONE:
         successor = counts.successor[edge]
@@ -79,7 +81,7 @@ class BackupQueue(NamedTuple):
 
 @njit(cache=True)
 def make_queue(q):
-    """Return an empty queue, with the values of the table as propagated."""
+    """Return an empty queue for which all values of the table count as propagated."""
     S = len(q)
     propagated = np.empty(S)
     for s in range(S):
@@ -89,7 +91,7 @@ def make_queue(q):
 
 @njit(cache=True)
 def backup_and_enqueue(q, counts, queue, row, gamma):
-    """q(s, a) <- its backup; the state joins the queue if its value has changed."""
+    """Set q(s, a) to its backup from the counts; the state joins the queue if its value has changed."""
     A = q.shape[1]
     s = row // A
     q[s, row % A] = backup(q, counts, row, gamma, END, -np.inf)
@@ -101,7 +103,7 @@ def backup_and_enqueue(q, counts, queue, row, gamma):
 
 @njit(cache=True)
 def _changed(one, other):
-    """Whether two values differ by more than TOLERANCE; -inf, a state without actions, differs from every number."""
+    """Whether two values differ by more than TOLERANCE; -inf, of a state without actions, differs from every number."""
     if one == other:
         return False
     return np.isinf(one) or np.isinf(other) or abs(one - other) > TOLERANCE * max(1.0, abs(one))
@@ -109,7 +111,7 @@ def _changed(one, other):
 
 @njit(cache=True)
 def process_queue(q, counts, queue, gamma):
-    """Propagate values until the queue is empty; return False if that takes too many backups.
+    """Propagate changed values to predecessors until the queue is empty; return False if that takes too many backups.
 
     With γ < 1 the entries of the pairs that were seen are then within TOLERANCE max(1, |v|) γ / (1 - γ) of q* of the
     model in which all other entries stay as they are.

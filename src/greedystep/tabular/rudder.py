@@ -43,11 +43,11 @@ from greedystep.tabular.time_to_solve import until_solved
 UNITS, RATE, DECAY, BATCH = 16, 1e-2, 1e-6, 8
 """The LSTM's units, Adam's learning rate and weight decay, episodes per update."""
 CAPACITY, WARM_UP, TRAIN_EVERY = 2048, 256, 25
-"""Episodes that are kept, before the first training (and until two returns differ), and between two trainings."""
+"""Episodes kept; before the first training (which also waits until two returns differ); between two trainings."""
 START_ERROR, GOOD_ERROR, ERROR_RATE = 0.3, 0.15, 0.01
-"""The running mean of the squared error: its start, where training stops, its step size."""
+"""Running mean of the squared error: its initial value, the value at which training stops, its step size."""
 FIRST_UPDATES, MORE_UPDATES = 1000, 100
-"""The most updates of the first training and of a later one: noisy returns may never be predicted well enough."""
+"""Most updates of the first training and of a later one, since noisy returns may never be predicted well enough."""
 
 
 class Rudder:
@@ -55,11 +55,11 @@ class Rudder:
 
     Args:
         task: with discount 1, since undiscounted returns are redistributed: a name, a `ToyTask` or its environment.
-        features: float [S, K], what the LSTM sees of a state, by its changes; `features_of(task)` by default.
+        features: float [S, K], features of states, whose changes the LSTM sees; `features_of(task)` by default.
         epsilon: share of random actions while learning.
         q: the table to begin with, float [S, A], or one number.
         alpha: step size of the table.
-        seed: of everything random.
+        seed: seed of all random numbers.
     """
 
     q: np.ndarray
@@ -90,7 +90,7 @@ class Rudder:
         self._state = make_state(task.horizon, num_parameters(inputs, UNITS))
 
     def learn(self, episodes: int) -> np.ndarray:
-        """Act and learn for so many more episodes; return their returns, float [episodes]."""
+        """Act and learn for `episodes` more episodes; return their returns, float [episodes]."""
         returns = np.empty(check_int("episodes", episodes))
         how = self._simulator, self._epsilon, self._alpha, self._random
         learn_episodes(self._state, self.q, self.features, *how, returns)
@@ -112,7 +112,7 @@ class Rudder:
 def rudder_episodes_to_solve(
     task: Task, *, limit: int, resolution: float = 0.02, seed: int | np.random.Generator = 0, **options: Any
 ) -> int | None:
-    """`episodes_to_solve` for RUDDER; `options` are those of `Rudder`."""
+    """Return what `episodes_to_solve` does, for a RUDDER learner; `options` are those of `Rudder`."""
     learner = Rudder(task, seed=seed, **options)
 
     def more(episodes: int) -> np.ndarray:
@@ -123,7 +123,7 @@ def rudder_episodes_to_solve(
 
 
 def features_of(task: ToyTask) -> np.ndarray:
-    """Return the LSTM's features of a state: the choice in Choice; row, column and pending reward in Trace Back.
+    """Return features of states, float [S, K]: the choice in Choice; row, column and pending reward in Trace Back.
 
     The time is an input of its own. Other tasks have no such description here: give `features` yourself.
     """
@@ -149,7 +149,7 @@ SCALE, ERROR = range(2)  # indices into `RudderState.numbers` and `RudderState.l
 
 
 class RudderState(NamedTuple):
-    """The newest episodes, the network and its optimiser."""
+    """What a RUDDER learner keeps: the newest episodes, the network and its optimiser."""
 
     states: np.ndarray  # int32 [CAPACITY, T + 1]
     actions: np.ndarray  # int32 [CAPACITY, T]
@@ -163,7 +163,7 @@ class RudderState(NamedTuple):
 
 
 def make_state(horizon: int, parameters: int) -> RudderState:
-    """Return the state of an untrained learner without episodes."""
+    """Return the state of a learner that has no episodes and whose network is not initialised."""
     states, actions = np.zeros((CAPACITY, horizon + 1), np.int32), np.zeros((CAPACITY, horizon), np.int32)
     theta, first, second = np.zeros((3, parameters))
     lengths, returns, numbers = np.zeros(CAPACITY, np.int64), np.zeros(CAPACITY), np.zeros(5, np.int64)
@@ -192,13 +192,13 @@ def learn_episodes(state, q, features, simulator, epsilon, alpha, random, return
 
 @njit(cache=True, nogil=True)
 def make_workspace_and_inputs(horizon, num_actions, features):
-    """Return a workspace and the inputs x [T, F] of one episode."""
+    """Return a workspace of the LSTM and an array for the inputs x [T, F] of one episode."""
     return make_workspace(horizon, UNITS), np.empty((horizon, num_actions + features.shape[1] + 1))
 
 
 @njit(cache=True, nogil=True)
 def _store_episode(state, buffer, steps, total):
-    """Store the buffered episode in place of the oldest."""
+    """Store the buffered episode, in place of the oldest if the store is full."""
     numbers = state.numbers
     if numbers[STORED] > 0 and total != state.returns[(numbers[SEEN] - 1) % CAPACITY]:
         numbers[VARIED] = 1
@@ -212,7 +212,7 @@ def _store_episode(state, buffer, steps, total):
 
 @njit(cache=True, nogil=True)
 def encode_episode(states, actions, steps, horizon, features, x):
-    """Fill x_t: the action one-hot, the change of the features (0 at the end), the share of the horizon elapsed."""
+    """Fill the inputs x_t: one-hot action, change of the features (0 at the end), share of the horizon elapsed."""
     A, K = x.shape[1] - features.shape[1] - 1, features.shape[1]
     for t in range(steps):
         x[t, :A] = 0.0
@@ -224,7 +224,7 @@ def encode_episode(states, actions, steps, horizon, features, x):
 
 @njit(cache=True, nogil=True)
 def _train(state, num_actions, features, horizon, work, x, random):
-    """Update the LSTM on random batches until the running error is low enough, or the most updates are done."""
+    """Update the LSTM on random batches until the running error is low enough, or the most updates are made."""
     numbers, levels = state.numbers, state.levels
     if numbers[TRAINED] == 0:
         known = state.returns[: numbers[STORED]]

@@ -28,7 +28,7 @@ FAST = {"reassoc", "contract"}
 
 
 class Workspace(NamedTuple):
-    """Arrays of the forward pass over T steps that the backward pass needs."""
+    """Arrays that the forward pass over T steps fills and the backward pass needs."""
 
     cell_input: np.ndarray  # z [T, H]
     gate: np.ndarray  # i [T, H]
@@ -38,13 +38,13 @@ class Workspace(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def make_workspace(steps, units):
-    """Return a workspace for sequences of up to so many steps."""
+    """Return a workspace for sequences of up to `steps` steps."""
     return Workspace(np.empty((steps, units)), np.empty((steps, units)), np.zeros((steps + 1, units)), np.empty(steps))
 
 
 @njit(cache=True, nogil=True)
 def num_parameters(inputs, units):
-    """Return the length of θ."""
+    """Return the number of the LSTM's parameters, the length of θ."""
     return units * (inputs + units + 3) + 1
 
 
@@ -80,7 +80,7 @@ def initial_parameters(inputs, units, mean, random):
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def predict(theta, x, steps, work):
-    """Run the forward pass on inputs x [>= steps, F]; `work.predictions` are g_t."""
+    """Run the forward pass on inputs x [>= steps, F]; sets `work.predictions` to the predicted returns g_t."""
     inputs, units = x.shape[1], work.gate.shape[1]
     W, U, b_z, b_i, w, b = split(theta, inputs, units)
     z, gate, c = work.cell_input, work.gate, work.memory

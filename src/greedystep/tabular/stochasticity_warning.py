@@ -1,4 +1,4 @@
-"""Detection of stochastic transitions: the warning of greedy-step's sampled forms.
+"""Warn if greedy-step's sampled forms (`methods.FORMS`) meet stochastic transitions or rewards.
 
 Those forms keep the best return that was ever seen. That is right only in deterministic environments; elsewhere their
 values are too high, and more data makes them higher.
@@ -24,7 +24,7 @@ class StochasticityWarning(UserWarning):
 
 
 class FirstOutcomes(NamedTuple):
-    """The first outcome of every row s*A + a, and the first later one that differs; no rows if nothing is checked."""
+    """The first outcome of every row s*A + a, and the first later one that differs; with 0 rows nothing is checked."""
 
     successor: np.ndarray  # int32 [S*A]: the successor, END or UNSEEN
     reward: np.ndarray  # float64 [S*A]
@@ -33,7 +33,7 @@ class FirstOutcomes(NamedTuple):
 
 
 def unseen_outcomes(rows: int) -> FirstOutcomes:
-    """Return the table of an agent that has seen nothing yet; 0 rows check nothing."""
+    """Return the outcomes of an agent that has seen nothing yet; with 0 rows nothing will be checked."""
     return FirstOutcomes(np.full(rows, UNSEEN, np.int32), np.zeros(rows), np.full(2, -1, np.int64), np.zeros(1))
 
 
@@ -46,11 +46,11 @@ class StochasticityDetector:
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing is checked any more, because the warning was given or is not needed."""
+        """Whether nothing is checked any more: the warning was given, or is not needed."""
         return len(self.outcomes.successor) == 0
 
     def check_log(self, log: Episodes) -> None:
-        """Check logged episodes."""
+        """Compare the outcomes in logged episodes, and warn if an action had two different ones."""
         if not self.stopped:
             _check_log(self.outcomes, log, self._num_actions)
 
@@ -81,7 +81,7 @@ class StochasticityDetector:
 
 @njit(cache=True)
 def check_episode(outcomes, buffer, steps, terminated, num_actions):
-    """Compare the outcomes of the buffered episode with the first ones, until a difference is found."""
+    """Compare the outcomes of the buffered episode with the first ones of the same rows, until one differs."""
     if len(outcomes.successor) == 0 or outcomes.found[0] >= 0:
         return
     for t in range(steps):

@@ -34,7 +34,7 @@ _GENERATOR = {
     "has_uint32": schema.Int(0, 1),
     "uinteger": schema.Int(0, 2**32 - 1),
 }
-"""Schema of the state of NumPy's default generator, which Gymnasium's environments have too."""
+"""Schema of the JSON state of NumPy's default random generator, which Gymnasium's environments have too."""
 ABOUT = {
     "task": str,
     "made_with": schema.Nullable(dict),
@@ -57,14 +57,14 @@ ABOUT = {
 
 
 class TabularAgent:
-    """A tabular agent: one method on one task.
+    """A tabular agent: a table of action values, one method, one task.
 
     Args:
         env: the name of a toy task, with its default options, its environment (`envs.make`) or its `ToyTask`; or the id
             of a Gymnasium environment with Discrete observations and actions, or such an environment itself, which then
             belongs to the agent.
         method: one of `METHODS`; `options` are its own, with the defaults listed there.
-        seed: of everything random. A saved and loaded agent continues exactly as if it had not been stopped. In
+        seed: seed of all random numbers. A saved and loaded agent continues exactly as if it had not been stopped. In
             Gymnasium this holds for environments that draw from their `np_random` alone and carry nothing else from one
             episode to the next, as its own toy texts do.
         epsilon: share of random actions while learning.
@@ -79,11 +79,11 @@ class TabularAgent:
     q: np.ndarray
     """float64 [S, A]: the action values; -inf where a state does not have the action."""
     episodes: int
-    """The episodes that `learn` has acted so far."""
+    """Number of episodes that `learn` has played so far."""
     steps: int
-    """The steps of these episodes."""
+    """Number of steps in these episodes."""
     memory: Memory
-    """What the method keeps besides its table, such as the model of the method "model"; None for most."""
+    """What the method keeps besides its table, such as the transition counts of "model"; None for most methods."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class TabularAgent:
         self._random = np.random.default_rng(seed)
 
     def learn(self, episodes: int) -> LearnResult:
-        """Act and learn for so many more episodes.
+        """Act and learn for `episodes` more episodes; the result holds their returns and lengths.
 
         In a Gymnasium environment an interruption (Ctrl-C) keeps what was learned from the finished episodes.
         """
@@ -153,7 +153,7 @@ class TabularAgent:
         return LearnResult(table, np.array(returns), np.array(lengths, np.int64), self.memory)
 
     def fit(self, log: Episodes | Iterable[tuple | Trajectory], sweeps: int = 1) -> TabularAgent:
-        """Learn from logged episodes, `sweeps` times over: `Episodes`, or what `Episodes.of` takes."""
+        """Learn from logged episodes, as `Episodes.of` takes them, `sweeps` times over; return the agent."""
         log = log if isinstance(log, Episodes) else Episodes.of(log)
         if isinstance(self.task, ToyTask):
             log.check(*self.q.shape)
@@ -165,7 +165,7 @@ class TabularAgent:
         return self
 
     def predict(self, states: Any) -> Any:
-        """Return the greedy action of a state, or of an array of states; ties go to the lowest action."""
+        """Return the greedy action of one state, an int, or int [...] for many; ties go to the lowest action."""
         numbers = np.asarray(states)
         if not numbers.size:  # NumPy takes an empty list for real numbers
             numbers = numbers.astype(np.int64)
@@ -180,12 +180,12 @@ class TabularAgent:
     def evaluate(
         self, episodes: int = EVALUATION_EPISODES, epsilon: float = 0.0, *, seed: int = 0, discount: float = 1.0
     ) -> Evaluation:
-        """Play episodes without learning from them, with a share `epsilon` of random actions; all others are greedy.
+        """Play `episodes` episodes without learning, with a share `epsilon` of random actions; return their results.
 
         Learning afterwards continues as if nothing had been played. `expected_return` is exact on toy tasks.
 
         Args:
-            discount: of the rewards in the returns; 1 adds them up, and `agent.discount` is what the agent maximises.
+            discount: discount of the returns that are reported: 1 for plain sums; the agent maximises `agent.discount`.
         """
         episodes, seed = check_int("episodes", episodes), check_seed(seed)
         epsilon, discount = check_float("epsilon", epsilon, 0, 1), check_float("discount", discount, 0, 1)
@@ -240,7 +240,7 @@ class TabularAgent:
 
     @classmethod
     def load(cls, path: str | os.PathLike, env: Any = None) -> TabularAgent:
-        """Read what `save` wrote.
+        """Read an agent that `save` wrote.
 
         Args:
             env: needed only for a task that was not made by its name or id, or whose id "module:name" would make
@@ -277,7 +277,7 @@ class TabularAgent:
         return agent
 
     def _restore(self, about: dict[str, Any], kept: dict[str, np.ndarray]) -> None:
-        """Take over the saved state; ValueError if something does not fit this agent."""
+        """Set the agent's state to a saved one; ValueError if something does not fit this agent."""
         self.episodes, self.steps = about["episodes"], about["steps"]
         if about["warned"]:
             self._detector.stop()

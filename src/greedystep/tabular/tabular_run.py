@@ -1,4 +1,4 @@
-"""Training runs of tabular agents in a folder (see `runs.folder`), with the agent in agent.npz."""
+"""Training runs of tabular agents in a folder (see `runs.resumable_run`), with the agent in agent.npz."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ KIND = "tabular"
 AGENT = "agent.npz"
 ROWS = 100  # rows of metrics in a whole run, each over the same number of episodes
 BYTES_PER_EPISODE = 80
-"""Memory per episode of a row that is being collected: a float and an int of Python, and their places in two lists."""
+"""Memory per episode until its metrics row is complete: a Python float and int, and their places in two lists."""
 CHUNK = 0.2  # seconds of learning, about, between two looks at the clock and at Ctrl-C
 AGENT_OPTIONS = ("discount", "limit")
-"""Options of a Gymnasium environment that are the agent's; all others are for `gymnasium.make`."""
+"""Options of a Gymnasium environment that go to the agent; all others go to `gymnasium.make`."""
 
 
 @dataclass(frozen=True)
 class TabularRunConfig:
-    """Settings that decide the numbers of a run."""
+    """Settings that decide the numbers of a run: environment, method, seed and length."""
 
     env: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class TabularRunConfig:
     episodes: int = 1000
 
     def env_and_rules(self) -> tuple[Any, dict[str, Any]]:
-        """Return the environment and those of its options that are the agent's."""
+        """Return the environment, and those of its options that are arguments of the agent (discount, limit)."""
         if self.env.startswith("toy/"):
             return envs.make_task(self.env, **self.options), {}
         rules = {name: value for name, value in self.options.items() if name in AGENT_OPTIONS}
@@ -64,7 +64,7 @@ class TabularRunConfig:
         return make_gymnasium(self.env, **made_with), rules
 
     def agent(self) -> TabularAgent:
-        """Make a new agent."""
+        """Make a new agent with these settings."""
         parameters_of(self.method, self.method_options)  # before `env` or `seed` could be taken for one of them
         env, rules = self.env_and_rules()
         how: Any = {"seed": self.seed, "epsilon": self.epsilon, "q": self.initial, **rules, **self.method_options}
@@ -72,7 +72,7 @@ class TabularRunConfig:
 
 
 class TabularRun(RunFolder):
-    """A run of a tabular agent, whose state is agent.npz."""
+    """A run folder of a tabular agent, whose state is agent.npz."""
 
     UNIT, STATE, SAVE_EVERY = "episodes", AGENT, 2.0
     FAILURES = (FloatingPointError,)
@@ -85,7 +85,7 @@ class TabularRun(RunFolder):
 
     @classmethod
     def start(cls, folder: Path, config: TabularRunConfig) -> TabularRun:
-        """Begin a new run. Nothing but the lock is written yet: bad settings leave no trace.
+        """Make a new run in `folder`. Nothing but its lock is written yet, so that bad settings leave no trace.
 
         InUseError, a ValueError, if another process writes to the folder.
         """
@@ -99,10 +99,10 @@ class TabularRun(RunFolder):
     def resume(
         cls, folder: Path, episodes: int | None = None, *, restart: bool = False, env: str | None = None
     ) -> TabularRun:
-        """Go on with a run that was stopped, or beyond its end, to `episodes` in all.
+        """Continue a run that was stopped, or extend a finished one to `episodes` episodes in total.
 
-        A run whose agent.npz is damaged or missing cannot go on: ValueError says so. InUseError, a ValueError too, if
-        another process writes to the folder.
+        If its agent.npz is damaged or missing, ValueError says so. InUseError, a ValueError too, if another process
+        writes to the folder.
 
         Args:
             restart: begin again at step 0; earlier rows and the earlier agent are kept under other names.
@@ -141,7 +141,7 @@ class TabularRun(RunFolder):
         self.agent.save(self.folder / AGENT)
 
     def chunks(self) -> Iterator[tuple[Sequence[Row], RunProgress]]:
-        """Learn in chunks of about CHUNK seconds; rows come at fixed numbers of episodes, whatever the speed."""
+        """Learn in chunks of about CHUNK seconds; metrics rows come at fixed numbers of episodes, at any speed."""
         every, size = _episodes_per_row(self.total), 1
         self._began = time.perf_counter()
         while not self.finished:
@@ -182,7 +182,7 @@ def _saved_agent(folder: Path, config: TabularRunConfig) -> TabularAgent | None:
 
 
 def _check_episodes(config: TabularRunConfig) -> None:
-    """ValueError or MemoryError unless the episodes of a row of metrics fit in memory while they are collected."""
+    """Raise MemoryError unless the episodes of one metrics row fit in memory while they are collected."""
     every = _episodes_per_row(check_int("episodes", config.episodes))
     check_memory(f"episodes={config.episodes}", BYTES_PER_EPISODE * every)
 
@@ -216,11 +216,11 @@ CONTENT = {
         "episodes": schema.Int(1),
     },
 }
-"""What config.json holds, besides its provenance."""
+"""Schema of config.json, besides its provenance."""
 
 
 def read_config(folder: Path, env: Any = None) -> TabularRunConfig:
-    """Return the run's settings; ValueError if the folder holds no run of a table, or not one in `env`, if named."""
+    """Return a run's settings; ValueError if the folder holds no run of a table, or one in another `env`."""
     content = read_run_config(folder)
     try:
         schema.check(content, CONTENT, "it")

@@ -15,7 +15,7 @@ from greedystep.tabular.learning import Task, make_learner
 
 
 def greedy_policy(q: np.ndarray) -> np.ndarray:
-    """Return the greedy policy of a table, float [S, A]; ties share, so that the order of actions cannot help."""
+    """Return the greedy policy of a table as probabilities, float [S, A]; equally good actions share."""
     greedy = q == q.max(axis=1, keepdims=True)
     return greedy / greedy.sum(axis=1, keepdims=True)
 
@@ -31,7 +31,7 @@ def episodes_to_solve(
     seed: int | np.random.Generator = 0,
     **options: Any,
 ) -> int | None:
-    """Episodes until the exact expected return of the greedy policy reaches 90 % of the optimal one; None if never.
+    """Return the episodes until the greedy policy's exact expected return reaches 90 % of the optimum; None if never.
 
     `limit` and `resolution` are those of `until_solved`, the other arguments those of `learn`.
     """
@@ -41,7 +41,7 @@ def episodes_to_solve(
 
 
 def until_solved(task: Task, more: Callable[[int], np.ndarray], *, limit: int, resolution: float = 0.02) -> int | None:
-    """Episodes until the greedy policy of any learner solves the task, or None if it takes more than `limit`.
+    """Return the episodes until the greedy policy of any learner solves the task; None if more than `limit`.
 
     `more(n)` trains the learner for n more episodes and returns its table [S, A]. The policy is evaluated on the exact
     model, after every episode at first and later whenever the number of episodes has grown by the share `resolution`:
@@ -59,7 +59,7 @@ def until_solved(task: Task, more: Callable[[int], np.ndarray], *, limit: int, r
 
 
 def make_solved_test(task: ToyTask) -> Callable[[np.ndarray], bool]:
-    """Return a fast function of q that says whether `greedy_policy(q)` solves the task.
+    """Return a fast function q [S, A] -> bool that says whether `greedy_policy(q)` solves the task.
 
     Where states are numbered in the order of time, one forward pass over the states that a policy reaches gives its
     return. Else, or where the horizon may truncate an episode, `ToyTask.solved_by` is used.
@@ -82,7 +82,7 @@ def make_solved_test(task: ToyTask) -> Callable[[np.ndarray], bool]:
 
 @njit(cache=True, nogil=True)
 def _longest(first, successor, A):
-    """Return the steps of the longest episode, given that every successor has a larger number than its state."""
+    """Return the length of the longest episode, given that every successor has a larger number than its state."""
     S = (len(first) - 1) // A
     steps = np.zeros(S, np.int64)
     for s in range(S - 1, -1, -1):
@@ -93,9 +93,9 @@ def _longest(first, successor, A):
 
 @njit(cache=True, nogil=True)
 def _greedy_return(q, start, first, probability, successor, reward, gamma):
-    """Σ_s d(s) r^π(s), where d(s) is the discounted probability that the greedy policy π, ties shared, comes to s.
+    """Return Σ_s d(s) r^π(s): the expected return of the greedy policy π, where d(s) is its discounted visitation of s.
 
-    First state first: d begins as `start`, and each state hands its own on to its successors. Few states are reached.
+    Equally good actions share. First state first: d begins as `start`, and each state passes its d to its successors.
     """
     S, A = q.shape
     reached, total = start.copy(), 0.0
