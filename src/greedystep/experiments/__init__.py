@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 
 Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings"]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""All experiments: the paper's in its order, then the horizon N, sticky actions (luck), presets, and fixed settings."""
+"""All experiments: the paper's in its order, then `horizon`, `luck` (sticky actions), `presets` and `settings`."""
 
 MODULES = {"luck": "sticky_actions"}
-"""Modules of those experiments whose module has another name."""
+"""Experiment -> its module, where that has another name."""
 
 Scale = Literal["quick", "paper"]
-"""quick: minutes on two cores. paper: the paper's sizes."""
+"""quick: minutes on two cores. paper: the sizes of the paper."""
 
 NOTHING = ("nothing",)
-"""Value of `only` that names no task."""
+"""Value of `only` that names no task: nothing is run, and what is there is judged."""
 
 
 class Experiment(Protocol):
@@ -75,11 +75,11 @@ class PageCharts(NamedTuple):
     charts: list[Chart]
     caption: str
     replaces: str | None
-    """Name of the figure that shows the same; None: all figures of the result."""
+    """Name of the figure that the charts replace; None: all figures of the result."""
 
 
 def load(name: str) -> Experiment:
-    """Return the experiment of that name."""
+    """Import and return the module of the experiment of that name."""
     if name not in NAMES:
         raise ValueError(f"experiment: {name!r} is not known; there are {', '.join(NAMES)}")
     return cast(Experiment, import_module(f"greedystep.experiments.{MODULES.get(name, name)}"))

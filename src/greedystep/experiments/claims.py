@@ -1,4 +1,4 @@
-"""A claim of the paper, what was measured, and the verdict."""
+"""Claims of the paper, each with what was measured and a verdict."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 FAILED: tuple[Verdict, ...] = ("partly", "refuted")
 NOT_KNOWN = "not known"
-"""The reason of a failure that no measurement explains."""
+"""Reason given where no measurement explains why a claim fails."""
 UNDECIDED = "undecided: the 95 % CI over seeds contains the threshold"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of the paper beside its measurement."""
+    """One statement of the paper with its measurement and verdict."""
 
     id: str
     """A short name, unique over all experiments, such as "fig1-two-iterations"."""
@@ -27,13 +27,13 @@ class Claim:
     where: str
     """Where the paper makes it: section, table, figure, theorem."""
     claimed: Any
-    """The paper's number or word."""
+    """The number or word that the paper gives."""
     measured: Any
-    """Our number or words."""
+    """The number or words that we measured."""
     verdict: Verdict
     """The outcome of a rule that was written before the run."""
     reason: str = ""
-    """Why the claim fails, most likely, and which experiment or test shows it; only where it is refuted or partly."""
+    """The most likely reason why the claim fails, and the experiment or test that shows it; empty if it holds."""
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
@@ -47,7 +47,7 @@ class Claim:
 
 
 class Outcome(NamedTuple):
-    """A verdict, the measurement as text, and why the claim fails if it does."""
+    """Result of a rule that judges a claim: verdict, measurement as text, and why the claim fails if it does."""
 
     verdict: Verdict
     measured: str
@@ -55,16 +55,16 @@ class Outcome(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why the claim fails, or that this is not known; empty if it does not fail."""
+        """Why the claim fails, NOT_KNOWN if that is not known; empty if it does not fail."""
         return because(self.verdict, self.why or (UNDECIDED if self.verdict == "partly" else NOT_KNOWN))
 
     def claim(self, id: str, claim: str, claimed: Any, where: str) -> Claim:
-        """The paper's statement with this outcome."""
+        """Return the claim with this outcome."""
         return Claim(id, claim, where, claimed, self.measured, self.verdict, self.reason)
 
 
 def judges(id: str, claim: str, claimed: Any, where: str) -> Callable[[Callable[..., Outcome]], Callable[..., Claim]]:
-    """Decorate a rule that returns an outcome: it then returns the claim that it judges."""
+    """Decorate a rule that returns an `Outcome`, so that it returns the `Claim` with that outcome."""
 
     def decorate(rule: Callable[..., Outcome]) -> Callable[..., Claim]:
         @wraps(rule)
@@ -77,19 +77,19 @@ def judges(id: str, claim: str, claimed: Any, where: str) -> Callable[[Callable[
 
 
 def because(verdict: Verdict, why: str = NOT_KNOWN) -> str:
-    """Return the reason of a claim: `why` if the verdict is a failure, otherwise nothing."""
+    """Return `why` if the verdict is a failure, otherwise an empty string."""
     return why if verdict in FAILED else ""
 
 
 def judged(
     id: str, claim: str, where: str, claimed: Any, measured: Any, verdict: Verdict, why: str = NOT_KNOWN
 ) -> Claim:
-    """Make a claim whose reason is `why` if the verdict is a failure."""
+    """Make a claim with this verdict; its reason is `why` if the verdict is a failure."""
     return Claim(id, claim, where, claimed, measured, verdict, because(verdict, why))
 
 
 def verdict_if(holds: bool) -> Verdict:
-    """Return confirmed or refuted."""
+    """Return "confirmed" if the statement holds, "refuted" if not."""
     return "confirmed" if holds else "refuted"
 
 

@@ -17,7 +17,7 @@ TESTS = "tests/test_theory.py"
 
 @dataclass(frozen=True)
 class Erratum:
-    """One error of the paper."""
+    """One error of the paper, with a counterexample and its correction."""
 
     where: str
     printed: str
@@ -29,7 +29,7 @@ class Erratum:
     test: str
     """The test in `TESTS` that computes the counterexample."""
     counted: tuple[tuple[str, str], ...] = ()
-    """Operators and statements of table1 whose violations on random models are counted."""
+    """(operators, statement) of table1 whose violations on random models are counted for this erratum."""
 
 
 DEFINITION, PROOFS = GREEDY
@@ -107,7 +107,7 @@ ERRATA = (
 
 
 def violations(erratum: Erratum, results: Iterable[Mapping[str, Any]]) -> str:
-    """Say how often table1's random models violate the erratum's statements; empty if that was not counted."""
+    """Return a sentence on how often table1's random models violate the erratum's statements; empty if not counted."""
     return "; ".join(
         f"{row['statement']}: violated in {row['violations']['deterministic']} of {row['trials']} random deterministic "
         f"models and {row['violations']['stochastic']} of {row['trials']} stochastic ones"
@@ -131,7 +131,7 @@ LUCK_TABLE = Table(
 
 
 def luck_note(results: Iterable[Mapping[str, Any]]) -> str:
-    """Explain why the sampled operator over-estimates in stochastic environments, with table1's number if known."""
+    """Return why the sampled operator over-estimates in stochastic environments, with table1's number if known."""
     cases = _table1(results).get("properties", {}).get(SAMPLED, {}).get("cases", ())
     excess = [case.get("above_optimum", 0.0) for case in cases if not case["deterministic"]]
     measured = f" In Table 1 they exceed Q* by up to {max(excess):.3g}." if excess else ""
@@ -146,5 +146,5 @@ def luck_note(results: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _table1(results: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the numbers of table1; none if its result is not among the results."""
+    """Return the "numbers" of table1's result; empty if it is not among the results."""
     return next((one["numbers"] for one in results if one["name"] == "table1"), {})

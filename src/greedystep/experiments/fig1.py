@@ -1,4 +1,4 @@
-"""The paper's Figure 1: two iterations against N on the N-horizon problem, and what the two iterations cost.
+"""The paper's Figure 1: on the N-horizon problem two iterations suffice instead of N; and what the two cost.
 
 The figure is not in the paper's text; `models.n_horizon` is a reconstruction from its caption. Every method starts from
 q = 0, which lies below Q*, and stops when its greedy values are exact. Work is counted in Bellman sweeps: one product
@@ -25,11 +25,11 @@ TITLE = "The N-horizon problem: iterations and work of value iteration and Greed
 HORIZONS = {"quick": [2**k for k in range(2, 10)], "paper": [2**k for k in range(2, 13)]}
 DISCOUNT = 0.99
 EXACT = 1e-9
-"""Largest relative error of V that counts as none; relative, since V(s0) = γ^(N-1) is tiny for large N."""
+"""Largest relative error of V that counts as zero; relative, since V(s0) = γ^(N-1) is tiny for large N."""
 
 ONE_STEP, HALF, FULL = "value iteration", "Greedy-Step, N/2 steps", "Greedy-Step, N steps"
 LOOK_AHEAD = {ONE_STEP: lambda N: 1, HALF: lambda N: N // 2, FULL: lambda N: N}
-"""How many steps each method looks ahead. N/2 is as far as either policy is optimal: the shortest that suffices."""
+"""Method -> how many steps it looks ahead. N/2 is the shortest look-ahead that needs only two iterations."""
 MEASURES = {"iterations": "Iterations until V is exact", "sweeps": "Bellman sweeps until V is exact"}
 
 
@@ -48,7 +48,7 @@ def run(scale: str, progress: ReportProgress) -> dict[str, Any]:
 
 
 def _cost(horizon: int, look_ahead: int) -> dict[str, float]:
-    """Count iterations and sweeps until V is exact. Looking ahead by one step is value iteration."""
+    """Return the iterations and sweeps until V is exact; look_ahead = 1 is value iteration."""
     mdp, policies = models.n_horizon(horizon, DISCOUNT)
     optimum = DISCOUNT ** np.arange(horizon - 1, -1, -1.0)  # state s needs horizon - s steps, of which the last pays 1
     q, iterations = np.zeros(mdp.rewards.shape), 0
@@ -81,7 +81,7 @@ def _claims(rows: list[dict[str, Any]]) -> list[Claim]:
 
 
 def _faster(fewer_iterations: bool, work_ratio: float) -> Verdict:
-    """Confirmed: less work; partly: fewer iterations that cost as much."""
+    """Return confirmed if there is less work, partly if there are fewer iterations that cost as much, else refuted."""
     return "confirmed" if work_ratio < 1 else "partly" if fewer_iterations else "refuted"
 
 

@@ -42,7 +42,7 @@ rule = partial(judges_tasks, needs=(ONE, SIX), where="Section 6.2, Figure 4")
 
 
 def claims(runs: AllRuns) -> list[Claim]:
-    """Six networks against one: the 95 % CI of the difference must lie on the claimed side of 0 on every task."""
+    """Compare six networks with one: the 95 % CI of the difference must lie on the claimed side of 0 on every task."""
     return [judge(runs) for judge in (better, stable, smaller_q, less_overestimation, six_is_good)]
 
 
@@ -59,13 +59,13 @@ def stable(runs: AllRuns, task: str) -> Outcome:
 
 
 def lost_return(one: MethodRuns) -> np.ndarray:
-    """[seeds] the best return during training minus the final one."""
+    """Return [seeds]: the best return during training minus the final one."""
     return np.nanmax(one.returns, axis=1) - one.final_return
 
 
 @rule("fig4-smaller-q", "With 6 networks Q is smaller.", "smaller")
 def smaller_q(runs: AllRuns, task: str) -> Outcome:
-    """Q may be larger because the returns are: say so if returns are higher and over-estimation is lower (95 % CIs)."""
+    """Judge whether Q is smaller with six networks; the reason says if Q is larger only because the returns are."""
     six, one = runs[task, SIX], runs[task, ONE]
     gap = mean_difference(six.at_end(six.q), one.at_end(one.q))
     less = mean_difference(six.final_overestimation, one.final_overestimation)
@@ -92,7 +92,7 @@ def less_overestimation(runs: AllRuns, task: str) -> Outcome:
     needs=VARIANTS,
 )
 def six_is_good(runs: AllRuns, task: str) -> Outcome:
-    """Refuted if another number has a higher final return (95 % CI); confirmed if none has and one has a lower."""
+    """Refuted if another number has a higher final return (95 % CI); confirmed if none has, and one has a lower one."""
     six = runs[task, SIX]
     verdicts = {
         m: mean_difference(runs[task, networks(m)].final_return, six.final_return).above() for m in NETWORKS[:-1]

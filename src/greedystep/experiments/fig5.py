@@ -34,7 +34,7 @@ STYLES: dict[str, Style] = {GREEDY: (ORANGE, SOLID)}
 
 
 def _protocols(scale: str) -> list[TaskProtocol]:
-    """Figure 3's, with this method only."""
+    """Return Figure 3's protocols, with Greedy-Step DQN only."""
     return [
         replace(one, methods=(GREEDY,), more_seeds=0)
         for one in fig3.SCALES[scale]
@@ -55,7 +55,7 @@ def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequenc
 
 
 def _shares(counts: np.ndarray) -> list[float]:
-    """[seeds, bins] -> the share of each bin among all samples; all 0 before the first update."""
+    """Return the share of each bin among all samples, from counts [seeds, bins]; all 0 before the first update."""
     total = counts.sum()
     return list(counts.sum(axis=0) / total if total else np.zeros(counts.shape[1:]))
 
@@ -66,7 +66,7 @@ rule = partial(judges_tasks, needs=(GREEDY,), where="Section 6.2, Figure 5")
 
 
 def claims(runs: AllRuns) -> list[Claim]:
-    """Judge the chosen n; runs with one network (Figure 4), if there are any, only serve the reasons."""
+    """Judge the claims about the chosen n; runs with one network (Figure 4), if any, only serve the reasons."""
     return [larger_at_first(runs), getting_smaller(runs)]
 
 
@@ -95,7 +95,7 @@ def getting_smaller(runs: AllRuns, task: str) -> Outcome:
 
 
 def phases(one: MethodRuns) -> tuple[np.ndarray, np.ndarray]:
-    """[seeds] the mean chosen n in the first and in the last phase, as in the paper's histograms."""
+    """Return [seeds], [seeds]: the mean chosen n in the first and in the last phase, as in the paper's histograms."""
     known = np.isfinite(one.n).all(axis=0)
     if not known.any():
         return np.full(len(one.n), np.nan), np.full(len(one.n), np.nan)
@@ -106,7 +106,7 @@ def phases(one: MethodRuns) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rank_correlation(one: MethodRuns) -> np.ndarray:
-    """[seeds] Spearman's correlation of the mean chosen n with the steps of training; NaN if n never changes."""
+    """Return [seeds]: Spearman's correlation of the mean chosen n with the training step; NaN if n never changes."""
     known = np.isfinite(one.n).all(axis=0)
     if known.sum() < 3:
         return np.full(len(one.n), np.nan)
@@ -115,10 +115,10 @@ def rank_correlation(one: MethodRuns) -> np.ndarray:
 
 
 def _why(runs: AllRuns, task: str) -> str:
-    """Why steps do not get shorter, as far as it was measured.
+    """Return why the chosen steps do not get shorter, as far as it was measured.
 
     Long steps are chosen where returns exceed values, as they do where Q is below the behaviour return; short ones
-    where values are inflated: say so if n falls with one network, which inflates more.
+    where values are inflated: the reason says so if n falls with one network, which inflates more.
     """
     six, alone = runs[task, GREEDY], runs.get((task, fig4.ONE))
     if low := pessimism(six):
@@ -142,7 +142,7 @@ draw = method_runs.make_draw(NAME, STYLES, SHOWN_QUANTITIES)
 
 
 def tables(result: dict[str, Any]) -> list[Table]:
-    """One row per task and phase, up to the last bin that is not empty."""
+    """Return the histogram of n, one row per task and phase, up to the last bin that is not empty."""
     rows = [
         [task["title"], f"{part} {entry['phase']:,} steps", *entry[part]]
         for task in result["numbers"]["tasks"].values()

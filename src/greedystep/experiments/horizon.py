@@ -22,13 +22,13 @@ NAME, IN_PARTS = "horizon", True
 TITLE = "Greedy-Step DQN by its horizon N: return, mean Q and Q minus behaviour return"
 SHOWN_QUANTITIES = ("returns", "q", "overestimation")
 HORIZONS: dict[str, tuple[int | None, ...]] = {"quick": (1, 10, None), "paper": (1, 3, 10, 30, None)}
-"""Values of N by scale; None: up to the end of the trajectory, T-t."""
+"""Scale -> values of N; None: up to the end of the trajectory, T - t."""
 EARLY = 0.2
-"""Share of the steps within which learning counts as early."""
+"""Learning counts as early within this share of the steps."""
 
 
 def horizon(steps: int | None, number: int, double: bool = False) -> str:
-    """The name of Greedy-Step DQN with a horizon and a number of networks."""
+    """Return the name of Greedy-Step DQN with this horizon and number of networks."""
     return f"N={'T-t' if steps is None else steps}, {networks(number)}" + (", double" if double else "")
 
 
@@ -38,7 +38,7 @@ FULL_DOUBLE = horizon(None, 1, double=True)
 
 
 def variants(scale: str) -> dict[str, Setting]:
-    """Greedy-Step DQN alone, with Maxmin (6 networks), and with Double DQN."""
+    """Return {name: setting} of Greedy-Step DQN alone, with Maxmin (6 networks), and with Double DQN."""
     found: dict[str, Setting] = {
         horizon(steps, number): {"returns": "greedy-step", "ensemble": number, "horizon": steps}
         for number in (1, 6)
@@ -119,7 +119,7 @@ def double(runs: AllRuns, task: str) -> Outcome:
 
 
 def _still_too_high(runs: AllRuns, task: str) -> str:
-    """Double DQN changes which action is valued, not the maximum over n: say if over-estimation stays (95 % CIs)."""
+    """Return a sentence if Double DQN still over-estimates (95 % CIs): it does not change the maximum over n."""
     double = runs[task, FULL_DOUBLE].final_overestimation
     gap = mean_difference(double, runs[task, FULL].final_overestimation)
     if not mean(double).is_above():

@@ -1,7 +1,7 @@
-"""Beyond the paper: do 1 environment with batches of 32, as in the paper, and 64 with batches of 512 agree?
+"""Beyond the paper: do the presets "paper" (1 environment, batches of 32) and "fast" (64, batches of 512) agree?
 
-Figure 3 uses the second (preset "fast"), which a GPU runs many times as fast. Here the paper's methods are also trained
-with the first (preset "paper"), with the options chosen with "fast" and the preset's own learning rate.
+Figure 3 uses "fast", which a GPU runs many times as fast. Here the paper's methods are also trained with "paper", with
+the options chosen with "fast" and the preset's own learning rate.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCALES: dict[str, list[TaskProtocol]] = {
 
 
 def name(method: str, preset: str) -> str:
-    """The name of a method with a preset."""
+    """Return the name of a method with a preset."""
     return f"{method}, {preset}"
 
 
@@ -48,7 +48,7 @@ def name(method: str, preset: str) -> str:
     "not in the paper",
 )
 def agree(runs: Mapping[str, MethodRuns]) -> Outcome:
-    """Among the pairs of methods that differ with both presets (95 % CIs), count those with the same one ahead.
+    """Count, among the pairs of methods that differ with both presets (95 % CIs), those with the same method ahead.
 
     Confirmed if all have, refuted if none has, untested without such a pair.
     """

@@ -22,7 +22,7 @@ OUTCOMES = Path(__file__).with_name("test_outcomes.json")
 
 @dataclass(frozen=True)
 class Evidence:
-    """A claim or a test with its verdict on a sentence."""
+    """A claim or test with its verdict on one sentence of the paper."""
 
     claim: str | None
     """The claim's id; None for a test."""
@@ -35,7 +35,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Row:
-    """A sentence with its verdict and evidence."""
+    """A sentence of the paper with its verdict and evidence."""
 
     id: str
     sentence: str
@@ -43,7 +43,7 @@ class Row:
     measured: str
     verdict: Verdict
     reason: str
-    """Why it fails, most likely; empty where it does not."""
+    """The most likely reason why the sentence fails; empty where it does not."""
     evidence: tuple[Evidence, ...]
 
 
@@ -75,7 +75,7 @@ def rows(results: Iterable[Mapping[str, Any]], outcomes: Mapping[str, str] | Non
 
 
 def experiment_of(claim: str) -> str:
-    """Return the experiment that makes a claim, whose name begins the claim's id; without one it is table1."""
+    """Return the experiment that judges a claim: its name begins the claim's id; if none does, it is table1."""
     return next((name for name in NAMES if claim.startswith(f"{name}-")), "table1")
 
 

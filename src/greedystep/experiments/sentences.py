@@ -22,7 +22,7 @@ class CheckedBy:
     """A test as evidence for or against a sentence."""
 
     test: str
-    """pytest's node id."""
+    """pytest's node id of the test."""
     supports: bool
     """True if the test asserts what the sentence says, False if it asserts a counterexample."""
     says: str
@@ -37,21 +37,21 @@ class Sentence:
     where: str
     says: str
     evidence: tuple[str | CheckedBy, ...]
-    """Ids of claims, and tests."""
+    """Ids of claims, and `CheckedBy` tests."""
 
 
 def sentence(id: str, where: str, says: str, *evidence: str | CheckedBy) -> Sentence:
-    """Make a sentence."""
+    """Make a `Sentence`: its id, where the paper says it, what it says, and the evidence."""
     return Sentence(id, where, says, evidence)
 
 
 def shows(file: str, test: str, says: str) -> CheckedBy:
-    """Name a test that asserts what a sentence says."""
+    """Return the evidence of a test that asserts what a sentence says."""
     return CheckedBy(f"tests/test_{file}.py::test_{test}", True, says)
 
 
 def refutes(file: str, test: str, says: str) -> CheckedBy:
-    """Name a test that asserts a counterexample to a sentence."""
+    """Return the evidence of a test that asserts a counterexample to a sentence."""
     return CheckedBy(f"tests/test_{file}.py::test_{test}", False, says)
 
 

@@ -45,16 +45,16 @@ RULES: dict[str, Setting] = {
     "greedy-step": {"returns": "greedy-step"},
 }
 CELL = ("rule", "ensemble", "learning_rate")
-"""What identifies a cell of a map."""
+"""Entries that identify a cell of a heat map: rule, number of networks, learning rate."""
 FRESH_SEEDS = tuple(range(10))
-"""Seeds of the full-length trainings of what was chosen; none of them took part in the choice."""
+"""Seeds of the full-length trainings of the chosen settings; none of them took part in the choice."""
 NEARLY_BEST = 0.95
-"""Share of the way from the worst setting of a task to its best from which a setting counts as good as the best."""
+"""A setting counts as good as the best from this share of the way from a task's worst setting to its best."""
 
 
 @dataclass(frozen=True)
 class SettingGrid:
-    """The settings that are tried on one task: every rule, ensemble size and learning rate."""
+    """The settings tried on each task: every rule, ensemble size and learning rate."""
 
     task: str
     preset: str
@@ -65,18 +65,18 @@ class SettingGrid:
 
     @property
     def cells(self) -> dict[tuple[str, int, float], Setting]:
-        """Settings by rule, number of networks and learning rate."""
+        """Return {(rule, number of networks, learning rate): setting}."""
         return {
             (rule, ensemble, rate): RULES[rule] | {"ensemble": ensemble, "learning_rate": rate}
             for ensemble, rule, rate in product(self.ensembles, self.rules, self.learning_rates)
         }
 
     def runs(self, setting: Setting, seeds: Sequence[int] = SELECTION_SEEDS) -> list[RunSpec]:
-        """The training runs of one setting."""
+        """Return the training runs of one setting, one per seed."""
         return [RunSpec(self.task, self.preset, setting, seed) for seed in seeds]
 
     def programs(self) -> list[list[RunSpec]]:
-        """All runs, in groups that share a compiled program."""
+        """Return all runs, in groups that share a compiled program."""
         return programs(run for setting in self.cells.values() for run in self.runs(setting))
 
 
@@ -134,7 +134,7 @@ def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequenc
 
 
 def _chosen(maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, tuple[str, list[RunSpec]]]:
-    """Role -> name of a setting and its runs on fresh seeds; none before the maps of all tasks are complete."""
+    """Return {role: (name of a setting, its runs on fresh seeds)}; empty before the maps of all tasks are complete."""
     if not all(map(_is_complete, maps.values())) or (single := best_for_all(maps)) is None:
         return {}
     own = _name(max(maps[grid.task]["cells"], key=_score))
@@ -144,7 +144,7 @@ def _chosen(maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, tuple[str, 
 
 
 def _fresh(store: RunStore, maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, Any]:
-    """Final training returns of the chosen settings on the fresh seeds, and returns of greedy play; by role."""
+    """Return by role the chosen settings' final training returns on the fresh seeds, and returns of greedy play."""
     found, steps = {}, TASKS[grid.task].steps
     for role, (name, runs) in _chosen(maps, grid).items():
         if records := store.get_all(runs, steps):
@@ -156,7 +156,7 @@ def _fresh(store: RunStore, maps: Mapping[str, Any], grid: SettingGrid) -> dict[
 
 
 def _collect(store: RunStore, grid: SettingGrid) -> dict[str, Any]:
-    """The returns of both seeds in every cell that was trained, for the result's JSON."""
+    """Return the maps as JSON: the returns of both seeds in every cell that was trained."""
     cells = []
     for cell, setting in grid.cells.items():
         records = store.get_all(grid.runs(setting), grid.budget.steps)
@@ -188,12 +188,12 @@ def _name(cell: Mapping[str, Any]) -> str:
 
 
 def _score(cell: Mapping[str, Any]) -> float:
-    """The mean final return over seeds; -inf if a seed has none."""
+    """Return the mean final return over a cell's seeds; -inf if a seed has none."""
     return float(np.nan_to_num(np.mean(np.array(cell["returns"], float)), nan=-np.inf))
 
 
 def shares(one: Mapping[str, Any]) -> dict[str, float]:
-    """By setting: where its return lies between the worst setting of the task (0) and the best (1)."""
+    """Return {setting: its return on a scale from the task's worst setting (0) to its best (1)}."""
     scores = {_name(cell): _score(cell) for cell in one["cells"]}
     finite = [score for score in scores.values() if np.isfinite(score)]
     if not finite or max(finite) == min(finite):
@@ -203,7 +203,7 @@ def shares(one: Mapping[str, Any]) -> dict[str, float]:
 
 
 def best_for_all(maps: Mapping[str, Any]) -> tuple[str, dict[str, float]] | None:
-    """The setting with the largest mean share over the tasks that are complete, and its share on each.
+    """Return the setting with the largest mean share over all complete tasks, and its share on each.
 
     None with fewer than two such tasks: on a single one some setting is always the best.
     """

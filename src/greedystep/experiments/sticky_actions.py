@@ -42,7 +42,7 @@ SCALES: dict[str, list[TaskProtocol]] = {
 
 
 def _on_each_game(id: str, claim: str, claimed: str) -> Callable[[Rule], Callable[[AllRuns], Claim]]:
-    """Decorate a rule: it then returns a claim about the games that were trained with and without sticky actions."""
+    """Decorate a rule to return a claim about all games that were trained with and without sticky actions."""
 
     def decorate(rule: Rule) -> Callable[[AllRuns], Claim]:
         def judge(runs: AllRuns) -> Claim:
@@ -68,7 +68,7 @@ def _on_each_game(id: str, claim: str, claimed: str) -> Callable[[Rule], Callabl
     "less",
 )
 def luck_for_skill(runs: AllRuns, game: str) -> Outcome:
-    """Confirmed if over-estimation minus DQN's, with sticky actions minus without, has a 95 % CI above 0."""
+    """Confirmed if over-estimation minus DQN's grows with sticky actions (95 % CI of the difference above 0)."""
     excess = {}
     for task in (game, steady(game)):
         ours, theirs = (runs[task, method].final_overestimation for method in (GREEDY, "dqn"))
@@ -81,7 +81,7 @@ def luck_for_skill(runs: AllRuns, game: str) -> Outcome:
 
 @_on_each_game("luck-ahead", "Where nothing is left to chance, Greedy-Step DQN is ahead of DQN.", "more than 0")
 def ahead(runs: AllRuns, game: str) -> Outcome:
-    """Confirmed if the final return minus DQN's, without sticky actions, has a 95 % CI above 0."""
+    """Confirmed if without sticky actions the final return minus DQN's has a 95 % CI above 0."""
     sticky, without = (
         mean_difference(runs[task, GREEDY].final_return, runs[task, "dqn"].final_return)
         for task in (game, steady(game))
@@ -90,7 +90,7 @@ def ahead(runs: AllRuns, game: str) -> Outcome:
 
 
 def claims(runs: AllRuns) -> list[Claim]:
-    """Both claims; neither is the paper's."""
+    """Return both claims, judged; neither is the paper's."""
     return [luck_for_skill(runs), ahead(runs)]
 
 

@@ -14,14 +14,14 @@ from greedystep.experiments.deep.suite import BASELINES, GREEDY, METHODS, TASKS
 from greedystep.stats import difference, interval
 
 AllRuns = Mapping[tuple[str, str], MethodRuns]
-"""Trainings by task and method (or variant); those that were not trained are absent."""
+"""{task: {method or variant: its trainings}}; what was not trained is absent."""
 
 
 # -- one estimate -----------------------------------------------------------------------------------------------------
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % CI over seeds, formatted as 1.23 (1.01 to 1.45)."""
+    """An estimate with its 95 % CI over seeds, formatted as 1.23 (1.01 to 1.45)."""
 
     estimate: Any
     low: Any
@@ -34,7 +34,7 @@ class Estimate(NamedTuple):
         return "confirmed" if self.low > threshold else "refuted" if self.high < threshold else "partly"
 
     def below(self, threshold: float = 0.0) -> Verdict:
-        """Confirmed if the CI lies below the threshold, refuted if above; otherwise as `above`."""
+        """Confirmed if the CI lies below the threshold, refuted if above, partly around it; untested without a CI."""
         return Estimate(-self.estimate, -self.high, -self.low).above(-threshold)
 
     def is_above(self, threshold: float = 0.0) -> bool:
@@ -51,12 +51,12 @@ class Estimate(NamedTuple):
 
 
 def mean(seeds: np.ndarray) -> Estimate:
-    """The mean over seeds."""
+    """Return the mean of one number per seed, with its CI."""
     return Estimate(*interval(seeds, "mean"))
 
 
 def mean_difference(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
-    """The mean of our seeds minus the mean of theirs."""
+    """Return the mean over our seeds minus the mean over theirs, with its CI."""
     return Estimate(*difference(ours, theirs, "mean"))
 
 
@@ -64,7 +64,7 @@ def mean_difference(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
 
 
 def over_tasks(verdicts: Iterable[Verdict]) -> Verdict:
-    """One verdict for several tasks: theirs if all agree, else partly. Untested tasks count only if all are."""
+    """Return one verdict for several tasks: theirs if all agree, else partly. Untested ones count only if all are."""
     known: set[Verdict] = {verdict for verdict in verdicts if verdict != "untested"}
     if not known:
         return "untested"
@@ -72,14 +72,14 @@ def over_tasks(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """One verdict for several conditions that must all hold: the first of refuted, untested, partly, confirmed."""
+    """Return one verdict for conditions that must all hold: refuted, untested, partly or confirmed, in this order."""
     order: tuple[Verdict, ...] = ("refuted", "untested", "partly", "confirmed")
     given = set(verdicts)
     return next(verdict for verdict in order if verdict in given)
 
 
 def combine(outcomes: Mapping[str, Outcome]) -> Outcome:
-    """One outcome for several tasks."""
+    """Return one outcome for the outcomes of several tasks."""
     return Outcome(
         over_tasks(one.verdict for one in outcomes.values()),
         "; ".join(f"{TASKS[task].title}: {one.measured}" for task, one in outcomes.items()),
@@ -88,7 +88,7 @@ def combine(outcomes: Mapping[str, Outcome]) -> Outcome:
 
 
 def join_reasons(by_task: Mapping[str, str]) -> str:
-    """The reasons of several tasks in one sentence; a reason that several share appears once, after their names."""
+    """Return the reasons of several tasks in one sentence; a shared reason appears once, after the tasks' names."""
     tasks: dict[str, list[str]] = {}
     for task, reason in by_task.items():
         if reason:
@@ -100,7 +100,7 @@ def join_reasons(by_task: Mapping[str, str]) -> str:
 
 
 def missing_runs(runs: AllRuns, task: str, methods: Sequence[str] = (*BASELINES, GREEDY)) -> str | None:
-    """Say what is missing to judge a task; None if nothing is."""
+    """Return a sentence on the trainings that are missing to judge a task; None if nothing is missing."""
     least = TASKS[task].judged_from
     absent = [METHODS[method].label for method in methods if (task, method) not in runs]
     if absent:
@@ -113,11 +113,11 @@ def missing_runs(runs: AllRuns, task: str, methods: Sequence[str] = (*BASELINES,
 
 
 Rule = Callable[[AllRuns, str], Outcome]
-"""A rule that judges one task."""
+"""A rule that judges a claim on one task."""
 
 
 def judges_task(id: str, claim: str, claimed: Any, where: str) -> Callable[[Rule], Callable[[AllRuns, str], Claim]]:
-    """Decorate a rule: it then returns a claim about its task, untested unless all baselines are trained long enough.
+    """Decorate a rule to return a claim about one task, untested unless all baselines are trained long enough.
 
     A {} in the claim's id stands for the name of the task, in its text for the title.
     """
@@ -137,7 +137,7 @@ def judges_task(id: str, claim: str, claimed: Any, where: str) -> Callable[[Rule
 def judges_tasks(
     id: str, claim: str, claimed: Any, needs: Iterable[str], where: str
 ) -> Callable[[Rule], Callable[[AllRuns], Claim]]:
-    """Decorate a rule: it then returns a claim about all tasks that have runs of the methods that it needs."""
+    """Decorate a rule to return one claim about all tasks on which the methods `needs` were trained."""
     names = tuple(needs)
 
     def decorate(rule: Rule) -> Callable[[AllRuns], Claim]:
@@ -153,7 +153,7 @@ def judges_tasks(
 
 
 def best_method(runs: AllRuns, task: str, methods: Sequence[str] = BASELINES, steps: int | None = None) -> str:
-    """The method with the highest mean return after `steps` steps (None: at the end); default among the baselines."""
+    """Return the method (default: among the baselines) with the highest mean return after `steps` (None: all) steps."""
 
     def score(method: str) -> float:
         one = runs[task, method]
@@ -169,6 +169,6 @@ def has_learned(one: MethodRuns) -> bool:
 
 
 def pessimism(one: MethodRuns) -> str:
-    """Say that the smallest Q of several networks lies below the behaviour return, if its 95 % CI does; else empty."""
+    """Return a sentence if the minimum Q over networks lies below the behaviour return (95 % CI); else empty."""
     gap = mean(one.final_overestimation)
     return f"too pessimistic: Q minus the behaviour return is {gap}" if gap.is_below() else ""

@@ -1,4 +1,4 @@
-"""The trainings of one method on one task as arrays over seeds: what figures show and claims are judged by."""
+"""The trainings of one method on one task as arrays over seeds, from which figures and verdicts are made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EPISODES = 100
 POINTS = 200
 """Largest number of points of a curve."""
 MARKS = (2_000_000,)
-"""Steps at which long trainings are compared with the shorter ones of methods that the paper does not have."""
+"""Steps at which full-length trainings are compared with the shorter ones of methods that are not the paper's."""
 LAST = 0.1
 """Share of the steps, at the end, over which final Q, chosen n and over-estimation are averaged."""
 PHASE = 100_000
@@ -30,58 +30,58 @@ PHASE = 100_000
 
 @dataclass(frozen=True)
 class MethodRuns:
-    """One training per seed; curves are [seeds, points], NaN before the first value."""
+    """The trainings of one method on one task, one per seed; curves are [seeds, points], NaN before the first value."""
 
     steps: np.ndarray
-    """[points] environment steps."""
+    """[points]: environment steps."""
     returns: np.ndarray
-    """Mean training return of the last episodes."""
+    """Mean training return of the last EPISODES episodes."""
     q: np.ndarray
     """Mean of Q(s, a) over the training batches."""
     n: np.ndarray
-    """Mean chosen step; all NaN for returns that choose none."""
+    """Mean bootstrapping step n that was chosen; all NaN for returns that choose none."""
     overestimation: np.ndarray
-    """Q(s, a) of the steps played minus the discounted return of the exploring behaviour policy from there on."""
+    """Q(s, a) of the steps played minus the discounted return of the exploring behaviour policy that followed."""
     n_first: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    """[seeds, bins] histogram of n within the first PHASE steps."""
+    """[seeds, bins]: histogram of n within the first PHASE steps."""
     n_last: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    """[seeds, bins] histogram of n within the last PHASE steps; empty if the trainings go on beyond `steps`."""
+    """[seeds, bins]: histogram of n within the last PHASE steps; empty if the trainings go on beyond `steps`."""
     greedy_play: np.ndarray | None = None
-    """[seeds] mean return of greedy play after training."""
+    """[seeds]: mean return of greedy play after training."""
     steps_per_second: float = np.nan
     """Environment steps per second of all seeds together."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """Setting, seeds, devices and the like, for the result's JSON."""
+    """Setting, seeds, devices and other facts for the result's JSON."""
 
     @property
     def final_return(self) -> np.ndarray:
-        """[seeds] return at the end."""
+        """Return [seeds]: the training return at the end."""
         return self.returns[:, -1]
 
     @property
     def final_overestimation(self) -> np.ndarray:
-        """[seeds] Q minus the behaviour return at the end."""
+        """Return [seeds]: Q minus the behaviour return at the end."""
         return self.at_end(self.overestimation)
 
     @property
     def first_return(self) -> np.ndarray:
-        """[seeds] return at the first point where all seeds have one; NaN if there is none."""
+        """Return [seeds]: the training return at the first point where all seeds have one; NaN if there is none."""
         known = np.isfinite(self.returns).all(axis=0)
         return self.returns[:, known.argmax()] if known.any() else np.full(len(self.returns), np.nan)
 
     def return_at(self, steps: int) -> np.ndarray:
-        """[seeds] return after that many steps."""
+        """Return [seeds]: the training return after that many steps."""
         return self.returns[:, np.searchsorted(self.steps, steps, side="right") - 1]
 
     def at_end(self, curves: np.ndarray) -> np.ndarray:
-        """[seeds] mean of a curve over the last tenth of the steps; NaN if it has no value there."""
+        """Return [seeds]: mean of a curve over the last tenth of the steps; NaN if it has no value there."""
         last = curves[:, self.steps > (1 - LAST) * self.steps[-1]]
         known = np.isfinite(last)
         count = known.sum(axis=1)
         return np.where(count, np.where(known, last, 0).sum(axis=1) / np.maximum(count, 1), np.nan)
 
     def mean_return(self, share: float = 1.0) -> np.ndarray:
-        """[seeds] mean return over the first share of the steps (area under the curve); high for fast learners."""
+        """Return [seeds]: mean return over the first `share` of the steps (area under the curve)."""
         known = np.isfinite(self.returns).all(axis=0) & (self.steps <= share * self.steps[-1])
         if known.sum() < 2:
             return np.full(len(self.returns), np.nan)
@@ -92,7 +92,7 @@ class MethodRuns:
 
 
 def from_records(records: Sequence[Mapping[str, Any]], steps: int) -> MethodRuns:
-    """Put stored trainings, one per seed, onto one grid of at most `steps` steps."""
+    """Return stored trainings, one record per seed, as `MethodRuns` on one grid of at most `steps` steps."""
 
     def column(name: str) -> np.ndarray:
         return np.array([record[name] for record in records], float)
@@ -123,7 +123,7 @@ def from_records(records: Sequence[Mapping[str, Any]], steps: int) -> MethodRuns
 
 
 def _machines(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Trainings, steps and seconds per device; the seconds of trainings that shared a device are divided among them."""
+    """Return {device: trainings, steps and seconds}; trainings that shared a device share its seconds."""
     machines: dict[str, dict[str, float]] = {}
     for device in sorted({record["device"] for record in records}):
         own = [record for record in records if record["device"] == device]
@@ -134,7 +134,7 @@ def _machines(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float
 
 
 def _grid(records: Sequence[Mapping[str, Any]], steps: int) -> np.ndarray:
-    """At most POINTS steps of the record with the fewest rows."""
+    """Return at most POINTS steps for the points of all curves: those of the record with the fewest rows."""
     fewest = min((np.array(record["curve"]["step"]) for record in records), key=len)
     inside = fewest[fewest <= steps]
     return inside[np.unique(np.linspace(0, len(inside) - 1, min(POINTS, len(inside))).round().astype(int))]
@@ -146,7 +146,7 @@ def _returns(curve: Mapping[str, Any], grid: np.ndarray) -> np.ndarray:
 
 
 def _latest(curve: Mapping[str, Any], column: str, grid: np.ndarray) -> np.ndarray:
-    """The latest known value of a column at each step of the grid.
+    """Return the latest known value of a column at each step of the grid.
 
     A last row much shorter than the others is skipped: too few episodes ended in it.
     """
@@ -175,7 +175,7 @@ def only_end(curve: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def summary(runs: MethodRuns) -> dict[str, Any]:
-    """The part of a result's JSON about one method: mean curves with 95 % CIs, and final numbers of each seed."""
+    """Return the JSON of one method: mean curves with 95 % CIs, and final numbers of each seed."""
     final = runs.final_return
     return {
         **runs.info,
@@ -197,7 +197,7 @@ def summary(runs: MethodRuns) -> dict[str, Any]:
 
 
 def _mean_curve(curves: np.ndarray) -> dict[str, list[float]] | None:
-    """Mean over seeds with its 95 % CI, rounded to five digits; None if no seed has any value."""
+    """Return mean and 95 % CI over seeds, rounded to five digits; None if no seed has any value."""
     if not np.isfinite(curves).any():
         return None
     parts = interval({"": curves}, "mean", resamples=1_000)._asdict()
@@ -210,17 +210,17 @@ def _mean_curve(curves: np.ndarray) -> dict[str, list[float]] | None:
 def make_draw(
     name: str, styles: Mapping[str, Style], quantities: Sequence[str], bands: bool = True
 ) -> Callable[[dict[str, Any]], dict[str, Figure]]:
-    """Make the `draw` of an experiment whose one figure has learning curves."""
+    """Return the `draw` function of an experiment with one figure of learning curves."""
     return lambda result: {name: draw_learning_charts(result["numbers"], styles, quantities, bands=bands)}
 
 
 def make_tables(name: str, heading: str) -> Callable[[dict[str, Any]], list[Table]]:
-    """Make the `tables` of an experiment whose one table has final numbers."""
+    """Return the `tables` function of an experiment with one table of final numbers."""
     return lambda result: [final_table(name, heading, result["numbers"]["tasks"])]
 
 
 def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
-    """One row of final numbers per task and method, from the tasks of a result's JSON."""
+    """Return one row of final numbers per task and method, from the tasks of a result's JSON."""
     header = ["task", "method", "setting", "preset", "steps", "seeds", "mean return", "95 % CI low", "95 % CI high"]
     header += ["IQM", "greedy play", "mean Q", "Q minus behaviour return", "mean n", "steps/s"]
     rows = []
@@ -247,5 +247,5 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 
 
 def format_setting(setting: Mapping[str, Any]) -> str:
-    """A method's setting in short, such as "lr 0.0003, n 3"."""
+    """Return a method's setting in short, such as "lr 0.0003, n 3"."""
     return ", ".join(write(setting[name]) for name, write in _FORMATS.items() if setting.get(name) is not None)

@@ -35,40 +35,40 @@ class TaskProtocol:
     budget: Budget
     seeds: int = 5
     more_seeds: int = 0
-    """Seeds added for Greedy-Step DQN and the best of the paper's baselines."""
+    """Additional seeds for Greedy-Step DQN and the best of the paper's baselines."""
     selection: int = 0
     """Steps after which settings are chosen; 0: each method uses its first setting."""
     settings_from: TaskProtocol | None = None
-    """The protocol whose chosen settings are used here; with another preset, without its learning rate."""
+    """The protocol whose chosen settings are used here; if its preset differs, without the learning rate."""
     methods: tuple[str, ...] = tuple(METHODS)
     variants: Mapping[str, Setting] = field(default_factory=dict)
-    """In place of the methods: settings of Greedy-Step DQN, each with the learning rate that the method chose."""
+    """If given, settings of Greedy-Step DQN to train in place of the methods, with the learning rate that it chose."""
     changes: Setting = field(default_factory=dict)
-    """Options for all methods."""
+    """Options added to the settings of all methods."""
     suffix: str = ""
-    """What is added to the names of the methods in the result, where protocols share a task."""
+    """Added to the names of the methods in the result, where several protocols share a task."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is trained: the variants, or else the methods."""
+        """Names of what is trained: the variants, or else the methods."""
         return tuple(self.variants) or self.methods
 
     def label(self, name: str) -> str:
-        """A method or variant as figures call it."""
+        """Return a method's or variant's name in figures."""
         return (name if name in self.variants else METHODS[name].label) + self.suffix
 
     def runs(self, setting: Setting, seeds: Iterable[int]) -> list[RunSpec]:
-        """The training runs of one setting."""
+        """Return the training runs of one setting, one per seed."""
         return [RunSpec(self.task, self.preset, self.changes | setting, seed) for seed in seeds]
 
     def candidates(self, method: str) -> list[Setting]:
-        """The settings that a method chooses from."""
+        """Return the settings that a method chooses from."""
         offered = METHODS[method].settings(TASKS[self.task].rates)
         return offered if self.selection else offered[:1]
 
     @property
     def total_steps(self) -> int:
-        """Environment steps of all its runs, those of the choices included, for progress."""
+        """Environment steps of all runs, including those that choose settings; for progress."""
         runs = len(self.names) * self.seeds + (2 * self.more_seeds if GREEDY in self.methods else 0)
         choices = 1 if self.variants else len(self.methods)
         return runs * self.budget.steps + choices * 4 * len(SELECTION_SEEDS) * self.selection
@@ -78,15 +78,15 @@ class TaskProtocol:
 
 
 class Choice(NamedTuple):
-    """A chosen setting, and what was tried."""
+    """The setting chosen for a method, and the candidates that were tried."""
 
     setting: Setting
     tried: list[dict[str, Any]]
-    """Each "setting" with its "returns" by seed."""
+    """One dict per candidate: its "setting" and its "returns" by seed."""
 
 
 def chosen_setting(store: RunStore, protocol: TaskProtocol, name: str) -> Choice | None:
-    """The setting of a method or variant; None while the runs that choose it are not there."""
+    """Return the setting of a method or variant; None while the runs that decide it are missing."""
     if name in protocol.variants:
         made = chosen_setting(store, protocol, GREEDY)
         return made and Choice(protocol.variants[name] | {"learning_rate": made.setting["learning_rate"]}, [])
@@ -110,7 +110,7 @@ def chosen_setting(store: RunStore, protocol: TaskProtocol, name: str) -> Choice
 
 
 def choose(runner: Runner, protocol: TaskProtocol, name: str) -> Setting:
-    """Train what the choice of a setting needs, and return the setting."""
+    """Train the candidates of a method as far as they are missing, and return the chosen setting."""
     chooser, method = protocol.settings_from or protocol, GREEDY if name in protocol.variants else name
     candidates = chooser.candidates(method)
     if len(candidates) > 1:
@@ -126,7 +126,7 @@ def choose(runner: Runner, protocol: TaskProtocol, name: str) -> Setting:
 
 
 def train(store: RunStore, progress: ReportProgress, protocols: Sequence[TaskProtocol], only: Sequence[str]) -> None:
-    """Train the paper's methods on all tasks (or those named), then more seeds of the foremost two, then all others."""
+    """Train the paper's methods on all tasks (or those in `only`), then more seeds of the best two, then all others."""
     asked = [one for one in protocols if not only or one.task in only]
     with Runner(store, progress, sum(one.total_steps for one in asked)) as runner:
 
@@ -149,7 +149,7 @@ def train_setting(runner: Runner, protocol: TaskProtocol, name: str, seeds: Iter
 
 
 def _train_more_seeds(runner: Runner, protocol: TaskProtocol) -> None:
-    """Train more seeds of the foremost methods; if these show that another baseline is the best, of that one too."""
+    """Train more seeds of the two foremost methods; if another baseline then has the best mean, of that one too."""
     got: set[str] = set()
     while (methods := _foremost(runner.store, protocol)) - got:
         for method in sorted(methods - got):
@@ -158,7 +158,7 @@ def _train_more_seeds(runner: Runner, protocol: TaskProtocol) -> None:
 
 
 def _foremost(store: RunStore, protocol: TaskProtocol) -> set[str]:
-    """Greedy-Step DQN and the best of the paper's baselines so far; empty while a method is missing."""
+    """Return Greedy-Step DQN and the best of the paper's baselines so far; empty while a method is missing."""
     runs = {(protocol.task, method): runs_of(store, protocol, method) for method in PAPER if method in protocol.methods}
     known = {key: one for key, one in runs.items() if one is not None}
     return {GREEDY, best_method(known, protocol.task)} if len(known) == len(PAPER) else set()
@@ -168,7 +168,7 @@ def _foremost(store: RunStore, protocol: TaskProtocol) -> set[str]:
 
 
 def runs_of(store: RunStore, protocol: TaskProtocol, name: str) -> MethodRuns | None:
-    """All trained seeds of a method or variant, up to the protocol's length; None if there are none."""
+    """Return all trained seeds of a method or variant, up to the protocol's length; None if there are none."""
     made = chosen_setting(store, protocol, name)
     if made is None:
         return None
@@ -178,7 +178,7 @@ def runs_of(store: RunStore, protocol: TaskProtocol, name: str) -> MethodRuns | 
 
 
 def collect(store: RunStore, protocols: Sequence[TaskProtocol]) -> tuple[AllRuns, dict[str, Any]]:
-    """All trained runs by task and name, and the same as a result's "numbers", with sentences on what is missing."""
+    """Return all trained runs by task and name, and a result's "numbers" with their curves and what is missing."""
     found: dict[tuple[str, str], MethodRuns] = {}
     tasks: dict[str, Any] = {}
     missing = []
@@ -202,7 +202,7 @@ def collect(store: RunStore, protocols: Sequence[TaskProtocol]) -> tuple[AllRuns
 def result(
     title: str, scale: str, protocols: Sequence[TaskProtocol], numbers: dict[str, Any], claims: Iterable[Claim]
 ) -> dict[str, Any]:
-    """An experiment's result, with the protocols as its settings."""
+    """Return an experiment's result, with the protocols as its settings."""
     by_task: dict[str, list[TaskProtocol]] = {}
     for protocol in protocols:
         by_task.setdefault(protocol.task, []).append(protocol)
@@ -229,7 +229,7 @@ def result(
 def make_run(
     title: str, scales: Mapping[str, Sequence[TaskProtocol]], claims: Callable[[AllRuns], Iterable[Claim]]
 ) -> Callable[..., dict[str, Any]]:
-    """Make the `run` of an experiment that trains the protocols of its scale and judges their runs by `claims`."""
+    """Return the `run` function of an experiment that trains the protocols of its scale and judges them by `claims`."""
 
     def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
         store, protocols = RunStore(parts), scales[scale]

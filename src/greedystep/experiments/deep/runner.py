@@ -1,7 +1,7 @@
-"""Train the runs that the parts of a folder lack, in threads, with progress; a finished run is never trained again.
+"""Train the runs that are missing among a folder's finished parts, in threads, with progress.
 
-A finished run is found by what it is (environment, settings, seed), not by who asked for it. So Figures 3, 4 and 5
-share what they have in common, and a run that is longer than needed serves as well.
+A finished run is found by what it is (environment, settings, seed), not by which experiment asked for it. So Figures 3,
+4 and 5 share what they have in common, a run that is longer than needed serves as well, and none is trained twice.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ RECORD = {
     "seconds": schema.Float(0),
     "steps_per_second": schema.Nullable(schema.Float(0)),
 }
-"""What a part holds of one run."""
+"""Schema of one run in a part."""
 COMPILING = 2
-"""Programs that are compiled ahead while a GPU computes: compiling one takes tens of seconds."""
+"""Number of programs that are compiled ahead while a GPU computes: compiling one takes tens of seconds."""
 
 
 class RunStore:
-    """The finished runs among the parts of a folder; `problems` says in one sentence each what cannot be read."""
+    """Finished runs in a folder of parts; `problems` has a sentence for each part that cannot be read."""
 
     def __init__(self, parts: Parts = None):
         self.parts = PartStore.at(parts)
@@ -61,7 +61,7 @@ class RunStore:
                 self.problems.append(f"{problem}; its trainings count as missing")
 
     def get(self, run: RunSpec, steps: int) -> Record | None:
-        """Return the record of a run, if it is there and at least that long."""
+        """Return the record of a run if it is finished and has at least `steps` steps, else None."""
         found = self._found.get(run.name)
         if found is None or found["steps"] < steps:
             return None
@@ -69,11 +69,11 @@ class RunStore:
         return found
 
     def get_all(self, runs: Iterable[RunSpec], steps: int) -> list[Record]:
-        """Return the records of those of the runs that are there."""
+        """Return the records of those runs that are finished with at least `steps` steps."""
         return [found for run in runs if (found := self.get(run, steps)) is not None]
 
     def keep(self, records: list[dict[str, Any]], settings: Mapping[str, Any]) -> None:
-        """Keep the runs of one program as a part; `settings` is what they have in common."""
+        """Write the records of runs that shared a program as one part; `settings` is what the runs have in common."""
         group = group_hash((record["name"] for record in records), records[0]["steps"])
         name = f"{records[0]['task']}-{settings['returns']}-{settings['ensemble']}-{group}.json"
         self.parts.write(name, {"lanes": records, "provenance": provenance(settings)})
@@ -88,12 +88,12 @@ class RunStore:
 
 
 def group_hash(names: Iterable[str], steps: int) -> str:
-    """Return a hash that is equal for equal runs of equal length."""
+    """Return a hash of a group of runs (their names) and its length."""
     return config_hash({"lanes": sorted(names), "steps": steps})[:8]
 
 
 def _checked(part: Any, where: str) -> list[Record]:
-    """Return the runs of a part; ValueError says why it holds none."""
+    """Return the run records of a part; ValueError says what is wrong with it."""
     try:
         records = schema.check(part, {"lanes": [RECORD]}, "it")["lanes"]
     except ValueError as problem:
@@ -116,7 +116,7 @@ def programs(runs: Iterable[RunSpec]) -> list[list[RunSpec]]:
 
 
 class Runner:
-    """Trains what the store lacks and reports progress; when it ends, in whatever way, it logs what was trained.
+    """Trains the runs that a store lacks, and reports progress; at its end, in whatever way, it logs what was trained.
 
     Args:
         total: steps of all runs that will be asked for. Progress is the share done of those that the store lacks, from
@@ -145,7 +145,7 @@ class Runner:
             self.store.parts.log_session(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
 
     def ensure(self, runs: Sequence[RunSpec], budget: Budget, what: str) -> None:
-        """Train those of the runs that the store lacks, in as few programs as possible."""
+        """Train those of the runs that the store lacks, in as few compiled programs as possible."""
         missing = [run for run in runs if self.store.get(run, budget.steps) is None]
         with self._lock:  # finished runs are left out of the progress once: some are asked for again and again
             new = {(run.name, budget.steps) for run in runs if run not in missing} - self._counted
@@ -177,7 +177,7 @@ class Runner:
         self._progress.advance(steps, f"{what}, {speed:,.0f} steps/s")
 
     def all(self, jobs: Iterable[Callable[[], object]]) -> None:
-        """Start jobs in the given order and wait for all of them.
+        """Run jobs in threads, in the given order, and wait for all of them.
 
         On a CPU as many run at a time as there are cores, since a compiled training of small networks uses one core. On
         a GPU one training computes at a time, since it fills the device, and meanwhile others compile.

@@ -13,7 +13,7 @@ from greedystep.deep.presets import env_options
 
 Rates = tuple[float, float, float, float]
 Setting = dict[str, Any]
-"""Options of `presets.make_config` that differ from the preset's."""
+"""Options of `presets.make_config` that replace the preset's."""
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
@@ -21,22 +21,22 @@ Setting = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """An environment with its options, the length of its trainings and the learning rates to choose from."""
+    """A task of Figure 3: environment and options, length of trainings, learning rates to choose from."""
 
     title: str
     env: str
     steps: int
     """Environment steps of a full training."""
     judged_from: int
-    """Steps below which a training is shown, but judges no claim about final returns."""
+    """Trainings with fewer steps are shown, but do not judge claims about final returns."""
     rates: Rates
-    """Learning rates, largest first. Methods with an option of their own try the two in the middle."""
+    """Learning rates, largest first. Methods that also tune an option of their own try the two in the middle."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options for `envs.make` in addition to the preset's."""
 
     @property
     def env_options(self) -> dict[str, Any]:
-        """All options for `envs.make`."""
+        """Return all options for `envs.make`."""
         return env_options(self.env) | self.options
 
 
@@ -60,11 +60,11 @@ TASKS = {
 }
 FIGURE_3 = tuple(TASKS)
 LARGEST_GAINS = ("breakout", "seaquest", "space-invaders")
-"""Tasks on which the paper reports the largest gains: almost twice the reward."""
+"""Tasks on which the paper reports the largest gains (almost twice the reward)."""
 
 
 def steady(task: str) -> str:
-    """The name of the same task without sticky actions."""
+    """Return the name of the same task without sticky actions."""
     return f"{task}-steady"
 
 
@@ -85,16 +85,16 @@ class Method:
     label: str
     fixed: Setting
     tried: list[tuple[Setting, int]]
-    """Options to try, each with the index of a learning rate; without a choice of settings the first is used."""
+    """Candidates: (options, index of a learning rate); the first is used where no setting is chosen."""
     in_paper: bool = False
 
     def settings(self, rates: Rates) -> list[Setting]:
-        """The four settings with the learning rates of a task."""
+        """Return the four candidate settings, given the learning rates of a task."""
         return [self.fixed | options | {"learning_rate": rates[i]} for options, i in self.tried]
 
 
 def _two_by_two(name: str, *values: Any) -> list[tuple[Setting, int]]:
-    """Two values of an option, each with the two learning rates in the middle."""
+    """Return two values of an option, each with the two learning rates in the middle, as four candidates."""
     return [({name: value}, i) for value in values for i in (1, 2)]
 
 
@@ -121,5 +121,5 @@ BASELINES = tuple(name for name in PAPER if name != GREEDY)
 
 
 def networks(number: int) -> str:
-    """The number of networks in words."""
+    """Return "1 network", "2 networks", and so on."""
     return "1 network" if number == 1 else f"{number} networks"

@@ -1,4 +1,4 @@
-"""Train runs that share a compiled program as its lanes, and record what experiments keep of each."""
+"""Train runs that share a compiled program side by side (as its lanes), and record what experiments keep of each."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from greedystep.experiments.deep.method_runs import PHASE, only_end
 from greedystep.experiments.deep.suite import TASKS, Setting
 
 CURVES = ("episode_return", "episodes", "mean_q", "mean_n", "overestimation")
-"""Columns of metrics that are kept."""
+"""Metrics columns that are recorded."""
 VARYING = ("learning_rate", "lambda_", "gate", "epsilon_end")
-"""Settings in which lanes of one program may differ."""
+"""Settings that may differ between runs (lanes) of one compiled program."""
 EVALUATION_SEED = 1_000
 SAVE_EVERY = 60.0
 """Seconds between two checkpoints of an unfinished training."""
 SO_FAR = {"rows": [{"step": schema.Int(), "lane": schema.Int(), "n_histogram": [schema.Int()]}], "diverged": dict}
-"""What a checkpoint of an unfinished training says of itself besides what its trainer does."""
+"""Schema of what the checkpoint of an unfinished training holds besides the trainer's state."""
 GPU = Lock()
-"""The lock of the GPU, which one program fills: one chunk runs at a time, and speeds are those of running alone."""
+"""Lock of the GPU: one program at a time runs a chunk, so that measured speeds are those of running alone."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class RunSpec:
 
     @cached_property
     def name(self) -> str:
-        """The hash of what is trained: equal for equal runs, whichever experiment needs them and however long."""
+        """Hash of what is trained: equal for equal runs, whichever experiment needs them and however long."""
         return provenance.config_hash(self._identity | {"seed": self.seed})
 
     @cached_property
     def program(self) -> str:
-        """The hash of the compiled program: equal for runs that can be its lanes."""
+        """Hash of the compiled program: runs with equal hashes can be trained side by side."""
         config = {name: value for name, value in self._identity["config"].items() if name not in VARYING}
         return provenance.config_hash(self._identity | {"config": config})
 
@@ -79,15 +79,15 @@ class Budget:
 
     steps: int
     points: int = 200
-    """Rows of metrics, at most."""
+    """Largest number of metrics rows."""
     episodes: int = 100
     """Episodes of greedy play after training; 0 for none."""
     only_end: bool = False
-    """Keep only the end of the curve in full."""
+    """Whether only the end of the curve is recorded in full."""
 
 
 class StoppedError(Exception):
-    """Another training failed or was interrupted, and this one has to stop."""
+    """Raised in a training that has to stop because another one failed or was interrupted."""
 
 
 def train(
@@ -96,7 +96,7 @@ def train(
     on_chunk: Callable[[int, float], None] = lambda steps, speed: None,
     checkpoints: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Train runs of one program, and return one record each.
+    """Train runs that share a compiled program, and return one record per run.
 
     Args:
         on_chunk: called after each chunk with the steps of all runs together since the last call, and their number per
@@ -130,7 +130,7 @@ def train(
 def _run(
     trainer: Trainer, steps: int, on_chunk: Callable[[int, float], None], so_far: PartialTraining, folder: Path | None
 ) -> None:
-    """Train to the end, from wherever it stopped; a checkpoint is saved now and then, and where `on_chunk` raises."""
+    """Train up to `steps`, from the checkpoint if there is one; save one now and then, and if `on_chunk` raises."""
     so_far.restore(trainer, folder)
     done, lanes, saved = 0, len(trainer.seeds), time.monotonic()
     for chunk in trainer.chunks(steps - int(trainer.state.step)):
@@ -147,24 +147,24 @@ def _run(
 
 
 class PartialTraining(NamedTuple):
-    """What an unfinished training has found so far, which its checkpoint keeps beside the trainer's state."""
+    """Records of an unfinished training so far, which its checkpoint holds beside the trainer's state."""
 
     rows: list[Row]
     diverged: dict[str, int]
-    """By the number of a lane, as text: the step at which its loss was first not finite."""
+    """{lane as text: the step at which its loss was first not finite}."""
 
     def on_diverged(self, lane: int, step: int) -> None:
         """Record that one lane (one of the seeds trained side by side) diverged; the other lanes train on."""
         self.diverged.setdefault(str(lane), step)
 
     def save(self, trainer: Trainer, folder: Path | None) -> None:
-        """Save a checkpoint in the folder of this training, and of no other."""
+        """Save a checkpoint of this training in `folder`, and delete older ones."""
         if folder is not None:
             trainer.save(folder, so_far=self._asdict())
             checkpoint.prune(folder, keep=1)
 
     def restore(self, trainer: Trainer, folder: Path | None) -> None:
-        """Go on from the checkpoint, if there is one; a damaged one is named in a warning and removed."""
+        """Continue from the checkpoint in `folder`, if there is one; warn of a damaged one and remove it."""
         if folder is None:
             return
         try:
@@ -200,7 +200,7 @@ def _record(run: RunSpec, rows: Sequence[Row], budget: Budget) -> dict[str, Any]
 
 
 def _column(rows: Sequence[Row], name: str) -> list[float | int | None]:
-    """Return a column with six digits, enough for a curve, and None for what is not finite."""
+    """Return a metrics column rounded to six digits, with None for what is not finite."""
     values = (row[name] for row in rows)
     return [x if x is None or isinstance(x, int) else float(f"{x:.6g}") if np.isfinite(x) else None for x in values]
 

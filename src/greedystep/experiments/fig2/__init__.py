@@ -1,4 +1,4 @@
-"""The paper's Figure 2: Choice, Trace Back and Grid World, and how much of it is the operator.
+"""The paper's Figure 2: Choice, Trace Back and Grid World, and which part of the gains is due to the operator.
 
     delayed       Choice and Trace Back: the methods, and episodes to solve by delay beside the episodes that
                   exploration alone needs; Greedy-Step with other values of ε; Choice with noise
@@ -69,7 +69,7 @@ PARTS: dict[str, tuple[str, Plan, Rows]] = {
     "exploration": ("trace-back", delayed.plan_exploration, delayed.rows),
     "offline": ("grid-world", grid_world.plan, grid_world.rows),
 }
-"""Parts of the numbers: the task of each, the function that plans its trials, and the one that summarizes a batch."""
+"""Part of the numbers -> its task, the function that plans its trials, and the one that makes table rows of a batch."""
 
 TASKS = tuple(dict.fromkeys(task for task, _, _ in PARTS.values()))
 

@@ -22,10 +22,10 @@ from greedystep.tabular import Rudder, greedy_policy, until_solved
 from greedystep.tabular.learning import make_learner
 
 CHOICE = {"best": 1.0, "other": 0.5}
-"""Rewards of the two choices; both pay, so that a learner can settle on the wrong one."""
+"""Rewards of the two choices; both are positive, so that a learner can settle on the wrong one."""
 
 BAND = (0.4, 0.6)
-"""Quantiles of the band in figures, as in RUDDER's and the paper's."""
+"""Quantiles of the band around medians in figures, as in RUDDER's and the paper's."""
 
 TASK_TITLES = {"trace-back": "Trace Back", "choice": "Choice"}
 
@@ -38,17 +38,17 @@ STEP, TRACE = 0.1, 0.9
 
 @dataclass(frozen=True)
 class ToyMethod:
-    """A method with its settings."""
+    """A method of Figure 2 with its settings, and what distinguishes its update."""
 
     label: str
     target: str
     """The update's target."""
     order: str
-    """The order in which the steps of an episode are updated."""
+    """The order in which an episode's steps are updated."""
     step: str
     """The step size; "max" where the value becomes the maximum of itself and the target."""
     method: str | None = None
-    """Its name in `tabular.METHODS`; None for RUDDER."""
+    """The method's name in `tabular.METHODS`; None for RUDDER."""
     options: dict[str, Any] = field(default_factory=dict)
     pace: str = "slow"
     """Typical episodes to solve, which decide the number of trials: fast, about 100; medium, about 1000; slow, more."""
@@ -73,10 +73,10 @@ METHODS = {
     ),
     "model": ToyMethod("value iteration on the model", "one step", "until nothing changes", "1", "model", pace="fast"),
 }
-"""The paper's method, those it is compared with there, and those that separate the operator from the update order."""
+"""The paper's method, those it compares with, and those that separate the operator from the order of updates."""
 
 PAPER_BASELINES = ("rudder", "watkins", "peng", "sarsa-lambda")
-"""What the paper compares with: "traditional eligibility trace methods and RUDDER"."""
+"""Methods that the paper compares with: "traditional eligibility trace methods and RUDDER"."""
 
 NOISE_METHODS = ("greedy-step", "backward", "model", "monte-carlo", "watkins", "rudder")
 """Methods that are run on Choice with noise."""
@@ -87,11 +87,13 @@ PUBLISHED = {
     "watkins": [14661, 28292, 42856, 67485, 107113, 134957, 184685, 229052, None],
     "sarsa-lambda": [8818, 23733, 47565, 78535, 137729, 186423, 270999, 339529, 455089],
 }
-"""Median episodes of 100 trials on Trace Back, read off the vector graphics of RUDDER's poster (ml-jku/rudder)."""
+"""Median episodes of 100 trials on Trace Back by delay, read off the vector graphics of RUDDER's poster
+(ml-jku/rudder).
+"""
 
 
 def published(method: str, delay: int) -> int | None:
-    """Return the published median; None if there is none."""
+    """Return the published median episodes on Trace Back; None if there is none."""
     if method not in PUBLISHED or delay not in PUBLISHED["delays"]:
         return None
     return PUBLISHED[method][PUBLISHED["delays"].index(delay)]
@@ -104,21 +106,21 @@ class Trial(NamedTuple):
     """Result of one trial, in episodes; None: not within the limit."""
 
     solved: int | None
-    """Until the greedy policy solved the task."""
+    """Episodes until the greedy policy solved the task."""
     seen: int | None
-    """Until an episode first had the return of a solution."""
+    """Episodes until one first had the return of a solution."""
 
 
 @cache
 def make(task: str, delay: int, **options: Any) -> ToyTask:
-    """Make Choice or Trace Back; its optimum is computed here, since several threads share the task."""
+    """Make Choice or Trace Back, with its optimum computed already, since several threads share the task."""
     made = envs.make_task(f"toy/{task}", delay=delay, **(CHOICE if task == "choice" else {}), **options)
     assert made.optimal_return > 0
     return made
 
 
 def trial(task: ToyTask, method: str, *, seed: int, limit: int, epsilon: float = EPSILON) -> Trial:
-    """Run one trial; the same seed gives methods the same random numbers for as long as they act alike."""
+    """Run one trial; methods get the same random numbers from the same seed for as long as they act alike."""
     seen, done = None, 0
     more = learner(task, method, seed=seed, epsilon=epsilon)
 
@@ -135,12 +137,12 @@ def trial(task: ToyTask, method: str, *, seed: int, limit: int, epsilon: float =
 
 
 def resolution_of(method: str) -> float:
-    """Return how late a solution may be noticed, as a share of the episodes."""
+    """Return how late a solution may be noticed, as a share of the episodes so far."""
     return 0.02 if METHODS[method].pace == "slow" else 0.001
 
 
 def learner(task: ToyTask, method: str, *, seed: int, epsilon: float) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:
-    """Return a function that learns for so many more episodes and gives the table and their returns."""
+    """Return a function n -> (table, returns) that learns for n more episodes."""
     how = METHODS[method]
     if how.method is None:
         rudder = Rudder(task, seed=seed, epsilon=epsilon)
@@ -158,7 +160,7 @@ def learner(task: ToyTask, method: str, *, seed: int, epsilon: float) -> Callabl
 
 
 def plan(task: str, scale: dict[str, Any]) -> list[Batch]:
-    """Return the batches of all methods at all delays."""
+    """Return the batches of trials of all methods at all delays."""
     return [
         _batch(task, delay, method, EPSILON, scale["limit"], trials_of(scale, task, method))
         for delay in scale["delays"][task]
@@ -167,7 +169,7 @@ def plan(task: str, scale: dict[str, Any]) -> list[Batch]:
 
 
 def plan_exploration(scale: dict[str, Any]) -> list[Batch]:
-    """Return the batches of Greedy-Step on Trace Back with other values of ε."""
+    """Return the batches of trials of Greedy-Step on Trace Back with other values of ε."""
     return [
         _batch("trace-back", delay, "greedy-step", epsilon, scale["limit"], scale["trials"]["fast"])
         for delay in scale["delays"]["trace-back"]
@@ -176,7 +178,7 @@ def plan_exploration(scale: dict[str, Any]) -> list[Batch]:
 
 
 def trials_of(scale: dict[str, Any], task: str, method: str) -> int:
-    """Return the number of trials; on Choice every method is fast but RUDDER, which trains a network."""
+    """Return the number of trials of a method; on Choice every method is fast but RUDDER, which trains a network."""
     return scale["trials"]["fast" if task == "choice" and method != "rudder" else METHODS[method].pace]
 
 
@@ -199,7 +201,7 @@ def _batch(task: str, delay: int, method: str, epsilon: float, limit: int, trial
 
 
 def plan_noise(scale: dict[str, Any]) -> list[Batch]:
-    """Return the batches of all noise levels and methods; a trial finds whether the policy is right at the end."""
+    """Return the batches of trials on Choice with noise; a trial finds whether the policy is right at the end."""
     delay, episodes = scale["noisy_delay"], scale["noisy_episodes"]
 
     def batch(noise: float, method: str) -> Batch:
@@ -227,14 +229,14 @@ def plan_noise(scale: dict[str, Any]) -> list[Batch]:
 
 
 def about(task: str, method: str) -> dict[str, Any]:
-    """Return the settings of a learner besides delay, exploration and seed."""
+    """Return the settings of a learner, without delay, exploration and seed."""
     how = METHODS[method]
     update = {} if how.method is None else {"update": how.method, **UPDATES[how.method][1], **how.options}
     return {"method": method, **(CHOICE if task == "choice" else {}), **update}
 
 
 def _steps(task: str, delay: int, method: str, limit: int) -> float:
-    """Estimate the cost of a trial in steps of a tabular learner, from measured ones."""
+    """Estimate the cost of a trial, in steps of a tabular learner, from measured ones."""
     if method == "rudder":
         return 1e5 * delay  # a thousand episodes, and its network costs a hundred times as much as a table
     slow = 1e3 * delay**2 if task == "trace-back" else 2e1 * delay
@@ -242,7 +244,7 @@ def _steps(task: str, delay: int, method: str, limit: int) -> float:
 
 
 def _is_trial(found: Any) -> bool:
-    """Return whether this, read from a file, is the result of a trial."""
+    """Return whether a value read from a file can be the result of a trial."""
     if not (isinstance(found, list) and len(found) == len(Trial._fields)):
         return False
     return all(one is None or (type(one) is int and one >= 1) for one in found)
@@ -252,32 +254,32 @@ def _is_trial(found: Any) -> bool:
 
 
 def rows(batch: Batch, trials: list[Any]) -> list[dict[str, Any]]:
-    """Return the row of a batch of `plan` or `plan_exploration`."""
+    """Return the table row of a batch of `plan` or `plan_exploration`, as a list of one."""
     what = {key: batch.settings[key] for key in ("task", "delay", "method", "epsilon", "limit")}
     return [row([Trial(*one) for one in trials], **what)]
 
 
 def row(trials: Sequence[Trial], **what: Any) -> dict[str, Any]:
-    """Return all trials with their summary. An unsolved trial is None and counts as longer than all others."""
+    """Return a table row: `what`, all trials, and their summary. An unsolved trial is None, longer than all others."""
     solved, seen = ([getattr(one, name) for one in trials] for name in Trial._fields)
     return {**what, "censored": solved.count(None), "solved": summary(solved), "seen": summary(seen)}
 
 
 def noise_rows(batch: Batch, trials: list[bool]) -> list[dict[str, Any]]:
-    """Return the row of a batch of `plan_noise`, with the share of trials that choose right."""
+    """Return the table row of a batch of `plan_noise`, as a list of one, with the share of trials that choose right."""
     what = {key: batch.settings[key] for key in ("noise", "method", "delay", "episodes")}
     return [{**what, "trials": len(trials), "right": float(np.mean(trials))}]
 
 
 def summary(episodes: Sequence[int | None]) -> dict[str, Any]:
-    """Return the trials, their median and their band; None for a quantile among the unsolved trials."""
+    """Return the trials, their median and the ends of their band; None where a quantile falls among unsolved trials."""
     ordered = sorted(episodes, key=lambda one: np.inf if one is None else one)
     band = {"low": BAND[0], "median": 0.5, "high": BAND[1]}
     return {"trials": list(episodes)} | {name: _quantile(ordered, share) for name, share in band.items()}
 
 
 def _quantile(ordered: list[int | None], share: float) -> float | None:
-    """Return a quantile of ordered numbers; the mean of two where it falls between them."""
+    """Return a quantile of ordered numbers, the mean of two where it falls between them; None among unsolved trials."""
     place = share * len(ordered)
     below, above = ordered[max(int(np.ceil(place - 1e-9)) - 1, 0)], ordered[int(place + 1e-9)]
     return None if below is None or above is None else (below + above) / 2

@@ -24,14 +24,14 @@ from greedystep.experiments.fig2.trial_store import Batch
 from greedystep.tabular import Episodes, collect, greedy_policy, replay
 
 GOOD = 0.9
-"""Quality at which passes over the log stop."""
+"""Quality at which a method stops passing over the log."""
 PASSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Numbers of passes after which the policy is evaluated."""
 
 
 @dataclass(frozen=True)
 class OfflineMethod:
-    """A method that learns from a log."""
+    """A method that learns from a log, with its settings."""
 
     label: str
     method: str
@@ -49,11 +49,11 @@ OFFLINE_METHODS = {
     "model": OfflineMethod("value iteration on the model", "model"),
 }
 Q_LEARNING = ("forward", "q-learning", "forward-zero")
-"""The paper's baseline, whose step size and initial values it does not give."""
+"""Q-learning, the paper's baseline, in variants, since the paper gives neither step size nor initial values."""
 
 
 def quality(task: ToyTask, q: np.ndarray) -> float:
-    """Return the quality of the greedy policy of q."""
+    """Return the quality of the greedy policy of q: 0 if it never arrives, 1 if optimal."""
     low = task.lowest_return
     return (_expected_return(task, greedy_policy(q)) - low) / (task.optimal_return - low)
 
@@ -85,7 +85,7 @@ def _backups(first, successor, probability, reward, gamma, horizon):
 
 
 def learn_from_log(task: ToyTask, log: Episodes, how: OfflineMethod) -> tuple[float, int | None]:
-    """Return the quality after one pass over the log, and the passes until it is GOOD, None if it never is."""
+    """Return the quality after one pass over the log, and the passes until it is GOOD; None if it never is."""
     table = np.full(task.mdp.rewards.shape, 0.0 if how.from_zero else task.lowest_return)
     first, done = 0.0, 0
     for passes in PASSES:
@@ -129,7 +129,7 @@ def _prepare(size: int, logged: int) -> Callable[[int], dict[str, tuple[float, i
 
 
 def _is_trial(found: Any) -> bool:
-    """Return whether this, read from a file, is the result of a trial."""
+    """Return whether a value read from a file can be the result of a trial."""
 
     def is_pair(one: Any) -> bool:
         return isinstance(one, list) and len(one) == 2 and isinstance(one[0], float) and one[1] in (None, *PASSES)

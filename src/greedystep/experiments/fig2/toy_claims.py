@@ -1,4 +1,7 @@
-"""The paper's claims about its toy tasks: what is claimed, the rule that judges it, and why it failed."""
+"""The paper's claims about its toy tasks: what is claimed, the rule that judges it, and why it failed.
+
+A rule's docstring says when the claim is confirmed, partly confirmed or refuted.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +23,22 @@ TASKS = ("choice", "trace-back")
 rule = partial(judges, where="Section 6.1, Figure 2")
 
 TWENTY = (10, 40)
-"""Range of medians that counts as about 20: within a factor of two."""
+"""Range of medians that counts as "about 20" episodes: within a factor of two."""
 FLAT = 0.5
-"""Largest exponent of the delay that counts as no visible growth."""
+"""Largest exponent of episodes ~ delay^exponent that counts as no visible growth."""
 EXPLAINED = 1.1
-"""Largest ratio of episodes to solve over episodes until the best return is first seen that exploration explains."""
+"""Exploration explains a median if it is at most this many times the episodes until the best return is first seen."""
 TWICE = 2.0
 NOTHING_LEARNED = 0.25
-"""Quality below which next to nothing was learned; 1 is optimal."""
+"""Quality (1 is optimal) below which next to nothing was learned."""
 MONOTONE, WIDER = 0.8, 0.1
-"""A gap grows with the size if their rank correlation is at least the first number and it widens by the second."""
+"""A gap grows with the size if their rank correlation is at least the first, and its increase at least the second."""
 RESAMPLES = 1000
-"""Bootstrap resamples of the growth exponent."""
+"""Number of bootstrap resamples for the interval of the growth exponent."""
 
 
 def claims(numbers: Numbers) -> list[Claim]:
-    """Judge every claim whose numbers are complete."""
+    """Judge every claim whose numbers are complete; return the claims."""
     rules: dict[Callable[[Numbers], Claim], tuple[str, ...]] = {
         about_twenty: ("trace-back", "exploration"),
         no_growth: TASKS,
@@ -60,7 +63,7 @@ def medians(rows: Iterable[Row], what: str = "solved") -> list[float | None]:
 
 
 def by_exploration_alone(row: Row) -> bool | None:
-    """Return whether exploration alone explains the median episodes to solve; None if they are not known."""
+    """Return whether exploration alone explains the median episodes to solve (EXPLAINED); None if unknown."""
     solved, seen = row["solved"]["median"], row["seen"]["median"]
     return None if solved is None or seen is None else solved <= EXPLAINED * seen
 
@@ -70,7 +73,7 @@ def by_exploration_alone(row: Row) -> bool | None:
 
 @rule("fig2-twenty-episodes", "Greedy-Step Q-learning solves Trace Back in about 20 episodes, whatever the delay.", 20)
 def about_twenty(numbers: Numbers) -> Outcome:
-    """Confirmed: within a factor of two at every delay with the common exploration; partly: with another one."""
+    """Confirmed: about 20 episodes (TWENTY) at every delay with the common exploration; partly: with another ε."""
     rows = [*rows_of(numbers, "trace-back", "greedy-step"), *numbers["exploration"]]
     by_epsilon = {
         epsilon: medians(row for row in rows if row["epsilon"] == epsilon)
@@ -133,7 +136,7 @@ def steep_growth(numbers: Numbers) -> Outcome:
     "more than 1000",
 )
 def more_than_thousand(numbers: Numbers) -> Outcome:
-    """Confirmed: at every delay; partly: at some; refuted: at none."""
+    """Confirmed: more than 1000 episodes at every delay; partly: at some; refuted: at none."""
     rows = rows_of(numbers, "trace-back", "rudder")
     ours, theirs = medians(rows), [published("rudder", row["delay"]) for row in rows]
     fewer = any(median is not None and median <= 1000 for median in theirs)
@@ -160,7 +163,7 @@ class Growth:
 
 
 def growth(rows: Sequence[Row]) -> Growth | None:
-    """Fit the medians of these rows, one per delay; None for fewer than three delays or an unknown median."""
+    """Fit the medians of a method's rows, one per delay; None for fewer than three delays or an unknown median."""
     delays, found = np.array([row["delay"] for row in rows], float), medians(rows)
     if len(delays) < 3 or None in found:
         return None
@@ -193,7 +196,7 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
     "all of them, on both tasks",
 )
 def outperforms(numbers: Numbers) -> Outcome:
-    """One part per task: at every delay a smaller median than every method that the paper names."""
+    """Per task: at every delay Greedy-Step has a smaller median than every method that the paper names."""
     wins, said, at_once = [], [], []
     for task in TASKS:
         rows = rows_of(numbers, task, "greedy-step")
@@ -222,7 +225,7 @@ def outperforms(numbers: Numbers) -> Outcome:
     "the multi-step operator",
 )
 def looking_ahead(numbers: Numbers) -> Outcome:
-    """Refuted: one-step backups from the end of each episode need no more; confirmed: at least twice as many."""
+    """Refuted: one-step backups from the end of each episode need no more episodes; confirmed: twice as many."""
     both = [
         (ours["solved"], theirs["solved"])
         for task in TASKS
@@ -253,7 +256,7 @@ def looking_ahead(numbers: Numbers) -> Outcome:
     where="Section 6.1, offline setting, Figure 2 (c)",
 )
 def wider_gap(numbers: Numbers) -> Outcome:
-    """One part per kind of Q-learning: its gap to Greedy-Step in mean quality after one pass grows with the size."""
+    """Per kind of Q-learning: its gap to Greedy-Step in mean quality after one pass grows with the size."""
     sizes = sorted({row["size"] for row in numbers["offline"]})
     mean = {(row["size"], row["method"]): row["mean_quality"] for row in numbers["offline"]}
     wins, said, nothing, later = [], [], [], sizes[1:]
@@ -286,7 +289,7 @@ def _rises(sizes: list[int], gaps: list[float]) -> bool:
     where="RUDDER's poster (ml-jku/rudder), Task III; a check of our baselines",
 )
 def like_published(numbers: Numbers) -> Outcome:
-    """One part per method: within a factor of two of the published median at two delays or more."""
+    """Per method: our median is within a factor of two of the published one at two delays or more."""
     said, wins = [], []
     for method in ("rudder", "watkins", "sarsa-lambda"):
         ratios = [

@@ -1,4 +1,4 @@
-"""The figures and tables of Figure 2, from the result alone."""
+"""The figures and tables of Figure 2, made from its result."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SEEN = "best return first seen (Greedy-Step)"
 
 
 def charts(result: Result) -> list[Chart]:
-    """Return the paper's three panels; without lines where trials are missing."""
+    """Return the paper's three panels as charts; without lines where trials are missing."""
     logged = result["settings"]["logged"]
     lines = _lines(result["numbers"]["offline"], OFFLINE_METHODS, OFFLINE_STYLES, "size", "mean_quality")
     quality = Chart(f"Grid World, one pass over {logged} random episodes", "size", "quality (1: optimal)", lines)
@@ -64,7 +64,7 @@ def draw(result: Result) -> dict[str, Figure]:
 
 
 def _lines(rows: list[Row], methods: Mapping[str, Any], styles: Mapping[str, Style], x: str, y: str) -> list[Line]:
-    """Return a line per method that has rows."""
+    """Return one line per method that has rows: the medians `y` over `x`."""
     found = {name: [row for row in rows if row["method"] == name] for name in styles}
     return [
         Line(methods[name].label, [row[x] for row in mine], [row[y] for row in mine], style=styles[name])
@@ -91,7 +91,7 @@ def _episodes(result: Result, task: str) -> Chart:
 
 
 def _medians(label: str, rows: list[Row], style: Style, has_band: bool = True) -> Line:
-    """Return the medians by delay with their band, without it where its upper end is among unsolved trials."""
+    """Return a line of medians by delay with their band, which is left out where it reaches unsolved trials."""
     solved = [row["solved"] for row in rows]
     band = [[one[end] if one["high"] is not None else None for one in solved] for end in ("low", "high") if has_band]
     return Line(label, [row["delay"] for row in rows], medians(rows), *band, style=style)
@@ -101,7 +101,7 @@ def _medians(label: str, rows: list[Row], style: Style, has_band: bool = True) -
 
 
 def _by_epsilon(numbers: dict[str, list[Row]]) -> list[Row]:
-    """Return all rows of Greedy-Step on Trace Back, those with the most exploration first."""
+    """Return all rows of Greedy-Step on Trace Back, those with the largest ε first."""
     rows = [*numbers["exploration"], *rows_of(numbers, "trace-back", "greedy-step")]
     return sorted(rows, key=lambda row: (-row["epsilon"], row["delay"]))
 
@@ -158,7 +158,7 @@ def _update_order(result: Result) -> Figure:
 
 
 def _draw_medians(axis: Axes, rows: list[Row], what: str, labels: Mapping[str, str], fontsize: float) -> None:
-    """Draw one median with its band per row, the smallest on top; an arrow at the limit where it is not known."""
+    """Draw one median with its band per row, the smallest on top; an arrow at the limit where a median is unknown."""
     if not rows:
         figures.draw_missing(axis)
         return
@@ -179,7 +179,7 @@ def _draw_medians(axis: Axes, rows: list[Row], what: str, labels: Mapping[str, s
 
 
 def _or_limit(number: float | None, limit: int) -> float:
-    """Return the number, or a value beyond the limit if it is unknown."""
+    """Return the number, or a value beyond the limit if the number is unknown."""
     return 1.5 * limit if number is None else number
 
 
@@ -281,7 +281,7 @@ def _offline_table(result: Result) -> Table:
 
 
 def _episodes_cell(row: Row) -> str:
-    """Format median, band, and the number of unsolved trials."""
+    """Return median, band and the number of unsolved trials as text of a table cell."""
     lost = f", {row['censored']} of {len(row['solved']['trials'])} unsolved" if row["censored"] else ""
     return (f"> {row['limit']:,}" if row["solved"]["median"] is None else _spread(row["solved"])) + lost
 

@@ -1,4 +1,4 @@
-"""Batches of trials that differ in their seed alone, cut into pieces that are run in threads and kept.
+"""Batches of trials that differ in their seed alone, divided into pieces that are run in threads and kept.
 
 A piece is one part (see `runs.part_store`), written when its trials are done. It is found by everything that decides
 its numbers, so that a run with other settings in the same folder neither uses nor overwrites it.
@@ -18,9 +18,9 @@ from greedystep.runs.part_store import Parts, PartStore
 from greedystep.runs.progress import ReportProgress, WorkProgress
 
 FOLDER = "fig2"
-"""The subfolder of the parts that holds pieces."""
+"""Subfolder of the parts that holds pieces of trials."""
 PIECE = 3e8
-"""Steps per piece, at most, if a trial has no more: half a minute of one core, which an interruption may cost."""
+"""Largest number of steps per piece of several trials: half a minute of one core, which an interruption may cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,22 +28,22 @@ class Batch:
     """Trials of one method on one task."""
 
     name: str
-    """How the names of its parts begin."""
+    """Prefix of the names of the batch's parts."""
     label: str
-    """What progress says while it runs."""
+    """What the progress line says while the batch runs."""
     settings: dict[str, Any]
-    """Settings that decide its numbers, without the seed, in JSON's types."""
+    """Settings that decide the batch's numbers, without the seed, in JSON's types."""
     trials: int
     """Number of trials, with the seeds 0, 1, 2, ..."""
     cost: float
-    """Cost of a trial in steps of a table, roughly: long ones come first."""
+    """Rough cost of a trial in steps of a table; expensive batches run first."""
     prepare: Callable[[], Callable[[int], Any]]
     """Makes the task and returns a function that runs a trial: seed -> result in JSON's types."""
     is_whole: Callable[[Any], bool]
-    """Whether a value that was read from a file can be the result of a trial."""
+    """Whether a value read from a file can be the result of a trial."""
 
     def pieces(self) -> Iterator[Piece]:
-        """Cut the trials into pieces of at most PIECE steps, or of one trial."""
+        """Divide the trials into pieces of at most PIECE steps, or of one trial."""
         together = max(1, int(PIECE / self.cost))
         for first in range(0, self.trials, together):
             seeds = range(first, min(first + together, self.trials))
@@ -52,17 +52,17 @@ class Batch:
 
 
 class Piece(NamedTuple):
-    """Trials of a batch with consecutive seeds, which are kept together as one part."""
+    """Trials of a batch with consecutive seeds, which are stored together as one part."""
 
     batch: Batch
     seeds: range
     config: dict[str, Any]
     file: str
-    """The name of its part."""
+    """The name of the piece's part."""
 
 
 class TrialStore:
-    """The pieces among the parts of a folder; `problems` says in one sentence each what cannot be read."""
+    """Finished pieces in a folder of parts; `problems` has a sentence for each that cannot be read."""
 
     def __init__(self, parts: Parts = None):
         self._parts = PartStore.at(parts)
@@ -70,7 +70,7 @@ class TrialStore:
         self._found: dict[str, list[Any] | None] = {}
 
     def get(self, piece: Piece) -> list[Any] | None:
-        """Return what its trials found, in the order of the seeds, or None; a damaged part counts as missing."""
+        """Return the results of a piece's trials, in the order of the seeds; None if the part is missing or damaged."""
         if piece.file not in self._found:
             try:
                 self._found[piece.file] = self._read(piece)
@@ -87,18 +87,18 @@ class TrialStore:
         self._found[piece.file] = found
 
     def of(self, batch: Batch) -> list[Any] | None:
-        """Return what all trials of a batch found; None while some are missing."""
+        """Return the results of all trials of a batch; None while some are missing."""
         parts = [self.get(piece) for piece in batch.pieces()]
         return None if any(part is None for part in parts) else [trial for part in parts for trial in part or ()]
 
     @cached_property
     def _provenance(self) -> dict[str, Any]:
-        """Where the pieces of this run come from; asked once, since that takes longer than many a piece."""
+        """Provenance of the pieces of this run; computed once, since that takes longer than many a piece."""
         made = provenance({})
         return {name: made[name] for name in ("command", "versions", "python", "platform", "cpu", "commit", "date")}
 
     def _read(self, piece: Piece) -> list[Any] | None:
-        """Return what a part holds, None if there is none; ValueError says what is wrong with it."""
+        """Return the results in a piece's part, None if there is no part; ValueError says what is wrong with it."""
         content = self._parts.read(piece.file)
         if content is None:
             return None
@@ -112,9 +112,9 @@ class TrialStore:
 
 
 def run_trials(batches: Sequence[Batch], kept: TrialStore, progress: ReportProgress) -> None:
-    """Run the trials that are not kept yet, the longest ones first, and keep every piece as soon as it is complete.
+    """Run the trials that are not stored yet, the longest ones first, and store every piece as soon as it is complete.
 
-    What goes wrong in a trial is raised here, and nothing more is begun then; nor after Ctrl-C.
+    An exception in a trial, or Ctrl-C, is raised here, and no further piece is begun.
     """
     pieces = sorted((piece for batch in batches for piece in batch.pieces()), key=lambda piece: -piece.batch.cost)
     missing = [piece for piece in pieces if kept.get(piece) is None]

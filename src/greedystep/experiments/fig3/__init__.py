@@ -1,7 +1,7 @@
 """The paper's Figure 3: learning curves of ten methods on nine tasks.
 
-Five methods are the paper's; five more show what it does not compare with. The y axis is the training return, as in the
-paper; the return of greedy play after training is in the table.
+Five methods are the paper's; five more are ours to compare with. The y axis is the training return, as in the paper;
+the return of greedy play after training is in the table.
 
 performance_claims   what the paper claims about the curves, how it is judged and why it fails
 training_time        what Greedy-Step DQN costs
@@ -37,7 +37,7 @@ SHOWN_QUANTITIES, SHOWN_METHODS = ("returns",), PAPER
 
 
 def _full_protocols(task: str) -> list[TaskProtocol]:
-    """The paper's methods in full length; the others as long as GPU time allows."""
+    """Return the protocols of a task: the paper's methods at full length, the others as long as GPU time allows."""
     full, short = TASKS[task].steps, min(TASKS[task].steps, 2_000_000)
     preset = "paper" if task == "mountaincar" else "fast"
     selection = min(full, 1_000_000)
@@ -57,7 +57,7 @@ SCALES: dict[str, list[TaskProtocol]] = {
 }
 """quick: 2 %, 50 % and 0.6 % of the full length; each method uses its first setting without a choice."""
 TIMED = {"quick": ("mountaincar", "paper", 1), "paper": ("freeway", "fast", 5)}
-"""Task, preset and lanes with which training times are measured. Freeway has the longest episodes."""
+"""Task, preset and lanes (trainings side by side) with which times are measured. Freeway has the longest episodes."""
 
 
 def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequenc
 
 
 def claims(runs: AllRuns, times: training_time.Times | None) -> list[Claim]:
-    """All claims about Figure 3."""
+    """Return all claims about Figure 3, judged."""
     return [*performance_claims.claims(runs), *baseline_claims(runs), training_time.claim(times)]
 
 
@@ -101,11 +101,11 @@ SMALL = {
 episodes, 5 runs, after 2M steps (MountainCar: 100k). It trains all networks at each step; we train one, as Lan et al.
 (2020) do. No table of Maxmin DQN on MinAtar is published."""
 NEAR = 1.25
-"""Largest factor between two returns that count as equal."""
+"""Returns count as equal if their ratio is at most this."""
 
 
 def baseline_claims(runs: AllRuns) -> list[Claim]:
-    """Whether our DQN and Maxmin DQN learn as much as published ones."""
+    """Return the claims that our DQN and Maxmin DQN learn as much as published ones."""
     same = f"the same within a factor of {NEAR:g}"
     minatar = "Our DQN learns as much in 5M steps as the published DQN on the five games of MinAtar."
     small = "Our DQN and Maxmin DQN learn as much as published ones on Catcher, Pixelcopter and MountainCar."
@@ -156,11 +156,11 @@ STYLES: dict[str, Style] = {
     "soft": (ORANGE, DASHED),
     "twin": (ORANGE, DOTTED),
 }
-"""The paper's methods have solid lines."""
+"""Method -> colour and line style; the paper's methods have solid lines."""
 
 
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    """The paper's methods with bands, and all methods."""
+    """Draw two figures: the paper's methods with bands, and all methods."""
     numbers = result["numbers"]
     beyond = draw_learning_charts(numbers, STYLES, SHOWN_QUANTITIES, bands=False)
     return {"fig3": draw_learning_charts(numbers, STYLES, SHOWN_QUANTITIES, PAPER), "beyond": beyond}
@@ -184,7 +184,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
 
 
 def _improvement_table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Compare Greedy-Step DQN with each rival after equal steps; over the tasks trained in full, if there are any."""
+    """Compare Greedy-Step DQN with each other method after equal steps, if possible over tasks trained in full."""
     trained = [task for task in tasks.values() if GREEDY in task["methods"]]
     in_full = [task for task in trained if trained_steps(task) >= task["full_steps"]]
     compared = [task["methods"] for task in in_full or trained]
@@ -202,7 +202,7 @@ def _improvement_table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _after_equal_steps(mine: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:
-    """The returns of both by seed after the steps of the shorter training; None if the longer has none noted there."""
+    """Return both methods' returns by seed after the shorter training's steps; None if one has none there."""
     steps = str(min(mine["steps"][-1], other["steps"][-1]))
     levels = [one["final"]["levels"] | {str(one["steps"][-1]): one["final"]["returns"]} for one in (mine, other)]
     if not all(steps in known for known in levels):

@@ -33,25 +33,25 @@ from greedystep.stats import ratio
 WHERE = "Section 6.1, Figure 3"
 rule, rule_on_task = partial(judges, where=WHERE), partial(judges_task, where=WHERE)
 FEWER_SAMPLES = ("pong", "mountaincar", "freeway")
-"""Tasks on which the paper claims fewer samples to the same return."""
+"""Tasks on which the paper claims the same return with fewer samples."""
 WORSE = "pixelcopter"
 
 ALMOST_TWICE = 1.5
 ALMOST_ALL, HALF = 0.8, 0.5
-"""Shares of the comparisons won from which "outperforms" is confirmed, and below which it is refuted."""
+""""Outperforms" is confirmed from the first share of comparisons won, and refuted below the second."""
 TWICE_THE_SAMPLES = 2.0
 CONVERGED = 0.9
-"""A method has converged when its return has gone this share of the way from the first to the final return."""
+"""A method has converged once its return has covered this share of the way from its first to its final return."""
 SEVERAL = 2
 RELIABLE = 0.8
-"""Share of the seeds that must learn, or "reliable" is refuted."""
+""""Reliable" is refuted if fewer than this share of the seeds learn."""
 ENOUGH_TASKS = 3
 PRIORS = {"multi-step": "n", "sarsa": "n", "peng": "lambda_", "watkins": "lambda_"}
-"""Methods with a fixed prior over the steps, and the option that sets it."""
+"""Method with a fixed prior over the number of steps -> the option that sets it."""
 
 
 def claims(runs: AllRuns) -> list[Claim]:
-    """All claims of this module."""
+    """Return all claims of this module, judged."""
     return [
         outperforms(runs),
         *(twice(runs, task) for task in LARGEST_GAINS),
@@ -97,7 +97,7 @@ def outperforms(runs: AllRuns) -> Outcome:
 
 
 def _by_share(share: float, confirmed: float, partly: float) -> Verdict:
-    """The verdict on a share that must be at least so high."""
+    """Return confirmed if the share is at least `confirmed`, partly if at least `partly`, else refuted."""
     return "confirmed" if share >= confirmed else "partly" if share >= partly else "refuted"
 
 
@@ -195,19 +195,19 @@ def half_the_samples(runs: AllRuns, task: str) -> Outcome:
 
 
 def steps_ratio(ours: MethodRuns, theirs: MethodRuns, level: float) -> Estimate:
-    """How many times our steps the other needs to a level; a lower bound if it never reaches the level."""
+    """Return the other method's steps to a level over ours; a lower bound if it never reaches the level."""
     times = times_faster(ours.steps, ours.returns, theirs.steps, theirs.returns, level, "mean", resamples=2_000)
     return Estimate(times.at_least, times.low, times.high)
 
 
 def converged_level(ours: MethodRuns) -> float:
-    """The return at which a method has converged."""
+    """Return the return at which a method counts as converged."""
     first = ours.first_return.mean()
     return float(first + CONVERGED * (ours.final_return.mean() - first))
 
 
 def _level(ours: MethodRuns, level: float) -> str:
-    """The level beside the first return: a level close to that is no achievement."""
+    """Return the level with the first return as text, since a level close to the first return is no achievement."""
     return f"a return of {level:.3g} (first return {ours.first_return.mean():.3g})"
 
 
@@ -292,7 +292,7 @@ def state_of_the_art(runs: AllRuns) -> Outcome:
     where="Section 1 and Section 5",
 )
 def tuned_case_by_case(runs: AllRuns) -> Outcome:
-    """Which n or λ the methods with a fixed prior choose on each task, from three tasks on.
+    """Judge whether methods with a fixed prior (n or λ) choose different values on different tasks (three or more).
 
     Confirmed if every such method chooses several values, partly if some do, refuted if none does. (Two seeds choose: a
     choice that differs may be chance, one that never differs is not.)
@@ -320,20 +320,20 @@ def tuned_case_by_case(runs: AllRuns) -> Outcome:
 
 
 def why_behind(runs: AllRuns, task: str, rival: str) -> str:
-    """Why Greedy-Step DQN does not lead a rival by as much as claimed; empty if no measurement explains it."""
+    """Return why Greedy-Step DQN does not lead a rival by as much as claimed; empty if no measurement explains it."""
     ours, theirs = runs[task, GREEDY], runs[task, rival]
     reasons = [*diverged(ours), *overestimates(ours, theirs, rival), *too_pessimistic(ours)]
     return "; ".join([*reasons, *multi_step_suffices(runs, task, rival)])
 
 
 def diverged(ours: MethodRuns) -> list[str]:
-    """The loss of some seeds was not finite."""
+    """Return a sentence if the loss of some seeds was not finite."""
     seeds = ours.info.get("diverged", [])
     return [f"the loss of {len(seeds)} of its {len(ours.returns)} seeds was not finite (fig3)"] if seeds else []
 
 
 def overestimates(ours: MethodRuns, theirs: MethodRuns, rival: str) -> list[str]:
-    """Q minus the behaviour return is above 0, and larger than the rival's (95 % CIs)."""
+    """Return a sentence if Q minus the behaviour return is above 0, and larger than the rival's (95 % CIs)."""
     mine, other = ours.final_overestimation, theirs.final_overestimation
     if not mean(mine).is_above() or not mean_difference(mine, other).is_above():
         return []
@@ -344,13 +344,13 @@ def overestimates(ours: MethodRuns, theirs: MethodRuns, rival: str) -> list[str]
 
 
 def too_pessimistic(ours: MethodRuns) -> list[str]:
-    """The smallest Q of several networks is below the behaviour return (95 % CI)."""
+    """Return a sentence if the minimum Q over several networks is below the behaviour return (95 % CI)."""
     number, low = ours.info.get("setting", {}).get("ensemble", 1), pessimism(ours)
     return [f"with {number} networks {low} (fig4-better)"] if number > 1 and low else []
 
 
 def multi_step_suffices(runs: AllRuns, task: str, rival: str) -> list[str]:
-    """The rival uses a fixed number of steps, and already has a higher mean return than DQN (95 % CI)."""
+    """Return a sentence if the rival has a fixed number of steps and a higher mean return than DQN (95 % CI)."""
     if rival not in ("multi-step", "sarsa") or (task, "dqn") not in runs:
         return []
     gap = mean_difference(runs[task, rival].mean_return(), runs[task, "dqn"].mean_return())

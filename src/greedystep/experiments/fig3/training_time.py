@@ -24,7 +24,7 @@ from greedystep.stats import interval
 from greedystep.tables import Table
 
 AGENTS = {f"{returns}, {m}": (returns, m) for m in (1, 6) for returns in ("one-step", "greedy-step")}
-"""Returns and number of networks."""
+"""Agent -> its returns and number of networks."""
 DQN = "one-step, 1"
 ROUNDS = 20
 SECONDS = 0.3
@@ -40,7 +40,7 @@ TIMES = {
     "seconds": {agent: [schema.Float(1e-9)] for agent in AGENTS},
 }
 Times = Mapping[str, Any]
-"""As TIMES; "seconds" are those that equal steps took in each round, by agent."""
+"""The JSON that `measure` returns; "seconds" are those that equal steps took in each round, by agent."""
 
 
 def measure(task: str, preset: str, lanes: int) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def measure(task: str, preset: str, lanes: int) -> dict[str, Any]:
 def load_or_measure(
     parts: Path | None, task: str, preset: str, lanes: int, *, may_measure: bool, problems: list[str]
 ) -> dict[str, Any] | None:
-    """The times in the folder `parts`; if there are none, measure and save them, or return None if that is not allowed.
+    """Return the times saved in the folder `parts`; without any, measure and save them if `may_measure`, else None.
 
     A sentence is added to `problems` if the saved ones cannot be read.
     """
@@ -84,12 +84,12 @@ def load_or_measure(
 
 
 def times_as_long(times: Times, ours: str, theirs: str) -> Estimate:
-    """How many times as long one agent takes as another: the IQM over rounds of the ratio within a round."""
+    """Return how many times as long one agent takes as another: the IQM over rounds of the ratio within a round."""
     return Estimate(*interval(np.array(times["seconds"][ours]) / np.array(times["seconds"][theirs]), "iqm"))
 
 
 def table(name: str, times: Times) -> Table:
-    """The training time of each agent relative to DQN's."""
+    """Return a table of each agent's training time relative to DQN's."""
     where = f"{TASKS[times['task']].title}, preset {times['preset']}, {times['lanes']} lanes, {times['device']}"
     rows = [[returns, number, *times_as_long(times, agent, DQN)] for agent, (returns, number) in AGENTS.items()]
     header = ["returns", "networks", "ratio", "95 % CI low", "95 % CI high"]
@@ -103,8 +103,9 @@ def table(name: str, times: Times) -> Table:
     "Section 4.1, computation complexity",
 )
 def claim(times: Times | None) -> Outcome:
-    """Confirmed if the CIs of the ratio of times lie below 1.25 with 1 network and, against DQN and against one-step
-    returns with 6 networks, with 6; partly if not against DQN, or with one number of networks only; else refuted."""
+    """Confirmed if the CIs of the ratio of times lie below 1.25: with 1 network against DQN; with 6 against DQN and
+    against one-step returns with 6; partly if not against DQN, or for one number of networks only; else refuted.
+    """
     if times is None:
         return Outcome("untested", "not timed")
     one = times_as_long(times, "greedy-step, 1", DQN)

@@ -142,7 +142,7 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
 
 
 def _convergence_charts(convergence: dict[str, Any]) -> list[Chart]:
-    """Return the error over iterations and over work, as far as it is above 1e-3."""
+    """Return charts of the error over iterations and over work, down to 1e-3."""
 
     def line(label: str, curve: dict[str, Any], cost: int, end: int) -> Line:
         shown = curve["errors"][: end // cost + 1]

@@ -19,14 +19,14 @@ from greedystep.experiments.table1.properties import GREEDY, MULTI_STEP, OPERATO
 DEFINITION, PROOFS = GREEDY
 EVALUATION = ("multi-step on-policy", "multi-step off-policy")
 LARGE = 2.0
-"""Ratio of standard deviations from which the variance counts as high."""
+"""The variance counts as high from this ratio of standard deviations, with importance sampling and without."""
 ORDER = 0.1
-"""How far a measured exponent may lie from the claimed one."""
+"""Largest distance between a measured exponent and the claimed one."""
 
 # -- what the paper says ----------------------------------------------------------------------------------------------
 
 ROWS = {f"table1-{name.lower().translate(str.maketrans(' ', '-', '()'))}": name for name in properties.TABLE_1}
-"""Id of the claim on a row of Table 1 -> its operator."""
+"""Id of the claim on a row of Table 1 -> the row's operator."""
 
 PAPER: dict[str, dict[str, str]] = {
     "Table 1": {
@@ -125,7 +125,7 @@ WHY = {
 # -- how it is judged -------------------------------------------------------------------------------------------------
 
 Outcomes = dict[str, tuple[Any, Any, Verdict]]
-"""Id of a claim -> the claimed property, what was measured, and the verdict."""
+"""Id of a claim -> (the claimed property, what was measured, the verdict)."""
 
 
 def claims(numbers: dict[str, Any]) -> list[Claim]:
@@ -169,7 +169,7 @@ def _adaptive(entries: list[dict[str, Any]]) -> Outcomes:
 
 
 def _corrections(moves: dict[str, list[float]]) -> Outcomes:
-    """Judge what needs an off-policy correction: not an operator whose limit is the same for all behaviour policies.
+    """Judge which operators need an off-policy correction: those whose limit depends on the behaviour policies.
 
     Multi-step optimality needs no ratios in any case, so that a limit that does depend on them is partly right.
     That evaluation needs a correction has two parts: without ratios the limit depends on the behaviour on some model,
@@ -236,7 +236,7 @@ def _theorems(rows: list[dict[str, Any]]) -> Outcomes:
 
 
 def _sampled(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> Outcomes:
-    """Judge the theorem on sampling, which is about deterministic models, and the text, which is about any data.
+    """Judge the theorem on the sampled operator for deterministic models, and the text's statement for any data.
 
     The text is confirmed if the limit is Q* on every model, and partly right if on deterministic models only.
     """
@@ -254,7 +254,7 @@ def _sampled(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> Outco
 
 
 def _good_policy(curves: dict[str, Any]) -> Outcomes:
-    """Confirmed if an optimal behaviour policy reduces the iterations to a thousandth of the first error."""
+    """Confirmed if an optimal behaviour policy needs fewer iterations to a thousandth of the first error."""
 
     def iterations(errors: list[float]) -> int:
         """Return the iterations until the error is a thousandth of the first; all if it never is."""
@@ -300,7 +300,7 @@ def _complexity(cost: dict[str, list[dict[str, Any]]]) -> Outcomes:
 
 
 def _order(rows: list[dict[str, Any]], what: str) -> tuple[float, dict[str, Any]]:
-    """Return the exponent with which the matrices' memory grows, and the row of the largest."""
+    """Return the exponent with which the matrices' memory grows with `what`, and the row of the largest."""
     rows = [row for row in rows if row["bytes"]["matrices"] is not None]
     sizes, stored = np.log([[row[what], row["bytes"]["matrices"]] for row in rows]).T
     return float(np.polyfit(sizes, stored, 1)[0]), rows[-1]

@@ -28,12 +28,12 @@ from greedystep.operators import bellman, distance, greedy_step, multi_step_on_p
 GAMMA, N, LAMBDA = 0.9, 5, 0.8
 POLICIES = 3
 VARIANCE_STEPS = 8
-"""Longest return whose variance is computed."""
+"""Largest number of steps of a return whose variance is computed."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model, its behaviour policies, and the target policy."""
+    """A model with its behaviour policies and a target policy, on which operators are measured."""
 
     name: str
     mdp: MDP
@@ -53,13 +53,13 @@ class Theory(NamedTuple):
     limit: str = "Q*"
     rate: str = "γ"
     needs: str = "-"
-    """Which policies it must be given."""
+    """Which policies the operator must be given."""
     steps: str = "N"
-    """How many steps it looks ahead."""
+    """How many steps the operator looks ahead."""
 
 
 class Operator(NamedTuple):
-    """A row of the table: an operator with its cost and its theory."""
+    """A row of the table: an operator with its cost and what the paper states about it."""
 
     apply: Callable[[Case, np.ndarray], np.ndarray]
     products: Callable[[int], int]
@@ -73,7 +73,7 @@ RATES = {
     "γ(1-λ)/(1-γλ)": GAMMA * (1 - LAMBDA) / (1 - GAMMA * LAMBDA),
     "Σ w_n γ^n": float(np.mean(GAMMA ** np.arange(1, N + 1))),
 }
-"""The paper's contraction rates as numbers."""
+"""Contraction rate as the paper writes it -> its number."""
 ON_POLICY = "data of π alone"
 OPERATORS = {
     "one-step optimality": Operator(lambda c, q: bellman(c.mdp, q), lambda A: A, Theory(steps="1")),
@@ -123,7 +123,7 @@ GREEDY = ("Greedy-Step (definition)", "Greedy-Step (proofs)")
 MULTI_STEP, SAMPLED = "multi-step optimality", "sampled Greedy-Step"
 KNOWING = "Greedy-Step with π* in Π"
 SAME = 1e-8
-"""Limits nearer than this count as equal; they are iterated until they change by less than 1e-11."""
+"""Limits closer than this count as equal; they are iterated until they change by less than 1e-11."""
 
 
 # -- measurements ------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def random_policies(mdp: MDP, random: np.random.Generator) -> list[np.ndarray]:
 
 
 def properties(cases: list[Case], pairs: int) -> dict[str, dict[str, Any]]:
-    """Return for each operator what the paper states, and what was measured in each case."""
+    """Return {operator: what the paper states, and what was measured in each case}."""
     random = np.random.default_rng(1)
     measured: dict[str, list[dict[str, Any]]] = {name: [] for name in OPERATORS}
     for case in cases:
@@ -214,12 +214,12 @@ def _rate(operator: Operator, case: Case, pairs: int, random: np.random.Generato
 
 
 def _lowest(mdp: MDP) -> np.ndarray:
-    """Return a q that lies below Q* and below its own backup."""
+    """Return a table q that lies below Q* and below its own backup B q."""
     return np.full(mdp.rewards.shape, min(mdp.rewards.min(), 0.0) / (1 - mdp.discount))
 
 
 def _chosen_steps(case: Case) -> list[int]:
-    """Return the n that Greedy-Step chooses from below: for each (s, a) the shortest look-ahead with the same value."""
+    """Return the n that Greedy-Step chooses from below Q*: for each (s, a) the shortest look-ahead of that value."""
     q, chosen = _lowest(case.mdp), set()
     for _ in range(30):
         by_horizon = [greedy_step(case.mdp, case.data, q, n) for n in range(1, N + 1)]
@@ -229,7 +229,7 @@ def _chosen_steps(case: Case) -> list[int]:
 
 
 def convergence(case: Case, iterations: int = 120) -> dict[str, Any]:
-    """Return ‖q_k - Q*‖ over iterations from below, for operators with and without the limit Q*."""
+    """Return ‖q_k - Q*‖ by iteration k, starting below Q*, for operators with and without the limit Q*."""
     optimum = optimal_q(case.mdp)
     knowing = replace(case, data=[*case.data[1:], optimum.argmax(axis=1)])
     shown = {name: (name, case) for name in (*list(OPERATORS)[:3], *GREEDY)} | {KNOWING: (GREEDY[0], knowing)}
@@ -305,11 +305,11 @@ class MatrixForm:
 Form = Literal["inside", "outside", "matrices"]
 FORMS: tuple[Form, ...] = get_args(Form)
 LARGEST = 5e8
-"""Most bytes of matrices that are built; entries of larger ones are None."""
+"""Largest number of bytes of matrices that are built; measurements of larger ones are None."""
 
 
 def measure_cost(sizes: list[int], steps: list[int]) -> dict[str, list[dict[str, Any]]]:
-    """Measure one application for these numbers of states and these horizons."""
+    """Measure one application of the operator for these numbers of states and these horizons."""
     return {
         "states": [_application(size, COST_MODEL["horizon"]) for size in sizes],
         "horizon": [_application(COST_MODEL["states"], n) for n in steps],
@@ -317,7 +317,7 @@ def measure_cost(sizes: list[int], steps: list[int]) -> dict[str, list[dict[str,
 
 
 def _application(states: int, horizon: int) -> dict[str, Any]:
-    """Measure the shortest time of several applications, and the peak memory of preparing and applying."""
+    """Return the shortest time of several applications of the operator, and the peak memory of all."""
     mdp = models.garnet(states, COST_MODEL["actions"], COST_MODEL["branching"], discount=GAMMA, seed=0)
     policies = random_policies(mdp, np.random.default_rng(0))
     q = np.zeros(mdp.rewards.shape)

@@ -17,7 +17,7 @@ from greedystep.mdp import MDP
 from greedystep.operators import bellman, distance, greedy_step, multi_step_optimality, sampled_limit
 
 VIOLATION = 1e-8
-"""How far the left side may exceed the right by rounding: limits are iterated until they change by less than 1e-11."""
+"""A statement left <= right is violated if left exceeds right by more than this, which rounding may explain."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Trial:
     wild: np.ndarray
     """[S, S]: one more random policy per state."""
     depth: int
-    """The n of Theorem 5."""
+    """The n of Theorem 5: how many steps the policies are optimal for."""
     q: np.ndarray
     other: np.ndarray
     gap: float | np.ndarray
-    """How far `below` lies below Q*."""
+    """How far the table `below` lies below Q*."""
 
     @classmethod
     def draw(cls, random: np.random.Generator, branching: int) -> Trial:
@@ -60,7 +60,7 @@ class Trial:
         return distance(self.mdp, operator(self.q), operator(self.other))
 
     def locally_optimal(self, decisions: int) -> list[np.ndarray]:
-        """Return for every state a policy that is optimal in all states it can reach within so many decisions."""
+        """Return for every state a policy that is optimal in all states it can reach within `decisions` decisions."""
         best = self.optimum.argmax(axis=1)
         step = sp.csr_array(self.mdp.under(best)[0]).toarray() > 0
         frontier = known = np.eye(len(best), dtype=bool)
@@ -75,12 +75,12 @@ class Trial:
 
     @cached_property
     def limit_with_locally_optimal(self) -> np.ndarray:
-        """The fixed point with policies that are optimal at times 0 to N, as the theorem on it requires."""
+        """Return the fixed point with policies that are optimal at times 0 to N, as the theorem on it requires."""
         return self.limit(self.locally_optimal(self.depth + 2))
 
 
 Statements = dict[str, Callable[[Trial], float]]
-"""Left side <= right side, as the paper states it -> left minus right on a model."""
+"""{statement left <= right, as the paper has it: function of a trial that returns left minus right}."""
 
 
 def _greedy_step_statements(form: Literal["inside", "outside"]) -> Statements:
