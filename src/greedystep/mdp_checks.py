@@ -76,7 +76,7 @@ def _check_real(name: str, matrix: Any) -> None:
 
 
 def as_mask(mask: Any, name: str, shape: tuple[int, ...], *, default: bool) -> np.ndarray:
-    """Return a boolean mask of this shape, filled with `default` if it is None."""
+    """Return `mask` as a bool array of this shape; if it is None, one filled with `default`."""
     array = np.full(shape, default) if mask is None else np.asarray(mask)
     if array.shape != shape or array.dtype != bool:
         raise ValueError(f"{name}: expected bool {list(shape)}, got {array.dtype} {list(array.shape)}")

@@ -133,7 +133,7 @@ def env_options(env_name: str) -> dict[str, Any]:
 
 
 def make_config(env_name: str, preset_name: str = "paper", *, pictures: bool = False, **changes: Any) -> DQNConfig:
-    """Return the config of a preset with changes; ValueError names a setting that does not exist."""
+    """Return the `DQNConfig` of a preset for an environment, with `changes`; ValueError names an unknown setting."""
     known = [field.name for field in dataclasses.fields(DQNConfig)]
     for setting in changes:
         if setting not in known:

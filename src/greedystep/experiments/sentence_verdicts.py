@@ -49,7 +49,7 @@ class Row:
 
 @cache
 def recorded_outcomes() -> dict[str, str]:
-    """Return pytest's outcome (passed, failed, skipped) of every test that is evidence."""
+    """Return {test: passed, failed or skipped} of every test that is evidence for a sentence of the paper."""
     return read_json(OUTCOMES)["outcomes"]
 
 

@@ -168,7 +168,7 @@ def move_towards(q, s, a, target, alpha):
 
 @njit(cache=True)
 def greedy_step(q, buffer, steps, terminated, gamma, horizon):
-    """Greedy-step Q-learning, q(s_t, a_t) <- max(q(s_t, a_t), y_t) with the paper's greedy-step return
+    """Update q by greedy-step Q-learning, q(s_t, a_t) <- max(q(s_t, a_t), y_t) with the paper's greedy-step return
 
         y_t = max over n <= min(N, T - t) of  r_t + γ r_{t+1} + ... + γ^n V(s_{t+n}).
 
@@ -183,7 +183,7 @@ def greedy_step(q, buffer, steps, terminated, gamma, horizon):
 
 @njit(cache=True)
 def greedy_step_targets(q, buffer, steps, terminated, gamma, horizon):
-    """Return y_t of `greedy_step`; where N >= T - t it is the recursion y_t = r_t + γ max(V(s_{t+1}), y_{t+1})."""
+    """Fill `buffer.targets` with y_t of `greedy_step`; if N >= T - t, y_t = r_t + γ max(V(s_{t+1}), y_{t+1})."""
     states, rewards, values, targets = buffer.states, buffer.rewards, buffer.values, buffer.targets
     for t in range(steps):
         values[t] = 0.0 if terminated and t == steps - 1 else max_q(q, states[t + 1])
@@ -204,7 +204,7 @@ def greedy_step_targets(q, buffer, steps, terminated, gamma, horizon):
 
 @njit(cache=True)
 def one_step(q, buffer, steps, terminated, gamma, alpha, backward):
-    """Q-learning, y_t = r_t + γ V(s_{t+1}); each step sees the table as updated by the step before.
+    """Update q by Q-learning, y_t = r_t + γ V(s_{t+1}); each step sees the table as updated by the step before.
 
     The first step comes first; if `backward` the last, which carries a reward at the end to the start in one episode.
     """
@@ -217,7 +217,7 @@ def one_step(q, buffer, steps, terminated, gamma, alpha, backward):
 
 @njit(cache=True)
 def n_step_targets(q, buffer, steps, terminated, gamma, parameters, sarsa):
-    """n-step Q-learning and n-step SARSA, uncorrected, with m = min(n, T - t):
+    """Fill `buffer.targets` for uncorrected n-step Q-learning or SARSA, with m = min(n, T - t):
 
         y_t = r_t + ... + γ^(m-1) r_{t+m-1} + γ^m V(s_{t+m}),   SARSA: γ^m q(s_{t+m}, a_{t+m}).
 
@@ -244,7 +244,7 @@ def n_step_targets(q, buffer, steps, terminated, gamma, parameters, sarsa):
 
 @njit(cache=True)
 def episodic_backward_targets(q, buffer, steps, terminated, gamma, beta):
-    """Episodic Backward Update (Lee et al. 2019): going backwards, the action taken next gets a mixed value,
+    """Fill `buffer.targets` for Episodic Backward Update (Lee et al. 2019), which mixes in the next target:
 
     y_t = r_t + γ max( β y_{t+1} + (1 - β) q(s_{t+1}, a_{t+1}),  max over other a of q(s_{t+1}, a) ).
     """
@@ -263,7 +263,7 @@ def episodic_backward_targets(q, buffer, steps, terminated, gamma, beta):
 
 @njit(cache=True)
 def trace_targets(method, q, buffer, steps, terminated, gamma, parameters):
-    """The methods with traces, as one recursion with the (v, b, c) of `trace_terms`:
+    """Fill `buffer.targets` for the methods with traces, by one recursion with the (v, b, c) of `trace_terms`:
 
     y_t = r_t + γ [ v_{t+1} + c_{t+1} (y_{t+1} - b_{t+1}) ];  after a truncated last step r_t + γ v_{t+1}.
     """
@@ -285,7 +285,7 @@ def trace_targets(method, q, buffer, steps, terminated, gamma, parameters):
 
 @njit(cache=True)
 def trace_terms(method, q, s, a, mu, parameters):
-    """Return (v, b, c) at the next state s, where action a was taken with probability mu; π is the target policy:
+    """Return (v, b, c) of the recursion in `trace_targets` at the next state s, where action a had probability mu:
 
     SARSA(λ)                  q(s, a)    q(s, a)   λ
     Monte Carlo               0          0         1
@@ -295,6 +295,8 @@ def trace_terms(method, q, s, a, mu, parameters):
     tree backup               E_π q      q(s, a)   λ π(a | s)
     Retrace                   E_π q      q(s, a)   λ min(1, π(a | s) / μ(a | s))
     Q(σ)                      E_π q      q(s, a)   σ π(a | s) / μ(a | s) + (1 - σ) π(a | s)
+
+    with the target policy π.
     """
     taken, lambda_ = q[s, a], parameters.lambda_
     if method == SARSA_LAMBDA:

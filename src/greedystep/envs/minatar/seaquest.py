@@ -344,7 +344,7 @@ def swum(diver_timer: jax.Array) -> jax.Array:
 
 
 def column(diver: jax.Array, progress: jax.Array) -> jax.Array:
-    """Return the column of a diver that has swum `progress` cells."""
+    """Return the column of a diver, given as a number (`newcomer`), that has swum `progress` cells."""
     return jnp.where(goes_right(diver), progress, SIZE - 1 - progress)
 
 

@@ -92,7 +92,10 @@ def about_twenty(numbers: Numbers) -> Outcome:
 
 @rule("fig2-no-growth", "The episodes Greedy-Step Q-learning needs do not visibly grow with the delay.", "no growth")
 def no_growth(numbers: Numbers) -> Outcome:
-    """Confirmed: on both tasks the 95 % interval of the exponent lies below FLAT; untested where it covers FLAT."""
+    """Confirmed: on both tasks the 95 % CI of the exponent of episodes ~ delay^exponent lies below FLAT.
+
+    Refuted where it lies above, untested where it contains FLAT.
+    """
     found = {task: growth(rows_of(numbers, task, "greedy-step")) for task in TASKS}
     verdicts: set[Verdict] = {
         "untested" if one is None or one.low <= FLAT <= one.high else "confirmed" if one.high < FLAT else "refuted"
@@ -108,7 +111,10 @@ def no_growth(numbers: Numbers) -> Outcome:
     "exponential",
 )
 def steep_growth(numbers: Numbers) -> Outcome:
-    """Confirmed: steeper than linear and nearer to an exponential than to a power; partly: only steeper than linear."""
+    """Confirmed: episodes grow more than linearly with the delay, and rather exponentially than by a power law.
+
+    Partly: only more than linearly.
+    """
     found = growth(rows_of(numbers, "trace-back", "watkins"))
     if found is None or found.low <= 1 < found.high:
         verdict: Verdict = "untested"

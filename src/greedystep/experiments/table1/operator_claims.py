@@ -147,7 +147,7 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
 
 
 def _row(name: str, entries: list[dict[str, Any]]) -> tuple[Any, Any, Verdict]:
-    """Judge a row of Table 1: confirmed if limit and rate are the paper's on every model, for every pair of tables."""
+    """Judge a row of Table 1: confirmed if the operator's limit and contraction rate are the paper's on every model."""
     theory = OPERATORS[name].theory
     bound = properties.RATES[theory.rate]
     error = {"Q*": "to_optimum", "Q^π": "to_policy", "below Q*": "above_optimum"}[theory.limit]
