@@ -31,7 +31,7 @@ docs: .venv-docs/.ready
 	.venv-docs/bin/mkdocs build --quiet
 
 # An environment is installed again when what it is made from has changed.
-.venv/.core: WHAT = .
+.venv/.core: WHAT = .[deep]
 .venv/.dev: WHAT = .[dev]
 .venv-peers/.ready: WHAT = .[peers]
 .venv-docs/.ready: WHAT = .[docs]

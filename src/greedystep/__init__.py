@@ -1,12 +1,14 @@
 """Greedy-step reinforcement learning: let the data choose the bootstrapping step.
 
-The public names are imported on first use, so that planning never pays for JAX and `greedystep --help` is quick.
+The public names are imported on first use, so that planning and tables need no JAX and `greedystep --help` is quick.
 """
 
 import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
+
+from greedystep.extras import deep_extra as _deep_extra
 
 if _TYPE_CHECKING:
     from greedystep import datasets, envs, models, operators, returns, stats, tabular, trajectory
@@ -71,10 +73,11 @@ __all__ = [
 def __getattr__(name: str) -> _Any:
     if name not in __all__:
         raise AttributeError(f"module 'greedystep' has no attribute {name!r}")
-    if name in _MODULES:
-        value = getattr(_import_module(f"greedystep.{_MODULES[name]}"), name)
-    else:
-        value = _import_module(f"greedystep.{'deep.' if name == 'callbacks' else ''}{name}")
+    with _deep_extra():
+        if name in _MODULES:
+            value = getattr(_import_module(f"greedystep.{_MODULES[name]}"), name)
+        else:
+            value = _import_module(f"greedystep.{'deep.' if name == 'callbacks' else ''}{name}")
     globals()[name] = value
     return value
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from greedystep import checkpoint, io
-from greedystep.deep.agent import DQN
-from greedystep.deep.networks import MakeNetwork
+from greedystep import io
+from greedystep.extras import deep_extra
 from greedystep.tabular import TabularAgent
 from greedystep.tabular.tabular_run import KIND as TABLE
 from greedystep.tabular.tabular_run import load_agent as load_table
+
+if TYPE_CHECKING:
+    from greedystep.deep.agent import DQN
+    from greedystep.deep.networks import MakeNetwork
 
 
 def load(
@@ -27,28 +30,32 @@ def load(
     """
     path = Path(path)
     try:
-        is_dqn = _is_dqn(path)
+        of_table = is_table(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"no such agent file: {path}") from None
-    if is_dqn:
+    if not of_table:
+        with deep_extra():
+            from greedystep.deep.agent import DQN
         return DQN.load(_newest_checkpoint(path) if path.is_dir() else path, env, lane=lane, network=network)
     if lane or network is not None:
         raise ValueError(f"{'lane' if lane else 'network'}: {path} is a table, which has none")
     return load_table(path, env) if path.is_dir() else TabularAgent.load(path, env)
 
 
-def _is_dqn(path: Path) -> bool:
-    """Return whether a file or run folder holds a `DQN`; all others are taken for tabular agents."""
+def is_table(path: Path) -> bool:
+    """Whether a run folder is that of a table, by its config.json; all files but checkpoints are taken for tables."""
     if path.is_dir():
         config = path / "config.json"
         content = io.read_json(config) if config.exists() else None
-        return not (isinstance(content, dict) and content.get("kind") == TABLE)
+        return isinstance(content, dict) and content.get("kind") == TABLE
     with io.open_regular_file(path) as file:
-        return file.read(len(checkpoint.MAGIC)) == checkpoint.MAGIC
+        return file.read(len(io.CHECKPOINT_MAGIC)) != io.CHECKPOINT_MAGIC
 
 
 def _newest_checkpoint(folder: Path) -> Path:
     """Return the newest checkpoint of a run folder; ValueError if there is none."""
+    from greedystep import checkpoint
+
     newest = checkpoint.latest(folder / "checkpoints")
     if newest is None:
         raise ValueError(f"{folder} is not the folder of a run: there is no checkpoint in its checkpoints/")

@@ -28,10 +28,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep import schema
+from greedystep.io import CHECKPOINT_MAGIC as MAGIC
 from greedystep.io import LARGEST_JSON, atomic_write, from_json, open_regular_file, os_error_context, to_json
 
 VERSION = 1
-MAGIC = b"gs-state"
 PREAMBLE = struct.Struct("<8sIQI")
 CHECKSUM = struct.Struct("<I")
 FILE_NAME = re.compile(r"step-(\d{12,19})\.ckpt")

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from greedystep import io, trajectory
+from greedystep.extras import MissingExtraError
 from greedystep.trajectory import Trajectory
 
 MINARI = "minari:"
@@ -227,7 +228,7 @@ def _read_hdf5(path: str) -> dict[str, np.ndarray]:
     try:
         import h5py
     except ImportError:
-        raise ImportError("reading .hdf5 needs h5py; `pip install 'greedystep[minari]'` adds it") from None
+        raise MissingExtraError("reading .hdf5 needs h5py; `pip install 'greedystep[minari]'` adds it") from None
     try:
         with h5py.File(path, "r") as file:
             return {key: value[()] for key, value in file.items() if isinstance(value, h5py.Dataset)}

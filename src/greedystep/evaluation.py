@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from greedystep.checks import INT32_MAX, check_float, check_int, check_seed
+
+MAX_STEPS = 10_000
+"""Steps after which an evaluation stops an episode: a greedy policy can go round in circles for ever."""
+
 
 class Evaluation(NamedTuple):
     """Returns and lengths of E played episodes, each array [E] (or [L, E] for the episodes of L lanes).
@@ -22,3 +27,11 @@ class Evaluation(NamedTuple):
     def mean(self) -> float:
         """The mean return over all episodes."""
         return float(self.returns.mean())
+
+
+def check_arguments(*, seed: int, episodes: int, epsilon: float, limit: int) -> None:
+    """Raise ValueError unless these are valid arguments of an evaluation."""
+    check_seed(seed)
+    check_int("episodes", episodes, 1, INT32_MAX)
+    check_float("epsilon", epsilon, 0, 1)
+    check_int("limit", limit, 1, INT32_MAX)

@@ -25,6 +25,8 @@ import numpy as np
 
 from greedystep.checks import check_memory
 
+CHECKPOINT_MAGIC = b"gs-state"
+"""First bytes of a checkpoint; here, so that agents' files can be told apart without JAX, which `checkpoint` needs."""
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """The strings that stand for the numbers JSON lacks."""
 LARGEST_JSON = 2**30  # bytes above which a file is not read: far above every JSON file that greedystep writes

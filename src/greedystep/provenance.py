@@ -55,10 +55,11 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 
 def _dependencies() -> list[str]:
-    """Return the names of the core dependencies, from the package's own metadata."""
+    """Return the names of the core dependencies and those of the extra `deep`, from the package's own metadata."""
     with suppress(metadata.PackageNotFoundError):
         required = metadata.requires("greedystep") or []
-        return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required if "extra ==" not in line]
+        extras = ((line, re.search(r"extra == ['\"](\w+)", line)) for line in required)
+        return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line, extra in extras if not extra or extra[1] == "deep"]
     return []
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from greedystep import io
+from greedystep.extras import MissingExtraError
 
 FILE_FORMAT = "greedystep-trajectories-1"
 
@@ -267,5 +268,5 @@ def _minari() -> ModuleType:
     try:
         import minari
     except ImportError:
-        raise ImportError("Minari is not installed; `pip install 'greedystep[minari]'` adds it") from None
+        raise MissingExtraError("Minari is not installed; `pip install 'greedystep[minari]'` adds it") from None
     return minari

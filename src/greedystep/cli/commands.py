@@ -23,6 +23,7 @@ from greedystep.cli.report import Report
 from greedystep.cli.reproduce import Reproduce
 from greedystep.cli.train import Train
 from greedystep.cli.watch import Watch
+from greedystep.extras import MissingExtraError, deep_extra
 
 Command = (
     Annotated[Plan, subcommand("plan")]
@@ -58,8 +59,9 @@ def run(argv: list[str]) -> int:
         with one_line_warnings():
             if argv[:1] == ["bench"]:
                 return bench.run(argv[1:])
-            return parse(Command, argv or ["--help"], prog="greedystep", description=ABOUT).run()
-    except BadInputError as problem:
+            with deep_extra():
+                return parse(Command, argv or ["--help"], prog="greedystep", description=ABOUT).run()
+    except (BadInputError, MissingExtraError) as problem:
         return _explain(problem, BAD_INPUT)
     except BrokenPipeError:  # the reader of a pipe, say `head`, has seen enough: nobody is left to be told
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

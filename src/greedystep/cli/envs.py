@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from greedystep.cli.args import answering_bad_input
+from greedystep.cli.args import answering_bad_input, print_note
+from greedystep.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,16 +29,23 @@ class Envs:
         from greedystep import envs
         from greedystep.envs.description import describe
 
-        with answering_bad_input():
-            found = [describe(name) for name in ([self.name] if self.name else envs.names())]
         if self.name:
-            _print_one(Console(), found[0])
-        else:
-            _print_all(Console(), found)
+            with answering_bad_input():
+                _print_one(Console(), describe(self.name))
+            return 0
+        found, missing = {}, None
+        for name in envs.names():
+            try:
+                found[name] = describe(name)
+            except MissingExtraError as problem:
+                found[name], missing = None, problem
+        _print_all(Console(), found)
+        if missing is not None:
+            print_note(f"Note: {missing}")
         return 0
 
 
-def _print_all(console: Console, found: list[Description]) -> None:
+def _print_all(console: Console, found: dict[str, Description | None]) -> None:
     from rich.table import Table
 
     table = Table(header_style="bold")
@@ -46,9 +54,12 @@ def _print_all(console: Console, found: list[Description]) -> None:
         table.add_column(heading, overflow="fold")
     table.add_column("stochastic")
     table.add_column("limit", justify="right")
-    for env in found:
+    for name, env in found.items():
+        if env is None:
+            table.add_row(name, "?", "?", "?", "?")
+            continue
         limit = "none" if env.limit is None else f"{env.limit:,}"
-        table.add_row(env.name, env.observation, env.actions, "yes" if env.stochastic else "no", limit)
+        table.add_row(name, env.observation, env.actions, "yes" if env.stochastic else "no", limit)
     console.print(table, markup=False, highlight=False)
 
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from greedystep.cli.args import NO_HINT, Count, MaybePath, PathArg, Real, answering_bad_input, check_writable
+from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
 
 if TYPE_CHECKING:
-    from greedystep.evaluation import Evaluation
     from greedystep.tables import Table
-
-
-LIMIT = 10_000
-"""The default of --limit."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +31,7 @@ class Eval:
     seed: Count = 0
 
     # Stop an episode after this many steps: a greedy agent may loop forever.
-    limit: Count = LIMIT
+    limit: Count = MAX_STEPS
 
     # Play in this environment instead of the agent's own: a name or a Gymnasium id (default: its own).
     env: Annotated[str | None, NO_HINT] = None
@@ -69,7 +64,7 @@ class Eval:
         return 0
 
     def _play(self) -> tuple[dict[str, Any], Table]:
-        from greedystep.deep.evaluator import check_arguments
+        from greedystep.agents import is_table
 
         how: Any = {"seed": self.seed, "episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
         check_arguments(**how)  # before the agent is read
@@ -98,31 +93,17 @@ class Eval:
         import numpy as np
 
         from greedystep.agents import load
-        from greedystep.evaluation import Evaluation
         from greedystep.tabular import TabularAgent
 
         if self.env is not None:
             raise ValueError("env: a table plays in its own environment, the only one whose states it knows")
-        if self.limit != LIMIT:
+        if self.limit != MAX_STEPS:
             raise ValueError("limit: a table's task has a limit of its own")
         agent = load(self.agent)
         assert isinstance(agent, TabularAgent)
         played = agent.evaluate(self.episodes, self.epsilon, seed=self.seed)
         about = {"config": {"env": agent.task.name, "method": agent.method}, "steps": agent.steps}
         return agent.task.name, about, [self.seed], Evaluation(*(np.asarray(x)[None] for x in played))
-
-
-def is_table(path: Path) -> bool:
-    """Whether a run folder or a saved agent's file is that of a table, by its config.json or its first bytes."""
-    from greedystep.io import open_regular_file, read_json
-    from greedystep.tabular.tabular_run import KIND
-
-    if path.is_dir():
-        config = path / "config.json"
-        content = read_json(config) if config.is_file() else None
-        return isinstance(content, dict) and content.get("kind") == KIND
-    with open_regular_file(path) as file:
-        return file.read(2) == b"PK"  # an archive of arrays
 
 
 def tabulate(title: str, seeds: list[int], played: Evaluation) -> Table:

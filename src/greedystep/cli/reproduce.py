@@ -64,6 +64,8 @@ class Reproduce:
 
     def run(self) -> int:
         names = self._names()
+        for name in names:
+            experiments.load(name)  # what is not installed is said now, not after hours
         self._check_parts(names)
         from greedystep.report import results
 

@@ -22,7 +22,6 @@ from greedystep.cli.args import (
     check_writable,
     parse_options,
 )
-from greedystep.cli.eval import is_table
 
 if TYPE_CHECKING:
     from greedystep.envs.rollout import RolloutStep
@@ -107,6 +106,7 @@ class Watch:
     def _game(self) -> tuple[Any, Iterator[RolloutStep]]:
         """Return the environment, and an iterator over the steps played in it."""
         from greedystep import envs
+        from greedystep.agents import is_table
         from greedystep.envs.rollout import play, random_policy
 
         steps = DEFAULT_STEPS if self.steps is None and self.episodes is None else self.steps

@@ -24,13 +24,13 @@ from greedystep.deep.callbacks import Callback, call_all
 from greedystep.deep.config import Returns
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
 from greedystep.deep.env_spec import as_environment, config_for, logged_environment, same_spaces
-from greedystep.deep.evaluator import MAX_STEPS, Evaluator
+from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import Preset
 from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.trainer import DivergedError, Row, Trainer
 from greedystep.envs.host import HostEnvironment, Vectorization
-from greedystep.evaluation import Evaluation
+from greedystep.evaluation import MAX_STEPS, Evaluation
 from greedystep.numpy_policy import NumpyPolicy
 from greedystep.runs.progress import ReportProgress, progress_line
 

@@ -11,19 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from greedystep.checks import INT32_MAX, check_float, check_int, check_seed
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment
 from greedystep.deep.learner import Learner
 from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.envs.core import Environment
 from greedystep.envs.host import HostEnvironment, HostEnvs
-from greedystep.evaluation import Evaluation
+from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
 
 SIDE_BY_SIDE = 16
 """Largest number of host environments that play side by side."""
-MAX_STEPS = 10_000
-"""Steps after which an evaluation stops an episode: a greedy policy can go round in circles for ever."""
 
 
 def play(
@@ -56,14 +53,6 @@ def play(
     return lax.while_loop(lambda carry: (carry[0] < limit) & carry[2].unfinished.any(), play_step, (0, states, start))[
         2
     ]
-
-
-def check_arguments(*, seed: int, episodes: int, epsilon: float, limit: int) -> None:
-    """Raise ValueError unless these are valid arguments of `Evaluator.__call__`."""
-    check_seed(seed)
-    check_int("episodes", episodes, 1, INT32_MAX)
-    check_float("epsilon", epsilon, 0, 1)
-    check_int("limit", limit, 1, INT32_MAX)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Environments by name: `make("minatar/breakout", sticky=0.0)`, `make("toy/trace-back", delay=20)`.
 
 `make` returns an `Environment` of the protocol in `greedystep.envs.core`. A toy task is a finite MDP besides, whose
-tables and optimum are its `task`; `make_task` makes that alone, without JAX.
+tables and optimum are its `task`; `make_task` makes that alone. All but `make_task` and `names` need JAX.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from greedystep.checks import did_you_mean
+from greedystep.extras import deep_extra
 
 if TYPE_CHECKING:
     from greedystep.envs.core import Environment
@@ -66,7 +67,8 @@ _DEFAULT_LIMIT = object()
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'greedystep.envs' has no attribute {name!r}")
-    value = getattr(import_module(f"greedystep.envs.{_MODULES[name]}"), name)
+    with deep_extra():
+        value = getattr(import_module(f"greedystep.envs.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 
@@ -145,7 +147,8 @@ def factory(name: str) -> Any:
         guess = did_you_mean(str(name), _FACTORIES, cutoff=0.4)
         raise ValueError(f"name: {name!r} is not one of {', '.join(names())}{guess}")
     module, _, attribute = _FACTORIES[name].partition(":")
-    return getattr(import_module(f"greedystep.envs.{module}"), attribute)
+    with deep_extra():
+        return getattr(import_module(f"greedystep.envs.{module}"), attribute)
 
 
 def _check_options(name: str, options: dict[str, Any], known: list[str]) -> None:

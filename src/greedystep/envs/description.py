@@ -9,7 +9,6 @@ import numpy as np
 from docstring_parser import parse
 
 from greedystep import envs
-from greedystep.envs.toy_env import ToyEnvironment
 
 LIMIT = "steps after which an episode is cut off (truncated, not terminated), None for never."
 """The meaning of the option `limit`, which all environments but the toy tasks have."""
@@ -36,13 +35,15 @@ class Description(NamedTuple):
 
 
 def describe(name: str) -> Description:
-    """Describe the environment that `envs.make(name)` makes."""
-    factory, env = envs.factory(name), envs.make(name)
+    """Describe the environment that `envs.make(name)` makes; a toy task without importing JAX."""
+    factory = envs.factory(name)
     defaults = {option: parameter.default for option, parameter in inspect.signature(factory).parameters.items()}
-    if isinstance(env, ToyEnvironment):
-        limit = env.task.horizon
-        observation, actions = f"0..{env.task.num_states - 1}", str(env.num_actions)
+    if envs.is_toy(name):
+        env = envs.make_task(name)
+        limit = env.horizon
+        observation, actions = f"0..{env.num_states - 1}", str(env.num_actions)
     else:
+        env = envs.make(name)
         limit = defaults["limit"] = getattr(env, "limit", None)
         shape = " x ".join(map(str, env.observation.shape)) or "1"
         observation = f"{shape} {np.dtype(env.observation.dtype).name}"

@@ -53,7 +53,7 @@ class ToyEnvironment(Environment):
 
     @property
     def stochastic(self) -> bool:  # type: ignore[override]
-        return self._branching > 1 or bool(self.task.outcomes.noise.any())
+        return self.task.stochastic
 
     @property
     def observation(self) -> ObservationSpec:

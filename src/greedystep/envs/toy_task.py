@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from greedystep.checks import INT32_MAX, check_int, check_memory
+from greedystep.extras import deep_extra
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import solve
 
@@ -60,6 +61,11 @@ class ToyTask:
         """The number of actions, A."""
         return self.mdp.num_actions
 
+    @property
+    def stochastic(self) -> bool:
+        """Whether some action has several outcomes, or a reward with noise."""
+        return bool((np.diff(self.outcomes.first) > 1).any() or self.outcomes.noise.any())
+
     @cached_property
     def optimal_return(self) -> float:
         """Σ_s start(s) v*(s): the expected discounted return of the best policy, from the exact model."""
@@ -99,7 +105,8 @@ class ToyTask:
 
     def as_env(self) -> ToyEnvironment:
         """Return the task as a JAX environment (`envs.core.Environment`)."""
-        from greedystep.envs.toy_env import ToyEnvironment
+        with deep_extra():
+            from greedystep.envs.toy_env import ToyEnvironment
 
         return ToyEnvironment(self)
 

@@ -1,0 +1,84 @@
+"""Planning and tables in an installation without the extra `deep`; what needs it names the command that installs it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from greedystep.extras import DEEP, MissingExtraError, deep_extra
+from greedystep.io import CHECKPOINT_MAGIC
+
+SENTENCE = 'networks, games and watching need jax, which is not installed: pip install "greedystep[deep]"'
+
+
+def run(code, cwd):
+    """The finished process of Python code in which no module of the extra can be imported."""
+    blocked = f"import sys\nsys.modules.update(dict.fromkeys({DEEP}))\n"
+    return subprocess.run([sys.executable, "-c", blocked + code], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def output_of(code, cwd):
+    done = run(code, cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_solving_tables_returns_and_files_work(tmp_path):
+    code = """
+import numpy as np, greedystep as gs
+assert gs.solve(gs.models.by_name("frozenlake-4x4").mdp).converged
+assert len(gs.simulate(gs.models.chain(4), [1, 1, 1, 1])[0]) == 4
+assert gs.returns.greedy_step(np.ones(3), np.ones(3), np.zeros(3)).returns[0] == 3
+assert "toy/choice" in gs.envs.names() and gs.envs.make_task("toy/choice").optimal_return == 1
+agent = gs.TabularAgent("toy/choice", seed=0)
+agent.learn(200)
+agent.save("agent.npz")
+print(gs.load("agent.npz").evaluate(5).mean, agent.expected_return())
+for name in gs.__all__:
+    if name != "DQN":
+        getattr(gs, name)
+"""
+    assert output_of(code, tmp_path) == "1.0 1.0\n"
+
+
+def test_commands_for_models_and_tables_work(tmp_path):
+    code = """
+from greedystep.cli import main
+for words in ("plan frozenlake-4x4", "envs", "envs toy/choice", "train toy/choice --episodes 50 --out run",
+              "train --resume run --episodes 60", "eval run --episodes 5", "report run --out page"):
+    assert main(words.split()) == 0, words
+"""
+    done = run(code, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "v is within" in done.stdout
+    assert done.stderr.count(f"Note: {SENTENCE}") == 1  # the games in the list of environments
+
+
+def test_what_needs_the_extra_says_how_to_install_it(tmp_path):
+    (tmp_path / "network.agent").write_bytes(CHECKPOINT_MAGIC)
+    code = """
+import greedystep as gs
+for use in (lambda: gs.DQN("CartPole-v1"), lambda: gs.envs.make("toy/choice"), lambda: gs.envs.make("minatar/breakout"),
+            lambda: gs.envs.Environment, lambda: gs.load("network.agent")):
+    try:
+        use()
+    except ImportError as problem:
+        print(problem)
+"""
+    assert output_of(code, tmp_path) == 5 * f"{SENTENCE}\n"
+
+
+@pytest.mark.parametrize(
+    "words", ["train minatar/breakout", "train CartPole-v1", "fit log.npz", "watch toy/choice", "reproduce fig1 fig3"]
+)
+def test_commands_that_need_the_extra_are_bad_input(tmp_path, words):
+    done = run(f"from greedystep.cli import main; sys.exit(main({words.split()}))", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"greedystep: {SENTENCE}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_missing_modules_keep_their_own_error():
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_module'"), deep_extra():
+        import no_such_module  # noqa: F401 # pyright: ignore[reportMissingImports]
+    with pytest.raises(MissingExtraError, match="optax"), deep_extra():
+        raise ModuleNotFoundError("No module named 'optax.losses'", name="optax.losses")
