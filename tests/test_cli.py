@@ -106,7 +106,7 @@ def test_help_names_every_kind_of_returns(command, capsys):
     with pytest.raises(SystemExit):
         main([command, "--help"])
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert f"How targets are made from stored steps: {', '.join(get_args(Returns))}." in shown
+    assert f"Return estimator of the learning targets: {', '.join(get_args(Returns))}." in shown
 
 
 def test_version(capsys):

@@ -32,47 +32,47 @@ RealOrNone = Annotated[float | Unset | None, REAL_OR_NONE, NO_HINT]
 class DeepSettings:
     """Settings of networks; the defaults are those of the preset"""
 
-    # How targets are made from stored steps: one-step, n-step, sarsa, lambda, watkins, tree-backup, retrace,
+    # Return estimator of the learning targets: one-step, n-step, sarsa, lambda, watkins, tree-backup, retrace,
     # monte-carlo, greedy-step, soft-greedy-step, greedy-step-twin.
     returns: Annotated[Returns | Unset, one_of(*get_args(Returns), metavar="NAME"), NO_HINT] = UNSET
 
     # Steps before bootstrapping (n-step, sarsa).
     n: CountOrNone = UNSET
 
-    # The most steps that greedy-step may look ahead; none: to the end of the trajectory.
+    # Largest n of greedy-step; none: to the end of the trajectory.
     horizon: CountOrNone = UNSET
 
-    # Decay of the traces (lambda, watkins, tree-backup, retrace).
+    # Trace decay λ (lambda, watkins, tree-backup, retrace).
     lambda_: Annotated[float | Unset | None, REAL_OR_NONE, arg(name="lambda", help_behavior_hint="")] = UNSET
 
     # Sharpness of the soft maximum (soft-greedy-step), in units of one over reward; infinity would be greedy-step.
     gate: RealOrNone = UNSET
 
-    # The policy that is evaluated (sarsa at a cut, tree-backup, retrace): greedy but for this share of random actions.
+    # Share of random actions of the target policy (sarsa at a cut, tree-backup, retrace).
     target_epsilon: RealOrNone = UNSET
 
-    # Double DQN: the online networks choose the action that the target networks value.
+    # Double Q-learning: the online networks choose the action that the target networks value.
     double: Annotated[bool, NO_HINT] = False
 
     # Number of networks M. Values are the minimum over networks, then the maximum over actions (Maxmin DQN).
     ensemble: CountSetting = UNSET
 
-    # Update one random network at a time, as Maxmin DQN does, or all of them on the same batch.
+    # Update one random network per batch, as Maxmin DQN does, or all of them on the same batch.
     ensemble_update: Annotated[Literal["one", "all"] | Unset, one_of("one", "all"), NO_HINT] = UNSET
 
-    # Sizes of the hidden layers; pictures pass 16 filters of 3 x 3 before.
+    # Sizes of the hidden layers; images first pass a convolution with 16 filters of 3 x 3.
     hidden: Annotated[tuple[int, ...] | Unset, SIZES, NO_HINT] = UNSET
 
     # Discount factor.
     discount: RealSetting = UNSET
 
-    # Whether to bootstrap from the state in which a time limit cut an episode off, or to treat it as terminal.
+    # Bootstrap from the state where a time limit truncated the episode, or treat it as terminal (value 0).
     time_limits: Annotated[Literal["bootstrap", "terminal"] | Unset, one_of("bootstrap", "terminal"), NO_HINT] = UNSET
 
-    # Parallel environments; a step of all of them counts as that many steps.
+    # Number of parallel environments; a step of all of them counts as that many steps.
     num_envs: CountSetting = UNSET
 
-    # Rows of the replay buffer: stored steps, and one more per episode.
+    # Capacity of the replay buffer in rows: one per step, and one more per episode.
     replay_size: CountSetting = UNSET
 
     # Samples per update.
@@ -84,10 +84,10 @@ class DeepSettings:
     # Steps with random actions before the first update.
     warmup: CountSetting = UNSET
 
-    # Steps between two target network updates, and between two pools of full-length returns.
+    # Steps between two target network updates, and between two target pools.
     target_period: CountSetting = UNSET
 
-    # 1: hard target updates, one per period. Below: targets move by this share towards the networks after each update.
+    # 1: copy the networks once per period. Below 1: Polyak averaging with this rate after each update.
     target_rate: RealSetting = UNSET
 
     # Share of random actions at step 0 (during the warm-up all actions are random).
@@ -99,7 +99,7 @@ class DeepSettings:
     # Length of the linear epsilon schedule in steps.
     epsilon_steps: CountSetting = UNSET
 
-    # Optimiser, with PyTorch's formulas.
+    # Optimiser of the networks, with PyTorch's formulas.
     optimiser: Annotated[
         Literal["adam", "rmsprop", "centred-rmsprop"] | Unset, one_of("adam", "rmsprop", "centred-rmsprop"), NO_HINT
     ] = UNSET
@@ -107,19 +107,19 @@ class DeepSettings:
     # Learning rate.
     learning_rate: RealSetting = UNSET
 
-    # Decay of the averages of RMSprop (PyTorch's alpha); Adam's are 0.9 and 0.999.
+    # Decay of RMSprop's moving averages (PyTorch's alpha); Adam's are 0.9 and 0.999.
     optimiser_decay: RealSetting = UNSET
 
-    # Added to the root in the denominator.
+    # Added to the denominator of the optimiser's update, outside the square root.
     optimiser_epsilon: RealSetting = UNSET
 
-    # Loss of the difference between value and target, averaged over the batch.
+    # Loss of Q(s, a) - target, averaged over the batch.
     loss: Annotated[Literal["huber", "squared"] | Unset, one_of("huber", "squared"), NO_HINT] = UNSET
 
-    # Scale larger gradients down to this norm.
+    # Clip gradients to this global norm; none: no clipping.
     max_gradient_norm: RealOrNone = UNSET
 
-    # Steps between two rows of metrics.
+    # Steps between two metrics rows.
     log_every: CountSetting = UNSET
 
 

@@ -72,7 +72,7 @@ class Fit:
     data: Annotated[Positional[tuple[str, ...]], arg(metavar="DATA [DATA ...]", help_behavior_hint="(required)")] = ()
 
     # The environment that they come from: a game or a toy task (`greedystep envs` lists them), or the id of a Gymnasium
-    # environment (default: none; a network learns what the data tell).
+    # environment (default: none; a network learns, with spaces from the data).
     env: Annotated[str | None, NO_HINT] = None
 
     # After learning, play 100 episodes in this environment and print their mean return (default: do not).
@@ -81,7 +81,7 @@ class Fit:
     # What learns: table or network (default: a table where states are numbered, else a network).
     agent: Annotated[str | None, one_of("table", "network"), NO_HINT] = None
 
-    # Seed of everything random.
+    # Seed of all random numbers.
     seed: Count = 0
 
     # Options of the environment, such as delay=20 or sticky=0; of a Gymnasium environment also discount=0.99 and

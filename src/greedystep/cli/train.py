@@ -59,7 +59,7 @@ MaybeMethod = Annotated[
 class TableMethod:
     """How a table learns."""
 
-    # How it learns: greedy-step (the default), q-learning, backward-q-learning, n-step-q, n-step-sarsa, sarsa-lambda,
+    # Learning method: greedy-step (the default), q-learning, backward-q-learning, n-step-q, n-step-sarsa, sarsa-lambda,
     # watkins, peng, harutyunyan, tree-backup, retrace, q-sigma, monte-carlo, episodic-backward, or model.
     method: MaybeMethod = None
 
@@ -74,7 +74,7 @@ class TableMethod:
 class TableOptions(TableMethod):
     """Options for tables, on toy tasks and in Gymnasium environments with Discrete spaces"""
 
-    # Episodes in all; more than before lets a finished run go on (default: 1000).
+    # Episodes in total; more than before extends a finished run (default: 1000).
     episodes: MaybeCount = None
 
     # Share of random actions while learning (default: 0.2).
@@ -85,7 +85,7 @@ class TableOptions(TableMethod):
 class NetworkOptions:
     """Options for networks"""
 
-    # Environment steps in all, per seed; more than before lets a finished run go on (default: 1e6).
+    # Environment steps per seed in total; more than before extends a finished run (default: 1e6).
     steps: MaybeCount = None
 
     # Number of trainings side by side, with the seeds SEED, SEED + 1, ... (default: 1).
@@ -117,7 +117,7 @@ class Train:
     # What learns: table or network (default: a table where states are numbered, else a network).
     agent: Annotated[str | None, one_of("table", "network"), NO_HINT] = None
 
-    # Seed of everything random (default: 0).
+    # Seed of all random numbers (default: 0).
     seed: MaybeCount = None
 
     # Options of the environment, such as delay=20 or sticky=0; of a Gymnasium environment those of gymnasium.make and
@@ -127,7 +127,7 @@ class Train:
     # Folder to write to (default: one in runs/, named after what is trained).
     out: MaybePath = None
 
-    # Folder of an earlier run to go on with; only --episodes or --steps, and --save-every, can be given anew. Where its
+    # Folder of an earlier run to continue; only --episodes or --steps, and --save-every, can be given anew. Where its
     # environment is "module:id" of Gymnasium, name it again: a module that only a folder names is never imported.
     resume: MaybePath = None
 

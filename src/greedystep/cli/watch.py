@@ -58,7 +58,7 @@ class Watch:
     # Stop after this many episodes (default: no limit).
     episodes: MaybeCount = None
 
-    # Seed of everything random.
+    # Seed of all random numbers.
     seed: Count = 0
 
     # Steps per second (default: depends on the game).

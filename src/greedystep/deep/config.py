@@ -1,4 +1,4 @@
-"""All settings of the DQN agent in one frozen dataclass; a field's docstring is also its help on the command line."""
+"""All settings of the DQN agent in one frozen dataclass; `cli.deep_settings` has them as options."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class WriterLock:
         except BaseException:
             self._remove_empty_folders()
             raise
-        with suppress(OSError):  # a full disk will be told of by what is written next
+        with suppress(OSError):  # what is written next reports a full disk
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, to_json(_this_process()).encode())
 

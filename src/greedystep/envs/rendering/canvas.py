@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 GROUND, PANEL, TEXT = "#10141c", "#1a2130", "#cbd5e1"
-QUIET = "#4b5568"  # of what hardly matters: trails, frames, ropes
+QUIET = "#4b5568"  # for details: trails, frames, ropes
 SKY, YELLOW, VERMILION, GREEN = "#56b4e9", "#f0e442", "#e0601a", "#00b384"
 ORANGE, PINK, WHITE = "#e69f00", "#d68bb3", "#f4f6fa"
 

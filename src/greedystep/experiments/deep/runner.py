@@ -141,7 +141,7 @@ class Runner:
             return
         work = {"trainings": len(self._trained), "steps": sum(record["steps"] for record in self._trained)}
         tasks = sorted({TASKS[record["task"]].title for record in self._trained})
-        with suppress(OSError) if failure else nullcontext():  # a full disk has been told of
+        with suppress(OSError) if failure else nullcontext():  # a full disk has been reported
             self.store.parts.log_session(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
 
     def ensure(self, runs: Sequence[RunSpec], budget: Budget, what: str) -> None:
