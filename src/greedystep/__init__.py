@@ -14,6 +14,7 @@ if _TYPE_CHECKING:
     from greedystep.deep import callbacks
     from greedystep.deep.agent import DQN
     from greedystep.deep.config import DQNConfig
+    from greedystep.deep.env_check import check_env
     from greedystep.evaluation import Evaluation
     from greedystep.mdp import MDP
     from greedystep.numpy_policy import NumpyPolicy
@@ -34,6 +35,7 @@ _MODULES = {
     "Solution": "planning",
     "TabularAgent": "tabular",
     "Trajectory": "trajectory",
+    "check_env": "deep.env_check",
     "load": "agents",
     "simulate": "planning.simulate",
     "solve": "planning",
@@ -52,6 +54,7 @@ __all__ = [
     "TabularAgent",
     "Trajectory",
     "callbacks",
+    "check_env",
     "datasets",
     "envs",
     "load",

@@ -75,9 +75,7 @@ class HostEnvironment:
         self._made: Any = None
         """An environment that waits to be used."""
         if isinstance(env, str):
-            limit = {"max_episode_steps": options["limit"]} if "limit" in options else {}
-            others = {name: value for name, value in options.items() if name != "limit"}
-            self._make = partial(make_gymnasium, env, **others | limit)
+            self._make = partial(make_gymnasium, env, **options)
         elif isinstance(env, gymnasium.Env | VectorEnv):
             self._made = env
         elif callable(env):
