@@ -28,6 +28,7 @@ from greedystep.deep.evaluator import MAX_STEPS, Evaluator
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import Preset
 from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
+from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import DivergedError, Row, Trainer
 from greedystep.envs.host import HostEnvironment, Vectorization
 from greedystep.evaluation import Evaluation
@@ -58,7 +59,8 @@ class DQN:
         seed: seed of all random numbers. A saved and loaded agent continues exactly as if it had not been stopped.
         network: makes the networks instead of the default ones: (key, observation spec, number of actions) -> a
             callable pytree, for example an Equinox module.
-        settings: any other field of `DQNConfig`, such as `ensemble=6`.
+        settings: any other field of `DQNConfig`, such as `ensemble=6`; or stable-baselines3's name of one
+            (`buffer_size=`, `gamma=`) where it means exactly the same.
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class DQN:
         vectorization: Vectorization = "sync",
         **settings: Any,
     ):
+        if isinstance(env, str) and env in POLICIES:
+            raise ValueError(f"env: expected an environment, got {env!r}; the network follows from its observations")
         if (env is None) == (make_vec is None):
             raise ValueError("env: expected either an environment or make_vec, a function that makes a vector of them")
         if make_vec is not None:
@@ -82,7 +86,7 @@ class DQN:
             settings = {"num_envs": found.fixed_num_envs} | settings
         if returns is not None:
             settings["returns"] = returns
-        config = config_for(found, preset, **settings)
+        config = config_for(found, preset, **from_sb3(settings))
         self._set_trainer(Trainer(config, found, [seed], network=network))
 
     @classmethod
@@ -93,7 +97,7 @@ class DQN:
             dataset: see `datasets.Dataset`.
             settings: as for `DQN`.
         """
-        data = Dataset.of(dataset)
+        data, settings = Dataset.of(dataset), from_sb3(settings)
         settings.setdefault("replay_size", 3 * settings.get("num_envs", 1))  # it will never act
         agent = cls(logged_environment(data), returns, **settings)
         agent._data = data

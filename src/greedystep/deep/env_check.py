@@ -332,7 +332,7 @@ def _sentence(problem: Exception) -> str:
 
 def _warn_endless(name: str, steps: int) -> None:
     warnings.warn(
-        f"{name}: no episode ended within {steps} random steps; unless they are meant to be that long, set a time limit",
+        f"{name}: no episode ended within {steps} random steps; unless that is meant, give it a time limit",
         EnvironmentWarning,
         stacklevel=5,
     )
