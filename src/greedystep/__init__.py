@@ -15,6 +15,7 @@ if _TYPE_CHECKING:
     from greedystep.deep.agent import DQN
     from greedystep.deep.config import DQNConfig
     from greedystep.deep.env_check import check_env
+    from greedystep.deep.evaluator import evaluate_policy
     from greedystep.evaluation import Evaluation
     from greedystep.mdp import MDP
     from greedystep.numpy_policy import NumpyPolicy
@@ -36,6 +37,7 @@ _MODULES = {
     "TabularAgent": "tabular",
     "Trajectory": "trajectory",
     "check_env": "deep.env_check",
+    "evaluate_policy": "deep.evaluator",
     "load": "agents",
     "simulate": "planning.simulate",
     "solve": "planning",
@@ -57,6 +59,7 @@ __all__ = [
     "check_env",
     "datasets",
     "envs",
+    "evaluate_policy",
     "load",
     "models",
     "operators",

@@ -107,6 +107,7 @@ class DQN:
         self.trainer, self.env, self.config = trainer, trainer.env, trainer.config
         self._min_q = jax.jit(trainer.learner.min_q)
         self._evaluator = Evaluator(trainer.learner, trainer.env)
+        self._other_evaluator: tuple[Any, Evaluator] | None = None
         self._random = np.random.default_rng(trainer.seeds[0])
         self._data: Dataset | None = None
         """The dataset that the agent was made from."""
@@ -128,6 +129,9 @@ class DQN:
         *,
         progress_bar: bool = False,
         log_interval: int | None = None,
+        eval_env: Any = None,
+        eval_freq: int = 10_000,
+        n_eval_episodes: int = 10,
     ) -> list[Row]:
         """Train for so many MORE steps and return the metrics rows.
 
@@ -136,13 +140,25 @@ class DQN:
                 steps; training ends if one returns False. See `gs.callbacks`.
             progress_bar: show a line of progress.
             log_interval: print the mean return and length of the episodes, the loss and the speed every so many chunks.
+            eval_env: another environment, in which the greedy policy plays `n_eval_episodes` every `eval_freq` steps
+                (rounded up to whole chunks) and at the end. Rows get the column `eval_return`, the mean of their
+                returns, None where it did not play. `callbacks.KeepBest` also keeps the best agent.
         """
+        for name, number in (("eval_freq", eval_freq), ("n_eval_episodes", n_eval_episodes)):
+            check_int(name, number)
         if log_interval is not None:
             check_int("log_interval", log_interval)
+        if eval_env is not None:  # before the training, not after its first chunk
+            self._evaluator_in(eval_env)
         rows: list[Row] = []
-        begin, chunks = self.steps, 0
+        begin, chunks, evaluated = self.steps, 0, self.steps
         with _progress(progress_bar, self.env.name) as report:
             for new in self.trainer.chunks(total_timesteps):
+                if eval_env is not None:
+                    mean = None
+                    if self.steps >= evaluated + eval_freq or self.steps >= begin + total_timesteps:
+                        mean, evaluated = self.evaluate(n_eval_episodes, env=eval_env).mean, self.steps
+                    new = [row | {"eval_return": mean} for row in new]
                 rows, chunks = rows + new, chunks + 1
                 report((self.steps - begin) / total_timesteps, _describe(new[0]))
                 if log_interval is not None and chunks % log_interval == 0:
@@ -232,11 +248,19 @@ class DQN:
             env: another environment to play in, of the same observations and actions. Without it, an agent that was
                 given one Gymnasium environment plays in that, which truncates the episode it was learning from.
         """
-        evaluate = self._evaluator if env is None else Evaluator(self.trainer.learner, same_spaces(self.env, env))
+        if env is self.env or (isinstance(self.env, HostEnvironment) and self.env.is_from(env)):
+            env = None
+        evaluate = self._evaluator if env is None else self._evaluator_in(env)
         played = evaluate(self.trainer.params, seed, episodes=episodes, epsilon=epsilon, limit=limit)
         if env is None and isinstance(self.env, HostEnvironment) and self.env.fixed_num_envs is not None:
             self.trainer.cut_episodes()
         return Evaluation(*(lanes[0] for lanes in played))
+
+    def _evaluator_in(self, env: Any) -> Evaluator:
+        """Return the evaluator of another environment; the newest is kept, so that it is compiled once."""
+        if self._other_evaluator is None or self._other_evaluator[0] is not env:
+            self._other_evaluator = env, Evaluator(self.trainer.learner, same_spaces(self.env, env))
+        return self._other_evaluator[1]
 
     def __repr__(self) -> str:
         config = self.config
@@ -290,5 +314,6 @@ def _describe(row: Row) -> str:
     """Return how training stands, from a metrics row."""
     ended = row["episode_return"]
     score = "no episode ended" if ended is None else f"return {ended:.4g}, length {row['episode_length']:.4g}"
+    played = "" if row.get("eval_return") is None else f", greedy {row['eval_return']:.4g}"
     loss = "" if row["loss"] is None else f", loss {row['loss']:.3g}"
-    return f"step {row['step']}, {score}{loss}, {row['steps_per_second']:.0f} steps/s"
+    return f"step {row['step']}, {score}{played}{loss}, {row['steps_per_second']:.0f} steps/s"

@@ -51,7 +51,7 @@ SETTINGS = {
 
 
 def from_sb3(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with stable-baselines3's names replaced by ours; ValueError where there is no exact counterpart."""
+    """Return settings with stable-baselines3's names replaced by ours; ValueError if one has no exact counterpart."""
     theirs = {name: value for name, value in settings.items() if name in SETTINGS and name != SETTINGS[name].setting}
     ours = {name: value for name, value in settings.items() if name not in theirs}
     found = _renamed(theirs) | _target_updates(theirs) | _updates(theirs, ours)

@@ -116,6 +116,10 @@ class HostEnvironment:
         """The number of environments, where it cannot be chosen."""
         return None if self._make is not None else getattr(self._made, "num_envs", 1)
 
+    def is_from(self, env: Any) -> bool:
+        """Whether this is `env`, or was made from it, so that a step of one is a step of the other."""
+        return env is self or (env is not None and self._make is None and env is self._made)
+
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in (self.options or {}).items())
         return f"HostEnvironment({self.name!r}{options})"
@@ -151,7 +155,7 @@ class LoggedEnvironment(HostEnvironment):
     """An environment of which only logged steps are known: an agent can be fitted to them, and cannot act."""
 
     def __init__(self, name: str, observation: ObservationSpec, num_actions: int):
-        self.name, self.options, self.vectorization = name, None, "sync"
+        self.name, self.options, self.vectorization, self._make, self._made = name, None, "sync", None, None
         self.num_actions, self.action_names = num_actions, tuple(map(str, range(num_actions)))
         self._observation = observation
 
