@@ -48,8 +48,8 @@ class DQN:
 
     Args:
         env: the name of one of our environments (with the time limit of the experiments), the id of a Gymnasium
-            environment, a function that makes one, an environment or a vector environment of Gymnasium or gymnax, or
-            an `envs.Environment`. Ours and gymnax's are compiled, Gymnasium's step on the host.
+            environment, a function that makes one, an environment or a vector environment of Gymnasium, one of gymnax
+            or Jumanji, or an `envs.Environment`. All are compiled but Gymnasium's, which step on the host.
         returns: the return estimator of the targets; by default Peng's Q(λ) with two networks (`presets.DEFAULT_RULE`).
             "greedy-step" is the paper's, which lets the data choose the bootstrapping step.
         make_vec: instead of `env`: a function that makes a Gymnasium vector environment of that many environments.
