@@ -17,7 +17,7 @@ import greedystep
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-ELSEWHERE = {"torch_dqn.py"}
+ELSEWHERE = {"other_simulators.py", "torch_dqn.py"}
 """Examples that are long as they stand, and are run at a small size by tests of their own."""
 EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name not in ELSEWHERE]
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -135,24 +135,26 @@ def play_on_host(
         act: (time step, observations [N, ...]) -> actions [N], counted from 0.
     """
     envs = env.open(env.fixed_num_envs or min(episodes, SIDE_BY_SIDE))
-    if not envs.can_restore:
-        raise ValueError(f"env: {env.name} resets itself, so that its episodes cannot be counted; give another one")
     n = envs.num_envs
     left = np.array([episodes // n + (i < episodes % n) for i in range(n)])
     total, length, t, done = np.zeros(n), np.zeros(n, int), 0, []
+    abandoned = np.zeros(n, bool)  # episodes that were stopped, of environments that only reset themselves
     try:
         seen = envs.reset([(int(seed), i) for i in range(n)])
         while left.any():
             step = envs.step(act(t, seen))
-            seen, total, length, t = step.observation, total + step.reward, length + 1, t + 1
-            over = step.terminated | step.truncated
-            stopped = ~over & (length >= limit)
-            if stopped.any():
-                seen = np.where(stopped.reshape(-1, *[1] * (seen.ndim - 1)), envs.begin_episodes(stopped), seen)
-            for i in np.flatnonzero((over | stopped) & (left > 0)):
+            counts = step.is_step & ~abandoned
+            seen, total, length, t = step.observation, total + counts * step.reward, length + counts, t + 1
+            over = step.is_step & (step.terminated | step.truncated)
+            stopped = ~over & ~abandoned & (length >= limit)
+            for i in np.flatnonzero((over & ~abandoned | stopped) & (left > 0)):
                 done.append((total[i], length[i], stopped[i]))
                 left[i] -= 1
             total[over | stopped], length[over | stopped] = 0, 0
+            if not envs.can_restore:
+                abandoned = (abandoned | stopped) & ~over
+            elif stopped.any():
+                seen = np.where(stopped.reshape(-1, *[1] * (seen.ndim - 1)), envs.begin_episodes(stopped), seen)
     finally:
         if env.fixed_num_envs is None:
             envs.close()

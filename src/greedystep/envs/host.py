@@ -328,13 +328,17 @@ class VectorHostEnvs(HostEnvs):
                 "gymnasium.vector.AutoresetMode"
             )
         self._mode = AutoresetMode(mode)
+        self._is_ale = type(vector.unwrapped).__module__.startswith("ale_py")
         self.can_restore = self._mode == AutoresetMode.DISABLED
         self.always_steps = self._mode != AutoresetMode.NEXT_STEP
 
     def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
         self._over = self._over & ~which
         options = None if which.all() else {"reset_mask": which}
-        return self._codec.batch(self._vector.observation_space, self._vector.reset(seed=seeds, options=options)[0])
+        given: Any = seeds
+        if self._is_ale:  # ale_py takes no list, but an array of 31-bit numbers
+            given = np.array(seeds) % 2**31
+        return self._codec.batch(self._vector.observation_space, self._vector.reset(seed=given, options=options)[0])
 
     def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
         seen, reward, terminated, truncated, _ = self._vector.step(np.asarray(actions))
