@@ -1,6 +1,6 @@
-"""Agents in other people's simulators: MinAtar's own games, Atari and LunarLander, by what they are called in Gymnasium.
+"""Agents in other people's simulators: MinAtar's own games, Atari and LunarLander.
 
-pip install minatar ale-py box2d
+pip install minatar ale-py box2d pygame
 python examples/other_simulators.py minatar --steps 1e6
 python examples/other_simulators.py atari --steps 1e6        # with a GPU
 python examples/other_simulators.py lunar-lander --steps 2e5
@@ -21,7 +21,7 @@ def minatar(**settings) -> gs.DQN:
 
 
 def atari(**settings) -> gs.DQN:
-    """ale-py's vector environment has DQN's wrappers built in: frame skip, 84 x 84 grey pixels, 4 frames, clipped rewards.
+    """ale-py's vector environments have DQN's wrappers built in: frame skip, 84 x 84 grey pixels, clipped rewards.
 
     Images as large as these get the network of Mnih et al. (2015). A stored observation takes 28 kB. These environments
     reset themselves: a resumed training begins new episodes.
