@@ -22,7 +22,7 @@ from greedystep.cli.args import (
     one_or_more,
 )
 
-Name = Literal["envs", "gym", "planning", "returns", "train"]
+Name = Literal["data", "envs", "gym", "planning", "returns", "train"]
 Texts = Annotated[tuple[str, ...], one_or_more("TEXT"), NO_HINT]
 
 
@@ -41,7 +41,8 @@ def load(name: Name) -> Benchmark:
 class Bench:
     """Time greedystep beside other packages (the extra `peers`) on this machine."""
 
-    # What to time: envs, gym (training in Gymnasium environments), planning, returns, train.
+    # What to time: data (learning from a large dataset), envs, gym (training in Gymnasium environments), planning,
+    # returns, train.
     names: Annotated[Positional[tuple[Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.
@@ -68,7 +69,7 @@ class Bench:
         from greedystep.runs.progress import say
 
         if not self.names:
-            raise BadInputError("names: give at least one of envs, gym, planning, returns, train")
+            raise BadInputError("names: give at least one of data, envs, gym, planning, returns, train")
         with answering_bad_input():
             check_int("repeats", self.repeats)
             check_writable(self.out)

@@ -215,8 +215,11 @@ def test_new_episodes_begin_where_a_vector_environment_resets_itself(tmp_path):
     again = gs.load(tmp_path / "agent", vector())
     with pytest.warns(RuntimeWarning, match="cannot be brought back"):
         again.learn(40)
-    with pytest.raises(ValueError, match="resets itself, so that its episodes cannot be counted; give another one"):
-        again.evaluate(2)
+    assert set(again.evaluate(6).lengths) == {3, 4, 5}  # whole episodes, of those that it begins itself
+    assert again.learn(40)[-1]["episodes"] > 6
+    stopped = again.evaluate(6, limit=3)
+    assert stopped.lengths.tolist() == [3] * 6
+    assert 0 < stopped.unfinished.sum() < 6
     assert again.evaluate(3, env=Counting).lengths.tolist() == [4, 4, 4]  # the first episode of each environment
 
 
@@ -408,6 +411,7 @@ def test_values_that_no_return_can_have_are_said_aloud_once():
         (-100.0, (-1.0, -1.0), 0.99, True),
         (20.0, (-1.0, -1.0), 0.99, False),
         (1e9, (-1.0, 1.0), 1.0, True),
+        (0.4, (0.0, 0.0), 0.99, True),
     ],
 )
 def test_which_values_a_return_can_have(mean_q, rewards, discount, is_reachable):

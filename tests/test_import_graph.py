@@ -155,3 +155,9 @@ def test_modules_have_different_names():
 def test_only_the_bench_command_knows_the_benchmarks():
     knowing = [one for found in IMPORTS.values() for one in found if one.target.split(".")[0] == "benchmarks"]
     assert {(one.module, one.lazy) for one in knowing} == {("greedystep.cli.bench", True)}
+
+
+def test_only_a_tensor_loads_pytorch():
+    knowing = {one.module for found in IMPORTS.values() for one in found if one.target.split(".")[0] == "torch"}
+    assert knowing == {"greedystep.returns._torch"}
+    assert [one.lazy for one in OWN_IMPORTS if one.target == "greedystep.returns._torch"] == [True]

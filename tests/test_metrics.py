@@ -263,7 +263,9 @@ def test_tensorboard_gets_every_number_of_every_lane(tmp_path):
             version, *events = events_in(tmp_path / "events" / f"lane-{lane}")
             assert version.file_version == "brain.Event:2"
             assert [event.step for event in events] == [10, 20]
-            assert [[value.tag for value in event.summary.value] for event in events] == [["episode_return"]] * 2
+            assert [[value.tag for value in event.summary.value] for event in events] == [
+                ["charts/episodic_return"]
+            ] * 2
             scalars = [event.summary.value[0].simple_value for event in events]
             assert scalars == pytest.approx([10 / (lane + 3), 20 / (lane + 3)])
 

@@ -33,6 +33,7 @@ STOPPED = {
     "fit": (["fit", "missing.npz", "--env", "classic/cartpole"], []),
     "eval": (["eval", "missing"], []),
     "export": (["export", "missing"], ["--out", "log.npz"]),
+    "check": (["check", "NoSuchEnvironment-v0"], []),
     "bench": (["bench", "envs"], ["--games", "chess"]),
     "watch": (["watch", "classic/cartpole"], ["--policy", "agent"]),
 }

@@ -16,6 +16,8 @@ if _TYPE_CHECKING:
     from greedystep.deep import callbacks
     from greedystep.deep.agent import DQN
     from greedystep.deep.config import DQNConfig
+    from greedystep.deep.env_check import check_env
+    from greedystep.deep.evaluator import evaluate_policy
     from greedystep.evaluation import Evaluation
     from greedystep.mdp import MDP
     from greedystep.numpy_policy import NumpyPolicy
@@ -36,6 +38,8 @@ _MODULES = {
     "Solution": "planning",
     "TabularAgent": "tabular",
     "Trajectory": "trajectory",
+    "check_env": "deep.env_check",
+    "evaluate_policy": "deep.evaluator",
     "load": "agents",
     "simulate": "planning.simulate",
     "solve": "planning",
@@ -54,8 +58,10 @@ __all__ = [
     "TabularAgent",
     "Trajectory",
     "callbacks",
+    "check_env",
     "datasets",
     "envs",
+    "evaluate_policy",
     "load",
     "models",
     "operators",

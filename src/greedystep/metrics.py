@@ -154,13 +154,32 @@ def _is_number(value: Any) -> bool:
 
 # -- TensorBoard ------------------------------------------------------------------------------------------------------
 
+TAGS = {
+    "episode_return": "charts/episodic_return",
+    "episode_length": "charts/episodic_length",
+    "steps_per_second": "charts/SPS",
+    "eval_return": "eval/episodic_return",
+    "loss": "losses/td_loss",
+    "mean_q": "losses/q_values",
+}
+"""Column -> its tag in CleanRL's logs; other columns get the tag charts/COLUMN."""
+
+
+def tagged(row: Row) -> dict[str, float]:
+    """Return the numbers of a row by CleanRL's tags, for other programs; text, lists and null are left out."""
+    return {
+        TAGS.get(name, f"charts/{name}"): float(value)
+        for name, value in row.items()
+        if name not in ("step", "lane", "seed") and isinstance(value, int | float | np.number | np.bool_)
+    }
+
 
 class EventFiles:
     """Writes rows as TensorBoard's event files, one folder per lane, through tensorboardX (the extra `tensorboard`).
 
-    TensorBoard draws lanes as runs; a row is one event, with one scalar per number. tensorboardX's usual writer has a
-    thread of its own, where a full disk would go unnoticed; here the caller's thread writes. A resumed run begins new
-    files with an event that tells TensorBoard to forget what the old ones say after the checkpoint.
+    TensorBoard draws lanes as runs; a row is one event, with one scalar per number (`TAGS`). tensorboardX's usual
+    writer has a thread of its own, where a full disk would go unnoticed; here the caller's thread writes. A resumed run
+    begins new files with an event that tells TensorBoard to forget what the old ones say after the checkpoint.
     """
 
     def __init__(self, folder: str | os.PathLike, resume_at: int | None = None):
@@ -178,11 +197,7 @@ class EventFiles:
     def append(self, rows: Sequence[Row]) -> None:
         """Write rows, each with `step` and `lane`; text and lists are not scalars and are left out."""
         for row in rows:
-            values = [
-                self._summary.Summary.Value(tag=name, simple_value=float(value))
-                for name, value in row.items()
-                if name not in ("step", "lane") and isinstance(value, int | float | np.number | np.bool_)
-            ]
+            values = [self._summary.Summary.Value(tag=tag, simple_value=value) for tag, value in tagged(row).items()]
             self._write(int(row["lane"]), int(row["step"]), summary=self._summary.Summary(value=values))
         for writer in self._writers.values():
             writer.flush()

@@ -13,6 +13,7 @@ from tyro.conf import subcommand
 
 from greedystep.cli import BAD_INPUT, FAILED, bench
 from greedystep.cli.args import BadInputError, FailedError, one_line_warnings, print_note
+from greedystep.cli.check import Check
 from greedystep.cli.envs import Envs
 from greedystep.cli.eval import Eval
 from greedystep.cli.export import Export
@@ -34,6 +35,7 @@ Command = (
     | Annotated[Reproduce, subcommand("reproduce")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Envs, subcommand("envs")]
+    | Annotated[Check, subcommand("check")]
     | Annotated[Watch, subcommand("watch")]
 )
 
@@ -47,6 +49,7 @@ ABOUT = """Exact planning with a proven error bound, the greedy-step paper's age
   greedystep report RUN RUN --out DIR compare runs by their learning curves
   greedystep reproduce all            run the paper's experiments, write results/quick/report.html
   greedystep envs                     list the environments
+  greedystep check CartPole-v1        say what is wrong with an environment
   greedystep watch minatar/breakout   watch random play, or an agent: watch RUN
   greedystep bench planning           time it beside other packages (in a checkout of the source)
   greedystep COMMAND --help           every option of a command

@@ -28,6 +28,7 @@ from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import Preset
 from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
+from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import DivergedError, Row, Trainer
 from greedystep.envs.host import HostEnvironment, Vectorization
 from greedystep.evaluation import MAX_STEPS, Evaluation
@@ -47,8 +48,8 @@ class DQN:
 
     Args:
         env: the name of one of our environments (with the time limit of the experiments), the id of a Gymnasium
-            environment, a function that makes one, an environment or a vector environment of Gymnasium or gymnax, or
-            an `envs.Environment`. Ours and gymnax's are compiled, Gymnasium's step on the host.
+            environment, a function that makes one, an environment or a vector environment of Gymnasium, one of gymnax
+            or Jumanji, or an `envs.Environment`. All are compiled but Gymnasium's, which step on the host.
         returns: the return estimator of the targets; by default Peng's Q(λ) with two networks (`presets.DEFAULT_RULE`).
             "greedy-step" is the paper's, which lets the data choose the bootstrapping step.
         make_vec: instead of `env`: a function that makes a Gymnasium vector environment of that many environments.
@@ -58,7 +59,8 @@ class DQN:
         seed: seed of all random numbers. A saved and loaded agent continues exactly as if it had not been stopped.
         network: makes the networks instead of the default ones: (key, observation spec, number of actions) -> a
             callable pytree, for example an Equinox module.
-        settings: any other field of `DQNConfig`, such as `ensemble=6`.
+        settings: any other field of `DQNConfig`, such as `ensemble=6`; or stable-baselines3's name of one
+            (`buffer_size=`, `gamma=`) where it means exactly the same.
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class DQN:
         vectorization: Vectorization = "sync",
         **settings: Any,
     ):
+        if isinstance(env, str) and env in POLICIES:
+            raise ValueError(f"env: expected an environment, got {env!r}; the network follows from its observations")
         if (env is None) == (make_vec is None):
             raise ValueError("env: expected either an environment or make_vec, a function that makes a vector of them")
         if make_vec is not None:
@@ -82,7 +86,7 @@ class DQN:
             settings = {"num_envs": found.fixed_num_envs} | settings
         if returns is not None:
             settings["returns"] = returns
-        config = config_for(found, preset, **settings)
+        config = config_for(found, preset, **from_sb3(settings))
         self._set_trainer(Trainer(config, found, [seed], network=network))
 
     @classmethod
@@ -93,7 +97,7 @@ class DQN:
             dataset: see `datasets.Dataset`.
             returns, settings: as for `DQN`.
         """
-        data = Dataset.of(dataset)
+        data, settings = Dataset.of(dataset), from_sb3(settings)
         settings.setdefault("replay_size", 3 * settings.get("num_envs", 1))  # it will never act
         agent = cls(logged_environment(data), returns, **settings)
         agent._data = data
@@ -103,6 +107,7 @@ class DQN:
         self.trainer, self.env, self.config = trainer, trainer.env, trainer.config
         self._min_q = jax.jit(trainer.learner.min_q)
         self._evaluator = Evaluator(trainer.learner, trainer.env)
+        self._other_evaluator: tuple[Any, Evaluator] | None = None
         self._random = np.random.default_rng(trainer.seeds[0])
         self._data: Dataset | None = None
         """The dataset that the agent was made from; `fit` learns from it by default."""
@@ -124,6 +129,9 @@ class DQN:
         *,
         progress_bar: bool = False,
         log_interval: int | None = None,
+        eval_env: Any = None,
+        eval_freq: int = 10_000,
+        n_eval_episodes: int = 10,
     ) -> list[Row]:
         """Train for `total_timesteps` MORE environment steps and return the metrics rows, one dict per chunk.
 
@@ -132,13 +140,25 @@ class DQN:
                 steps; training ends if one returns False. See `gs.callbacks`.
             progress_bar: show a line of progress.
             log_interval: print the mean return and length of the episodes, the loss and the speed every so many chunks.
+            eval_env: another environment, in which the greedy policy plays `n_eval_episodes` every `eval_freq` steps
+                (rounded up to whole chunks) and at the end. Rows get the column `eval_return`, the mean of their
+                returns, None where it did not play. `callbacks.KeepBest` also keeps the best agent.
         """
+        for name, number in (("eval_freq", eval_freq), ("n_eval_episodes", n_eval_episodes)):
+            check_int(name, number)
         if log_interval is not None:
             check_int("log_interval", log_interval)
+        if eval_env is not None:  # before the training, not after its first chunk
+            self._evaluator_in(eval_env)
         rows: list[Row] = []
-        begin, chunks = self.steps, 0
+        begin, chunks, evaluated = self.steps, 0, self.steps
         with _progress(progress_bar, self.env.name) as report:
             for new in self.trainer.chunks(total_timesteps):
+                if eval_env is not None:
+                    mean = None
+                    if self.steps >= evaluated + eval_freq or self.steps >= begin + total_timesteps:
+                        mean, evaluated = self.evaluate(n_eval_episodes, env=eval_env).mean, self.steps
+                    new = [row | {"eval_return": mean} for row in new]
                 rows, chunks = rows + new, chunks + 1
                 report((self.steps - begin) / total_timesteps, _describe(new[0]))
                 if log_interval is not None and chunks % log_interval == 0:
@@ -229,11 +249,19 @@ class DQN:
             env: another environment to play in, of the same observations and actions. Without it, an agent that was
                 given one Gymnasium environment plays in that, which truncates the episode it was learning from.
         """
-        evaluate = self._evaluator if env is None else Evaluator(self.trainer.learner, same_spaces(self.env, env))
+        if env is self.env or (isinstance(self.env, HostEnvironment) and self.env.is_from(env)):
+            env = None
+        evaluate = self._evaluator if env is None else self._evaluator_in(env)
         played = evaluate(self.trainer.params, seed, episodes=episodes, epsilon=epsilon, limit=limit)
         if env is None and isinstance(self.env, HostEnvironment) and self.env.fixed_num_envs is not None:
             self.trainer.cut_episodes()
         return Evaluation(*(lanes[0] for lanes in played))
+
+    def _evaluator_in(self, env: Any) -> Evaluator:
+        """Return the evaluator of another environment; the newest is kept, so that it is compiled once."""
+        if self._other_evaluator is None or self._other_evaluator[0] is not env:
+            self._other_evaluator = env, Evaluator(self.trainer.learner, same_spaces(self.env, env))
+        return self._other_evaluator[1]
 
     def __repr__(self) -> str:
         config = self.config
@@ -291,5 +319,6 @@ def _describe(row: Row) -> str:
     """Return one line of text about training (step, returns, loss, speed) from a metrics row."""
     ended = row["episode_return"]
     score = "no episode ended" if ended is None else f"return {ended:.4g}, length {row['episode_length']:.4g}"
+    played = "" if row.get("eval_return") is None else f", greedy {row['eval_return']:.4g}"
     loss = "" if row["loss"] is None else f", loss {row['loss']:.3g}"
-    return f"step {row['step']}, {score}{loss}, {row['steps_per_second']:.0f} steps/s"
+    return f"step {row['step']}, {score}{played}{loss}, {row['steps_per_second']:.0f} steps/s"

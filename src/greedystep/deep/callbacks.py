@@ -11,15 +11,18 @@ Chunks are `log_every` steps long.
 
 from __future__ import annotations
 
+import csv
 import os
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from greedystep.checks import check_float, check_int
+from greedystep.metrics import EventFiles, tagged
 
 if TYPE_CHECKING:
     from greedystep.deep.agent import DQN
@@ -111,6 +114,71 @@ class StopWithoutProgress:
         else:
             self._waited += 1
         return self._waited < self.patience
+
+
+@dataclass
+class TensorBoard:
+    """Writes TensorBoard's event files (the extra `tensorboard`), with CleanRL's tags: charts/episodic_return, ..."""
+
+    folder: str | os.PathLike
+    _events: EventFiles | None = None
+
+    def __call__(self, agent: DQN, rows: Rows) -> None:
+        if self._events is None:
+            self._events = EventFiles(self.folder)
+            weakref.finalize(self, self._events.close)
+        self._events.append(rows)
+
+
+@dataclass
+class CSV:
+    """Appends rows to a CSV file: global_step, then CleanRL's tags (charts/episodic_return, losses/td_loss, ...).
+
+    What is null in a row, such as the mean return where no episode ended, is an empty cell.
+    """
+
+    path: str | os.PathLike
+    _columns: list[str] | None = None
+
+    def __call__(self, agent: DQN, rows: Rows) -> None:
+        path, is_new = Path(self.path), self._columns is None
+        if self._columns is None:
+            scalars = [name for name, value in rows[0].items() if not isinstance(value, str | list)]
+            self._columns = ["global_step", *tagged(dict.fromkeys(scalars, 0))]
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "w" if is_new else "a", newline="") as file:
+            writer = csv.DictWriter(file, self._columns, restval="")
+            if is_new:
+                writer.writeheader()
+            writer.writerows({"global_step": row["step"]} | tagged(row) for row in rows)
+
+
+class WandB:
+    """Logs to Weights & Biases, which has to be installed, with CleanRL's tags.
+
+    Args:
+        options: arguments of `wandb.init`, such as `project`; the settings of the agent go to its `config`.
+    """
+
+    def __init__(self, **options: Any):
+        try:
+            import wandb  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise ValueError("wandb: Weights & Biases is not installed: pip install wandb") from None
+        self._wandb, self._options, self._run = wandb, options, None
+
+    def __call__(self, agent: DQN, rows: Rows) -> None:
+        if self._run is None:
+            config = {"env": agent.env.name} | asdict(agent.config) | self._options.pop("config", {})
+            self._run = self._wandb.init(config=config, **self._options)
+        for row in rows:
+            self._run.log(tagged(row), step=row["step"])
+
+    def finish(self) -> None:
+        """End the run; otherwise it ends with the program."""
+        if self._run is not None:
+            self._run.finish()
+            self._run = None
 
 
 def call_all(callbacks: Callback | Sequence[Callback] | None, agent: DQN, rows: Rows) -> bool:

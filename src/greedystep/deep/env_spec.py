@@ -16,6 +16,7 @@ from greedystep.envs.core import Environment, ObservationSpec, TimeLimit
 from greedystep.envs.gymnasium_ids import check_registered
 from greedystep.envs.gymnax import NEEDED, from_gymnax
 from greedystep.envs.host import DTYPES, HostEnvironment, LoggedEnvironment, Vectorization, observation_spec
+from greedystep.envs.jumanji import from_jumanji, is_jumanji
 from greedystep.envs.toy_env import ToyEnvironment
 from greedystep.envs.toy_task import ToyTask
 
@@ -31,14 +32,16 @@ def as_environment(env: Any, *, vectorization: Vectorization = "sync", **options
 
     Args:
         env: a name of `envs.names()` (with the time limit of the experiments), the id of a Gymnasium environment, a
-            function that makes one, an environment or a vector environment of Gymnasium, of gymnax, or one of ours.
+            function that makes one, an environment or a vector environment of Gymnasium, one of gymnax or Jumanji, or
+            one of ours.
         vectorization: for Gymnasium only; see `HostEnvironment`.
         options: keyword arguments of the environment, if `env` is a name or an id.
     """
     if isinstance(env, HostEnvironment) and not options:
         return env
     is_ours = isinstance(env, ToyTask | Environment) or (isinstance(env, str) and envs.is_own_name(env))
-    if not is_ours and not all(hasattr(env, name) for name in NEEDED):
+    is_gymnax = all(hasattr(env, name) for name in NEEDED)
+    if not (is_ours or is_gymnax or is_jumanji(env)):
         return HostEnvironment(env, vectorization=vectorization, **options)
     if vectorization != "sync":
         raise ValueError("vectorization: only environments of Gymnasium have one; this one is compiled")
@@ -48,7 +51,9 @@ def as_environment(env: Any, *, vectorization: Vectorization = "sync", **options
         raise ValueError(f"{next(iter(options))}: options go with a name, this environment is made already")
     if isinstance(env, ToyTask):
         return env.as_env()
-    return env if isinstance(env, Environment) else from_gymnax(env)
+    if isinstance(env, Environment):
+        return env
+    return from_gymnax(env) if is_gymnax else from_jumanji(env)
 
 
 def config_for(env: AnyEnvironment, preset: str = "paper", **changes: Any) -> DQNConfig:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -11,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from greedystep.checks import short_repr
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
-from greedystep.deep.env_spec import AnyEnvironment
+from greedystep.deep.env_spec import AnyEnvironment, as_environment
 from greedystep.deep.learner import Learner
 from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.envs.core import Environment
-from greedystep.envs.host import HostEnvironment, HostEnvs
+from greedystep.envs.host import HostEnvironment
 from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
 
 SIDE_BY_SIDE = 16
@@ -99,41 +102,117 @@ class Evaluator:
     def _play_on_host(
         self, env: HostEnvironment, params: Any, seed: int, episodes: int, epsilon: float, limit: int
     ) -> Evaluation:
-        """Play one lane after another, in new environments if they can be made, otherwise in the one that was given."""
-        lanes = jax.tree.leaves(params)[0].shape[0]
-        count = env.fixed_num_envs or min(episodes, SIDE_BY_SIDE)
-        envs = env.open(count)
-        if not envs.can_restore:
-            raise ValueError(f"env: {env.name} resets itself, so that its episodes cannot be counted; give another one")
-        try:
-            played = [
-                self._play_lane(envs, jax.tree.map(lambda x, i=i: x[i], params), seed, episodes, epsilon, limit)
-                for i in range(lanes)
-            ]
-        finally:
-            if env.fixed_num_envs is None:
-                envs.close()
+        """Play one lane after another."""
+        key, played = jax.random.key(int(seed)), []
+        for lane in range(jax.tree.leaves(params)[0].shape[0]):
+            own = jax.tree.map(lambda x, lane=lane: x[lane], params)
+
+            def act(t: int, seen: np.ndarray, own: Any = own) -> np.ndarray:
+                return np.asarray(self._actions(own, key, np.int32(t), seen, np.float32(epsilon)))
+
+            played.append(play_on_host(env, act, seed=seed, episodes=episodes, limit=limit))
         return jax.tree.map(lambda *x: np.stack(x), *played)
 
-    def _play_lane(
-        self, envs: HostEnvs, params: Any, seed: int, episodes: int, epsilon: float, limit: int
-    ) -> Evaluation:
-        """Play one lane's episodes; all environments play equally many, so that short episodes do not count more."""
-        n, key = envs.num_envs, jax.random.key(int(seed))
-        left = np.array([episodes // n + (i < episodes % n) for i in range(n)])
-        seen, done = envs.reset([(int(seed), i) for i in range(n)]), []
-        total, length, t = np.zeros(n), np.zeros(n, int), 0
+
+def play_on_host(
+    env: HostEnvironment, act: Callable[[int, np.ndarray], np.ndarray], *, seed: int, episodes: int, limit: int
+) -> Evaluation:
+    """Play episodes in new environments if they can be made, otherwise in the one that was given.
+
+    Each environment plays its share, so that short episodes do not count more.
+
+    Args:
+        act: (time step, observations [N, ...]) -> actions [N], counted from 0.
+    """
+    envs = env.open(env.fixed_num_envs or min(episodes, SIDE_BY_SIDE))
+    n = envs.num_envs
+    left = np.array([episodes // n + (i < episodes % n) for i in range(n)])
+    total, length, t, done = np.zeros(n), np.zeros(n, int), 0, []
+    abandoned = np.zeros(n, bool)  # episodes that were stopped, of environments that only reset themselves
+    try:
+        seen = envs.reset([(int(seed), i) for i in range(n)])
         while left.any():
-            actions = np.asarray(self._actions(params, key, np.int32(t), seen, np.float32(epsilon)))
-            step = envs.step(actions)
-            seen, total, length, t = step.observation, total + step.reward, length + 1, t + 1
-            over = step.terminated | step.truncated
-            stopped = ~over & (length >= limit)
-            if stopped.any():
-                seen = np.where(stopped.reshape(-1, *[1] * (seen.ndim - 1)), envs.begin_episodes(stopped), seen)
-            for i in np.flatnonzero((over | stopped) & (left > 0)):
+            step = envs.step(act(t, seen))
+            counts = step.is_step & ~abandoned
+            seen, total, length, t = step.observation, total + counts * step.reward, length + counts, t + 1
+            over = step.is_step & (step.terminated | step.truncated)
+            stopped = ~over & ~abandoned & (length >= limit)
+            for i in np.flatnonzero((over & ~abandoned | stopped) & (left > 0)):
                 done.append((total[i], length[i], stopped[i]))
                 left[i] -= 1
             total[over | stopped], length[over | stopped] = 0, 0
-        returns, lengths, unfinished = zip(*done, strict=True)
-        return Evaluation(np.array(returns, np.float32), np.array(lengths, np.int32), np.array(unfinished))
+            if not envs.can_restore:
+                abandoned = (abandoned | stopped) & ~over
+            elif stopped.any():
+                seen = np.where(stopped.reshape(-1, *[1] * (seen.ndim - 1)), envs.begin_episodes(stopped), seen)
+    finally:
+        if env.fixed_num_envs is None:
+            envs.close()
+    returns, lengths, unfinished = zip(*done, strict=True)
+    return Evaluation(np.array(returns, np.float32), np.array(lengths, np.int32), np.array(unfinished))
+
+
+# -- any policy --------------------------------------------------------------------------------------------------------
+
+
+def evaluate_policy(
+    model: Any,
+    env: Any,
+    n_eval_episodes: int = 10,
+    deterministic: bool = True,
+    *,
+    return_episode_rewards: bool = False,
+    seed: int = 0,
+    limit: int = MAX_STEPS,
+) -> tuple[Any, Any]:
+    """Play whole episodes with any policy; return mean and standard deviation of their returns.
+
+    Args:
+        model: a `DQN`, `TabularAgent` or `NumpyPolicy`, or anything else with `predict(observations)`, such as an agent
+            of stable-baselines3; or a function of observations [N, ...] that returns actions [N], counted from 0.
+        env: what `DQN` takes.
+        deterministic: handed on to `predict`, if it takes it.
+        return_episode_rewards: return two lists instead, of the returns and of the lengths of the episodes.
+        limit: steps after which an episode is stopped.
+    """
+    from greedystep.deep.agent import DQN
+    from greedystep.envs.gymnasium import GymnasiumEnv
+
+    check_arguments(seed=seed, episodes=n_eval_episodes, epsilon=0.0, limit=limit)
+    if isinstance(model, DQN):
+        epsilon = 0.0 if deterministic else model.config.epsilon_end
+        played = model.evaluate(n_eval_episodes, epsilon, seed=seed, limit=limit, env=env)
+    else:
+        found, choose = as_environment(env), _chooser(model, deterministic)
+        host = found if isinstance(found, HostEnvironment) else HostEnvironment(partial(GymnasiumEnv, found))
+
+        def act(t: int, seen: np.ndarray) -> np.ndarray:
+            actions = np.asarray(choose(seen))
+            is_action = actions.dtype.kind in "iu" and actions.shape == (len(seen),)
+            if not (is_action and 0 <= actions.min() <= actions.max() < host.num_actions):
+                raise ValueError(
+                    f"model: expected {len(seen)} actions from 0 to {host.num_actions - 1}, got {short_repr(actions)}"
+                )
+            return actions
+
+        played = play_on_host(host, act, seed=seed, episodes=n_eval_episodes, limit=limit)
+    if return_episode_rewards:
+        return played.returns.tolist(), played.lengths.tolist()
+    return played.mean, float(played.returns.std())
+
+
+def _chooser(model: Any, deterministic: bool) -> Callable[[np.ndarray], Any]:
+    """Return the function of observations that chooses actions."""
+    predict = getattr(model, "predict", model)
+    if not callable(predict):
+        raise ValueError(f"model: expected an agent, a policy or a function of observations, got {short_repr(model)}")
+    if "deterministic" in inspect.signature(predict).parameters:
+        predict = partial(predict, deterministic=deterministic)
+    elif not deterministic:
+        raise ValueError("deterministic: this policy always takes the same action; leave deterministic=True")
+
+    def choose(seen: np.ndarray) -> Any:
+        found = predict(seen)
+        return found[0] if isinstance(found, tuple) else found  # stable-baselines3 returns a recurrent state besides
+
+    return choose

@@ -18,9 +18,10 @@ def unreachable_value(config: DQNConfig, mean_q: float, rewards: tuple[float, fl
     """Return a warning if no sum of discounted rewards in the range `rewards` can be `mean_q`; otherwise None.
 
     With rewards in [low, high] and discount γ, returns lie in [min(low, low / (1 - γ)), max(high, high / (1 - γ))]. A
-    network errs a little, so that 20 % of the range are tolerated.
+    network errs a little, so that 20 % of the range are tolerated. As long as all rewards are 0, nothing is known about
+    their size.
     """
-    if config.discount == 1 or not np.isfinite(mean_q):
+    if config.discount == 1 or not np.isfinite(mean_q) or rewards == (0, 0):
         return None
     longest = 1 / (1 - config.discount)
     low, high = min(rewards[0], rewards[0] * longest), max(rewards[1], rewards[1] * longest)

@@ -17,6 +17,7 @@ from greedystep.extras import deep_extra
 if TYPE_CHECKING:
     from greedystep.envs.core import Environment
     from greedystep.envs.gymnax import from_gymnax
+    from greedystep.envs.jumanji import from_jumanji
     from greedystep.envs.toy_env import ToyEnvironment
     from greedystep.envs.toy_task import Outcomes, ToyTask
 
@@ -26,6 +27,7 @@ __all__ = [
     "ToyEnvironment",
     "ToyTask",
     "from_gymnax",
+    "from_jumanji",
     "make",
     "make_task",
     "names",
@@ -37,6 +39,7 @@ _MODULES = {
     "ToyEnvironment": "toy_env",
     "ToyTask": "toy_task",
     "from_gymnax": "gymnax",
+    "from_jumanji": "jumanji",
 }
 """Public name -> module of this package that defines it, imported on first use."""
 

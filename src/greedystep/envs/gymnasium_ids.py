@@ -38,10 +38,16 @@ def gymnasium_id(name: str) -> str:
 
 
 def make_gymnasium(env_id: str, **options: Any) -> gymnasium.Env:
-    """Make a Gymnasium environment, one of ours included; ValueError if that fails."""
+    """Make a Gymnasium environment, one of ours included; ValueError if that fails.
+
+    Args:
+        options: arguments of `gymnasium.make`; `limit` is its `max_episode_steps`.
+    """
     import gymnasium
 
     register_ids()
+    if "limit" in options:
+        options["max_episode_steps"] = options.pop("limit")
     try:
         return gymnasium.make(env_id, **options)
     except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:

@@ -75,9 +75,7 @@ class HostEnvironment:
         self._made: Any = None
         """The environment that was given, or one that was made to read its spaces and waits for `open`."""
         if isinstance(env, str):
-            limit = {"max_episode_steps": options["limit"]} if "limit" in options else {}
-            others = {name: value for name, value in options.items() if name != "limit"}
-            self._make = partial(make_gymnasium, env, **others | limit)
+            self._make = partial(make_gymnasium, env, **options)
         elif isinstance(env, gymnasium.Env | VectorEnv):
             self._made = env
         elif callable(env):
@@ -118,6 +116,10 @@ class HostEnvironment:
         """The number of environments if it cannot be chosen (one was given, or a vector of them); else None."""
         return None if self._make is not None else getattr(self._made, "num_envs", 1)
 
+    def is_from(self, env: Any) -> bool:
+        """Whether this is `env`, or was made from it, so that a step of one is a step of the other."""
+        return env is self or (env is not None and self._make is None and env is self._made)
+
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in (self.options or {}).items())
         return f"HostEnvironment({self.name!r}{options})"
@@ -153,7 +155,7 @@ class LoggedEnvironment(HostEnvironment):
     """Spaces of an environment of which only a dataset is known: an agent can be fitted to it, but cannot act."""
 
     def __init__(self, name: str, observation: ObservationSpec, num_actions: int):
-        self.name, self.options, self.vectorization = name, None, "sync"
+        self.name, self.options, self.vectorization, self._make, self._made = name, None, "sync", None, None
         self.num_actions, self.action_names = num_actions, tuple(map(str, range(num_actions)))
         self._observation = observation
 
@@ -326,13 +328,17 @@ class VectorHostEnvs(HostEnvs):
                 "gymnasium.vector.AutoresetMode"
             )
         self._mode = AutoresetMode(mode)
+        self._is_ale = type(vector.unwrapped).__module__.startswith("ale_py")
         self.can_restore = self._mode == AutoresetMode.DISABLED
         self.always_steps = self._mode != AutoresetMode.NEXT_STEP
 
     def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
         self._over = self._over & ~which
         options = None if which.all() else {"reset_mask": which}
-        return self._codec.batch(self._vector.observation_space, self._vector.reset(seed=seeds, options=options)[0])
+        given: Any = seeds
+        if self._is_ale:  # ale_py takes no list, but an array of 31-bit numbers
+            given = np.array(seeds) % 2**31
+        return self._codec.batch(self._vector.observation_space, self._vector.reset(seed=given, options=options)[0])
 
     def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
         seen, reward, terminated, truncated, _ = self._vector.step(np.asarray(actions))

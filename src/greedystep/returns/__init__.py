@@ -1,4 +1,4 @@
-"""Return estimators: pure functions on a segment of consecutive stored steps, in NumPy or in JAX.
+"""Return estimators: pure functions on a segment of consecutive stored steps, in NumPy, JAX or PyTorch.
 
 `greedy` lets the data choose the bootstrapping step; `traces` holds the estimators with a fixed rule. They share their
 arguments, arrays `[T, ...]` whose index t is the step from s[t] to s[t+1]; axes after the first are independent:
@@ -18,6 +18,12 @@ than rewards, discounts, values and cuts may also be single numbers.
 
 NumPy arrays in give NumPy arrays out, JAX arrays give JAX arrays, in the same dtype. Neither library's compiler is
 imported before it is needed.
+
+PyTorch's tensors give tensors on the same device, and share their memory with the backend (DLPack): NumPy's on a CPU,
+JAX's on a GPU. Like any function of PyTorch, an estimator is differentiable: a result has a gradient where an argument
+requires one (computed by JAX), unless `torch.no_grad()` says otherwise, as it should around the targets of Q-learning.
+Greedy-step returns are differentiated at the steps they chose (where two are equal, as the mean of both); the steps
+have no gradient, and there are no second derivatives.
 """
 
 from greedystep.returns.greedy import Greedy, greedy_step, greedy_step_twin, soft_greedy_step

@@ -1,13 +1,19 @@
 """Check and convert the arguments of an estimator, and choose the backend (NumPy or JAX) that computes on them."""
 
+import inspect
 import sys
+from collections.abc import Callable
+from functools import wraps
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
 Array = Any
-"""A NumPy or JAX array, or a number. `Any`, because JAX is not imported here; the same kind and dtype are returned."""
+"""A NumPy or JAX array, a PyTorch tensor, or a number; the same kind and dtype are returned. `Any`, because neither JAX
+nor PyTorch is imported here."""
+P = ParamSpec("P")
+R = TypeVar("R")
 RANGES = {"lambda_": (0.0, 1.0), "sigma": (0.0, 1.0), "alpha": (0.0, np.inf)}
 """Argument name -> closed interval in which its numbers must lie."""
 
@@ -36,6 +42,21 @@ class Segment(NamedTuple):
     def one_step(self) -> Array:
         """Return the one-step returns rₜ + dₜ vₜ, `[T, ...]`."""
         return self.rewards + self.discounts * self.successor_values()
+
+
+def accepts_tensors(estimator: Callable[P, R]) -> Callable[P, R]:
+    """Let an estimator take PyTorch's tensors, too."""
+
+    @wraps(estimator)
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        torch = sys.modules.get("torch")  # not imported: nothing can be one of its tensors
+        if torch is None or not any(isinstance(x, torch.Tensor) for x in (*arguments, *named.values())):
+            return estimator(*arguments, **named)
+        from greedystep.returns._torch import call_with_tensors
+
+        return call_with_tensors(estimator, inspect.signature(estimator).bind(*arguments, **named).arguments)
+
+    return call
 
 
 def segment(

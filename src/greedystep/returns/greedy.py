@@ -11,7 +11,7 @@ deterministic problems (Eq. 6 of the paper); where transitions or rewards are ra
 from typing import NamedTuple
 
 from greedystep.checks import check_int
-from greedystep.returns._segment import Array, segment
+from greedystep.returns._segment import Array, accepts_tensors, segment
 
 
 class Greedy(NamedTuple):
@@ -23,6 +23,7 @@ class Greedy(NamedTuple):
     """`[T, ...]` int32: the number n ≥ 1 of rewards taken before bootstrapping; among equals the smallest."""
 
 
+@accepts_tensors
 def greedy_step(
     rewards: Array, discounts: Array, values: Array, *, cuts: Array | None = None, horizon: int | None = None
 ) -> Greedy:
@@ -53,6 +54,7 @@ def greedy_step(
     return Greedy(*s.kernels.window(s.one_step(), s.rewards, s.discounts, s.live(), horizon, greedy=True))
 
 
+@accepts_tensors
 def greedy_step_twin(
     rewards: Array, discounts: Array, values: Array, other_values: Array, *, cuts: Array | None = None
 ) -> Greedy:
@@ -75,6 +77,7 @@ def greedy_step_twin(
     return Greedy(s.kernels.linear(a, b), steps)
 
 
+@accepts_tensors
 def soft_greedy_step(
     rewards: Array, discounts: Array, values: Array, alpha: Array, *, cuts: Array | None = None
 ) -> Array:

@@ -18,9 +18,10 @@ Arguments are those of `greedystep.returns`.
 import numpy as np
 
 from greedystep.checks import check_int
-from greedystep.returns._segment import Array, Segment, is_jax, segment
+from greedystep.returns._segment import Array, Segment, accepts_tensors, is_jax, segment
 
 
+@accepts_tensors
 def off_policy(
     rewards: Array, discounts: Array, values: Array, taken: Array, traces: Array, *, cuts: Array | None = None
 ) -> Array:
@@ -32,6 +33,7 @@ def off_policy(
     return _corrected(s, taken, traces)
 
 
+@accepts_tensors
 def lambda_return(
     rewards: Array, discounts: Array, values: Array, lambda_: Array, *, cuts: Array | None = None
 ) -> Array:
@@ -45,6 +47,7 @@ def lambda_return(
     return _corrected(s, s.values, lambda_)
 
 
+@accepts_tensors
 def watkins(
     rewards: Array, discounts: Array, values: Array, greedy: Array, lambda_: Array = 1.0, *, cuts: Array | None = None
 ) -> Array:
@@ -56,6 +59,7 @@ def watkins(
     return _corrected(s, s.values, lambda_ * greedy)
 
 
+@accepts_tensors
 def q_lambda(
     rewards: Array, discounts: Array, values: Array, taken: Array, lambda_: Array, *, cuts: Array | None = None
 ) -> Array:
@@ -68,6 +72,7 @@ def q_lambda(
     return _corrected(s, taken, lambda_)
 
 
+@accepts_tensors
 def tree_backup(
     rewards: Array,
     discounts: Array,
@@ -87,6 +92,7 @@ def tree_backup(
     return _corrected(s, taken, lambda_ * target)
 
 
+@accepts_tensors
 def retrace(
     rewards: Array,
     discounts: Array,
@@ -107,6 +113,7 @@ def retrace(
     return _corrected(s, taken, lambda_ * s.kernels.xp.minimum(1, _ratios(s, target, behaviour)))
 
 
+@accepts_tensors
 def q_sigma(
     rewards: Array,
     discounts: Array,
@@ -127,6 +134,7 @@ def q_sigma(
     return _corrected(s, taken, sigma * _ratios(s, target, behaviour) + (1 - sigma) * target)
 
 
+@accepts_tensors
 def importance_sampled(
     rewards: Array,
     discounts: Array,
@@ -152,6 +160,7 @@ def importance_sampled(
     return _uncorrected(s, s.discounts * _ratios(s, target, behaviour), n)
 
 
+@accepts_tensors
 def n_step(rewards: Array, discounts: Array, values: Array, n: int, *, cuts: Array | None = None) -> Array:
     """Compute the uncorrected n-step return, rₜ + dₜ rₜ₊₁ + … + dₜ⋯dₜ₊ₙ₋₁ vₜ₊ₙ₋₁, n ≥ 1.
 
@@ -163,6 +172,7 @@ def n_step(rewards: Array, discounts: Array, values: Array, n: int, *, cuts: Arr
     return _uncorrected(s, s.discounts, n)
 
 
+@accepts_tensors
 def sarsa(rewards: Array, discounts: Array, taken: Array, n: int = 1, *, cuts: Array | None = None) -> Array:
     """Compute the n-step Sarsa return, Eq. 8 of the paper: `n_step` with the values of the actions taken.
 
@@ -172,6 +182,7 @@ def sarsa(rewards: Array, discounts: Array, taken: Array, n: int = 1, *, cuts: A
     return n_step(rewards, discounts, taken, n, cuts=cuts)
 
 
+@accepts_tensors
 def monte_carlo(rewards: Array, discounts: Array, values: Array, *, cuts: Array | None = None) -> Array:
     """Compute the return up to the end of the segment, yₜ = rₜ + dₜ yₜ₊₁; values are read only at cuts.
 
@@ -181,6 +192,7 @@ def monte_carlo(rewards: Array, discounts: Array, values: Array, *, cuts: Array 
     return _uncorrected(s, s.discounts, None)
 
 
+@accepts_tensors
 def weighted(rewards: Array, discounts: Array, values: Array, weights: Array, *, cuts: Array | None = None) -> Array:
     """Compute the weighted average Σₙ wₙ yₜ⁽ⁿ⁾ of the n-step returns y⁽¹⁾ … y⁽ᴺ⁾ (Sharma et al. 2017).
 
