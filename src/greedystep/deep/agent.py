@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,9 @@ class DQN:
     def fit(self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0) -> DQN:
         """Learn from logged steps alone, with that many updates; the agent's own replay buffer is not used.
 
+        A log shows only what was done. An agent that has not acted yet, and whose `conservatism` was not chosen, will
+        from now on (in `learn` too) take only actions that are in the data in states like the present one: "bcq".
+
         Args:
             dataset: trajectories, arrays, a file or a Minari dataset (see `datasets`); by default the one that the
                 agent was made from.
@@ -169,6 +173,7 @@ class DQN:
         updates, seed = check_int("updates", updates, 0, INT32_MAX), check_seed(seed)
         if dataset is None and self._data is None:
             raise ValueError("dataset: give one; only an agent made by from_dataset has its own")
+        self._choose_conservatism()
         learner = self.trainer.learner
         buffer, replay = offline.fill_replay(learner, self._data if dataset is None else dataset)
         fit = jax.jit(partial(offline.fit, learner, buffer))
@@ -194,8 +199,18 @@ class DQN:
             self.trainer.state = before._replace(lanes=lane)
             yield end, float(loss)
 
+    def _choose_conservatism(self) -> None:
+        """Settle on bcq where nothing else was asked for and nothing has been learned yet."""
+        if self.config.conservatism == "auto" and not self.steps:
+            config, trainer, data = replace(self.config, conservatism="bcq"), self.trainer, self._data
+            self._set_trainer(Trainer(config, self.env, trainer.seeds, network=trainer.learner.network))
+            self._data = data
+
     def values(self, observations: Any) -> np.ndarray:
-        """Return the Q-values that the agent acts on, the minimum over its networks: [..., A]."""
+        """Return the Q-values that the agent acts on, the minimum over its networks: [..., A].
+
+        With conservatism "bcq" they are -inf for the actions that are not in the data.
+        """
         shape, dtype = self.env.observation.shape, self.env.observation.dtype
         observations = np.asarray(observations)
         if observations.shape[observations.ndim - len(shape) :] != shape:
