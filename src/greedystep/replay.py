@@ -197,18 +197,26 @@ class ReplayBuffer:
 
     @classmethod
     def from_episodes(
-        cls, episodes: Iterable[Trajectory], steps: int, count: int, shape: tuple[int, ...], dtype: np.dtype
+        cls,
+        episodes: Iterable[Trajectory],
+        steps: int,
+        count: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        *,
+        rows: int = 3,
     ) -> tuple[ReplayBuffer, ReplayState]:
-        """Return a buffer of one column, and its state, that hold exactly these trajectories.
+        """Return a buffer of one column, and its state, that hold these trajectories and no other steps.
 
         A trajectory that stops without an end counts as truncated: its last state has a value and no successor. They
         are read one at a time, and on a CPU the arrays are filled in place, so that one copy of the data is made.
 
         Args:
             steps, count: number of steps of all trajectories, and of trajectories.
+            rows: rows of the buffer, at least; more than steps + count stay empty.
         """
         total = steps + count
-        rows = max(total, 3)
+        rows = max(total, rows)
         buffer = cls(rows, 1, shape, dtype)
         observations = _aligned_zeros((1, rows, *shape), dtype)
         words, is_step = _aligned_zeros((1, rows, 3), np.uint32), np.zeros(rows, bool)
