@@ -137,3 +137,6 @@ def test_it_is_an_option_of_fit(tmp_path, capsys):
     capsys.readouterr()
     assert main(["fit", str(tmp_path / "log.npz"), "--conservatism", "none", "--cql-alpha", "0.5", *small]) == 2
     assert "cql_alpha: conservatism='none' has no such option, only cql" in capsys.readouterr().err
+    other = [*small[:-1], str(tmp_path / "b.agent")]
+    assert main(["fit", str(tmp_path / "log.npz"), "--bcq-threshold", "0.5", *other]) == 0  # bcq is the default
+    assert gs.load(tmp_path / "b.agent").config.bcq_threshold == 0.5

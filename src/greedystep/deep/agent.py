@@ -27,7 +27,7 @@ from greedystep.deep.device_memory import check_device_memory, largest_intermedi
 from greedystep.deep.env_spec import as_environment, config_for, logged_environment, same_spaces
 from greedystep.deep.evaluator import MAX_STEPS, Evaluator
 from greedystep.deep.networks import MakeNetwork
-from greedystep.deep.presets import Preset
+from greedystep.deep.presets import OFFLINE_RULE, Preset
 from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.trainer import DivergedError, Row, Trainer
 from greedystep.envs.host import HostEnvironment, Vectorization
@@ -95,6 +95,7 @@ class DQN:
             settings: as for `DQN`.
         """
         data = Dataset.of(dataset)
+        settings = OFFLINE_RULE | settings
         settings.setdefault("replay_size", 3 * settings.get("num_envs", 1))  # it will never act
         agent = cls(logged_environment(data), returns, **settings)
         agent._data = data
@@ -200,9 +201,9 @@ class DQN:
             yield end, float(loss)
 
     def _choose_conservatism(self) -> None:
-        """Settle on bcq where nothing else was asked for and nothing has been learned yet."""
+        """Settle on that of logs where nothing else was asked for and nothing has been learned yet."""
         if self.config.conservatism == "auto" and not self.steps:
-            config, trainer, data = replace(self.config, conservatism="bcq"), self.trainer, self._data
+            config, trainer, data = replace(self.config, **OFFLINE_RULE), self.trainer, self._data
             self._set_trainer(Trainer(config, self.env, trainer.seeds, network=trainer.learner.network))
             self._data = data
 
