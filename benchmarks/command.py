@@ -22,7 +22,7 @@ from greedystep.cli.args import (
     one_or_more,
 )
 
-Name = Literal["data", "envs", "gym", "planning", "returns", "train"]
+Name = Literal["data", "envs", "gym", "offline", "planning", "returns", "train"]
 Texts = Annotated[tuple[str, ...], one_or_more("TEXT"), NO_HINT]
 
 
@@ -41,22 +41,23 @@ def load(name: Name) -> Benchmark:
 class Bench:
     """Time greedystep beside other packages (the extra `peers`) on this machine."""
 
-    # What to time: data (learning from a large dataset), envs, gym (training in Gymnasium environments), planning,
-    # returns, train.
+    # What to time: data (learning from a large dataset), envs, gym (training in Gymnasium environments), offline
+    # (learning from logs), planning, returns, train.
     names: Annotated[Positional[tuple[Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.
     out: PathArg = Path("benchmarks/results")
 
-    # How often each case is timed; medians are reported.
+    # How often each case is timed; medians are reported. For offline: the number of seeds.
     repeats: Count = 5
 
     # For planning: only the problems of these kinds (goal, diffusive, mixing, other), or with these texts in their
     # names (default: all).
     problems: Texts = ()
 
-    # For envs and train: only the environments whose names contain one of these texts (default: for envs all but the
-    # toy tasks, for train minatar/breakout, minatar/freeway and classic/mountaincar).
+    # For envs, offline and train: only the environments whose names contain one of these texts (default: for envs all
+    # but the toy tasks, for offline classic/cartpole, ple/catcher and classic/mountaincar, for train minatar/breakout,
+    # minatar/freeway and classic/mountaincar).
     games: Texts = ()
 
     # For envs: how many environments to step in parallel (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere); for
@@ -69,7 +70,7 @@ class Bench:
         from greedystep.runs.progress import say
 
         if not self.names:
-            raise BadInputError("names: give at least one of data, envs, gym, planning, returns, train")
+            raise BadInputError("names: give at least one of data, envs, gym, offline, planning, returns, train")
         with answering_bad_input():
             check_int("repeats", self.repeats)
             check_writable(self.out)
@@ -88,8 +89,15 @@ class Bench:
             from benchmarks.planning_problems import select
 
             options["planning"] = {"problems": select(self.problems)}
+        if self.games and "offline" in self.names:
+            from benchmarks.offline import TASKS
+
+            options["offline"] = {"names": select_games(self.games, list(TASKS))}
         if self.games or self.numbers:
-            self._check_used("games" if self.games else "numbers", "envs", "train")
+            if self.games:
+                self._check_used("games", "envs", "offline", "train")
+            else:
+                self._check_used("numbers", "envs", "train")
             numbers = [check_int("numbers", number, 1, INT32_MAX) for number in self.numbers] or None
             if "envs" in self.names:
                 from benchmarks.envs import all_games
@@ -104,7 +112,7 @@ class Bench:
     def _check_used(self, option: str, *names: Name) -> None:
         """Raise ValueError if none of the benchmarks that have the option is asked for."""
         if not set(names) & set(self.names):
-            owners = " and ".join(names)
+            owners = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
             raise ValueError(f"{option}: only {owners} {'has' if len(names) == 1 else 'have'} {option} to choose from")
 
 

@@ -175,6 +175,7 @@ NAMES_OF_EXPERIMENTS = (
     "fig5",
     "luck",
     "presets",
+    "offline",
     "horizon",
     "fig2",
     "fig9",

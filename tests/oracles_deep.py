@@ -73,15 +73,24 @@ def loss_and_slope(kind, error):
     return abs(error) - 0.5, math.copysign(1, error)
 
 
-def batch_gradient(network, observations, actions, targets, loss):
-    """Mean loss, and the gradient of every parameter."""
+def cross_entropy(outputs, action):
+    """-log softmax(outputs)[action], which is also log Σ exp outputs - outputs[action], and its gradient."""
+    chances = [math.exp(x) / sum(math.exp(y) for y in outputs) for x in outputs]
+    return -math.log(chances[action]), np.array([p - (a == action) for a, p in enumerate(chances)])
+
+
+def batch_gradient(network, observations, actions, targets, loss, alpha=0.0):
+    """Mean loss with CQL's penalty, and the gradient of every parameter; the cross-entropy alone for loss "cloning"."""
     total, sums = 0.0, [[np.zeros_like(weight), np.zeros_like(bias)] for weight, bias in network]
     for observation, action, target in zip(observations, actions, targets, strict=True):
         q = q_of(network, observation)
-        value, slope = loss_and_slope(loss, q[action] - target)
-        total += value / len(actions)
-        by_output = np.zeros(len(q))
-        by_output[action] = slope / len(actions)
+        penalty, by_output = cross_entropy(q, action)
+        if loss != "cloning":
+            value, slope = loss_and_slope(loss, q[action] - target)
+            penalty, by_output = alpha * penalty + value, alpha * by_output
+            by_output[action] += slope
+        total += penalty / len(actions)
+        by_output = by_output / len(actions)
         for layer, parts in zip(sums, gradient_of(network, observation, by_output), strict=True):
             for i in range(2):
                 layer[i] += parts[i]
@@ -133,13 +142,17 @@ def target(config, following, group, target_networks, online_networks):
         """E_π Q(s, ·); Q(s, a), π(a|s), μ(a|s) and whether a is greedy, for the action that was taken there."""
         q = smallest(target_networks, which, row.observation)
         chooser = smallest(online_networks, which, row.observation) if config.double else q
-        best = int(np.argmax(chooser))
-        value = (1 - epsilon) * q[best] + epsilon * q.mean()
+        allowed = list(range(len(q)))
+        if config.conservatism == "bcq":  # the last network has the logits of the behaviour
+            chances = np.exp(q_of(target_networks[config.ensemble], row.observation))
+            allowed = [a for a in allowed if chances[a] >= config.bcq_threshold * max(chances)]
+        best = max(allowed, key=lambda a: chooser[a])
+        value = (1 - epsilon) * q[best] + epsilon * np.mean([q[a] for a in allowed])
         if row.step is None:
             return value, 0.0, 0.0, 1.0, False
         action, *_, probability = row.step
-        pi = epsilon / len(q) + (1 - epsilon) * (action == best)
-        return value, q[action], pi, probability, chooser[action] == chooser.max()
+        pi = epsilon / len(allowed) * (action in allowed) + (1 - epsilon) * (action == best)
+        return value, q[action], pi, probability, action in allowed and chooser[action] == chooser[best]
 
     steps = [row.step for row in following[:-1]]
     rewards = [step[1] for step in steps]

@@ -163,7 +163,7 @@ BAD = {
     "plan grid-3x3 extra": "Unrecognized options: extra",
     "fly": "Unrecognized options: fly",
     "reproduce": "names: give at least one of table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, settings, "
-    "or all",
+    "offline, or all",
     "reproduce fig9": "invalid choice 'fig9'",
     "reproduce fig1 --scale huge": "invalid choice 'huge'",
     "reproduce fig1 --only breakout": "only: fig1 is short and made in one piece",
@@ -178,7 +178,7 @@ BAD = {
     "report nowhere nowhere": "out: name a folder to write to",
     "report broken.npz": "out: name a folder to write to",
     "report broken.npz --out here": "broken.npz is not a readable JSON file",
-    "bench": "names: give at least one of data, envs, gym, planning, returns",
+    "bench": "names: give at least one of data, envs, gym, offline, planning, returns",
     "bench speed": "invalid choice 'speed'",
     "bench returns --repeats 0": "repeats: expected an integer >= 1, got 0",
 }

@@ -181,10 +181,18 @@ CASES = [
     {"returns": "soft-greedy-step", "gate": 1.5, "optimiser": "adam", "ensemble": 2, "ensemble_update": "all"},
     {"returns": "greedy-step-twin", "ensemble": 3},
     {"returns": "greedy-step-twin", "ensemble": 2, "ensemble_update": "all"},
+    {"conservatism": "cql", "cql_alpha": 0.7, "returns": "one-step", "observation": BOARD},
+    {"conservatism": "cql", "returns": "greedy-step", "ensemble": 2, "loss": "huber"},
+    {"conservatism": "bcq", "bcq_threshold": 0.8, "returns": "one-step", "target_rate": 0.1},
+    {"conservatism": "bcq", "bcq_threshold": 0.6, "returns": "lambda", "ensemble": 2, "ensemble_update": "all"},
+    {"conservatism": "bcq", "bcq_threshold": 0.6, "returns": "greedy-step", "ensemble": 2, "optimiser": "adam"},
+    {"conservatism": "bcq", "bcq_threshold": 0.6, "returns": "retrace", "target_epsilon": 0.2, "double": True},
+    {"conservatism": "bcq", "bcq_threshold": 0.9, "returns": "watkins", "max_gradient_norm": 0.1},
+    {"conservatism": "bcq", "bcq_threshold": 0.6, "returns": "greedy-step-twin", "ensemble": 2},
 ]
 
 
-POOLED = [case for case in CASES if case["returns"] not in ONE_BOOTSTRAP]
+POOLED = [case for case in CASES if case["returns"] not in ONE_BOOTSTRAP and "conservatism" not in case]
 
 
 @pytest.mark.parametrize(
@@ -211,8 +219,8 @@ def test_an_update_equals_the_one_written_out(case, whole_replay):
         return batch, *learner.update(state, batch, keys[3], hyperparams.learning_rate)
 
     batch, after, info = update(replay, state)
-    online = [layers(state.params, m) for m in range(config.ensemble)]
-    targets = [layers(state.target_params, m) for m in range(config.ensemble)]
+    online = [layers(state.params, m) for m in range(config.num_networks)]
+    targets = [layers(state.target_params, m) for m in range(config.num_networks)]
     episodes = {row.observation.tobytes(): [row, *following] for row, following in column.steps()}
     found = [episodes[np.asarray(x).tobytes()] for x in batch.observations]
     assert [rows[0].step[0] for rows in found] == batch.action.tolist()
@@ -221,23 +229,28 @@ def test_an_update_equals_the_one_written_out(case, whole_replay):
         expected = [oracles_deep.target(config, rows, group, targets, online) for rows in found]
         np.testing.assert_allclose(batch.targets[group], expected, rtol=1e-5, atol=1e-5)
 
-    changed = 0
+    changed = cloned = 0
     losses = []
-    for m in range(config.ensemble):
+    for m in range(config.num_networks):
         now = layers(after.params, m)
         if all((a == b).all() for x, y in zip(now, online[m], strict=True) for a, b in zip(x, y, strict=True)):
             continue
-        changed += 1
         expected = [oracles_deep.target(config, rows, m % config.groups, targets, online) for rows in found]
         batch_of = [rows[0].observation for rows in found], [rows[0].step[0] for rows in found], expected
-        loss, gradient = oracles_deep.batch_gradient(online[m], *batch_of, config.loss)
-        losses.append(loss)
+        kind = config.loss if m < config.ensemble else "cloning"
+        loss, gradient = oracles_deep.batch_gradient(online[m], *batch_of, kind, config.cql_alpha or 0.0)
+        if kind == "cloning":
+            cloned += 1
+        else:
+            changed += 1
+            losses.append(loss)
         gradient = oracles_deep.clip(gradient, config.max_gradient_norm)
         for layer, parts, arrays in zip(online[m], gradient, now, strict=True):
             for old, slope, new in zip(layer, parts, arrays, strict=True):
                 rule = (config.optimiser, config.learning_rate, config.optimiser_decay, config.optimiser_epsilon)
                 np.testing.assert_allclose(new, oracles_deep.Optimiser(*rule).step(old, slope), atol=1e-5)
     assert changed == (config.ensemble if config.ensemble_update == "all" else 1)
+    assert cloned == (config.conservatism == "bcq")
     np.testing.assert_allclose(info.loss, np.mean(losses), rtol=1e-4)
     moved = jax.tree.map(
         lambda old, new: (1 - config.target_rate) * old + config.target_rate * new, state.target_params, after.params
@@ -297,6 +310,14 @@ def test_a_period_begins_with_copies_of_all_networks_and_a_pool_valued_by_the_ri
         ({"returns": "one-step", "n": 3}, "^n: returns='one-step' has no such option, only n-step or sarsa$"),
         ({"returns": "greedy-step-twin"}, "^ensemble: greedy-step-twin needs at least 2 networks, got 1$"),
         ({"returns": "greedystep"}, "did you mean 'greedy-step'"),
+        (
+            {"conservatism": "cqll"},
+            "^conservatism: expected one of auto, none, cql, bcq, got 'cqll'",
+        ),
+        ({"cql_alpha": 1.0}, "^cql_alpha: conservatism='auto' has no such option, only cql$"),
+        ({"conservatism": "cql", "bcq_threshold": 0.1}, "^bcq_threshold: conservatism='cql' has no such option"),
+        ({"conservatism": "bcq", "bcq_threshold": 1.5}, "^bcq_threshold: "),
+        ({"conservatism": "cql", "cql_alpha": -1.0}, "^cql_alpha: "),
         ({"returns": "sarsa", "double": True}, "^double: returns='sarsa' has no maximum"),
         ({"num_envs": 7}, "^target_period: expected a multiple of num_envs=7"),
         ({"ensemble": 0}, "^ensemble: expected an integer from 1 to 2147483647, got 0$"),

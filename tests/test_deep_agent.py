@@ -164,7 +164,7 @@ def test_fit_learns_from_logged_trajectories_without_behaviour_probabilities(ret
 
 def offline_agent(returns):
     settings = SMALL | {"hidden": (32,), "discount": 0.9, "learning_rate": 3e-3, "batch_size": 32}
-    return gs.DQN("classic/mountaincar", returns, **settings)
+    return gs.DQN("classic/mountaincar", returns, conservatism="none", **settings)
 
 
 def logged(actions, reward, **more):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.targets import LaneHyperparams, n_step_targets, sequence_targets, target_values
+from greedystep.deep.targets import BootstrapValues, LaneHyperparams, n_step_targets, sequence_targets, target_values
 from greedystep.replay import ReplayBuffer
 
 GAMMA = 0.5
@@ -31,7 +31,7 @@ def targets_of(config, episodes, rows=40, columns=1):
         )
 
     def bootstrap_q(seen):  # one network whose only action is worth what is seen
-        return seen.reshape(1, -1, 1), None
+        return BootstrapValues(seen.reshape(1, -1, 1))
 
     if not config.is_pooled:
         count = int(buffer.num_steps(replay).sum())
@@ -40,9 +40,8 @@ def targets_of(config, episodes, rows=40, columns=1):
         ].tolist()
     index, _ = buffer.chronological(replay)
     read = buffer.read(replay, index)
-    values = target_values(
-        config, *bootstrap_q(buffer.observations(replay, index).reshape(-1, 1)), read.action.reshape(-1)
-    )
+    seen = buffer.observations(replay, index).reshape(-1, 1)
+    values = target_values(config, bootstrap_q(seen), read.action.reshape(-1))
     targets = []
     for c in range(columns):
         own = [x.reshape(1, columns, -1)[:, c] for x in values]

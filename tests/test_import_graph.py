@@ -37,8 +37,9 @@ WITHOUT_JAX = (
     *("greedystep.cli.commands", "greedystep.cli.plan", "greedystep.cli.train_table"),
 )
 
-SAME_NAMES = {"deep", "presets"}
-"""experiments/deep is what the experiments with networks share; experiments/presets compares those of deep/presets."""
+SAME_NAMES = {"deep", "offline", "presets"}
+"""experiments/deep is what the experiments with networks share; experiments/presets compares those of deep/presets, and
+experiments/offline learns with deep/offline."""
 
 COMMAND_NAMES = {"envs", "report", "bench", "eval", "fit", "plan", "reproduce", "train", "watch"}
 """cli/NAME.py holds the command NAME, which may be called like the package that does its work."""

@@ -31,15 +31,23 @@ class NumpyPolicy:
         scale: observations are divided by it (255 for bytes).
         layers: weights [M, inputs, outputs] and biases [M, outputs] of each layer; of a convolution the first ones are
             [M, 9 C, filters], ordered by row, column and channel of a patch.
+        bcq_threshold: if given, the last of the networks is not among the M: it has the logits of the behaviour, and
+            actions are only those whose probability is at least this share of the most probable one's.
     """
 
     def __init__(
-        self, kind: str, shape: Sequence[int], layers: Sequence[tuple[np.ndarray, np.ndarray]], scale: float = 1.0
+        self,
+        kind: str,
+        shape: Sequence[int],
+        layers: Sequence[tuple[np.ndarray, np.ndarray]],
+        scale: float = 1.0,
+        bcq_threshold: float | None = None,
     ):
         if kind not in KINDS:
             raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
         self.kind, self.shape, self.scale = kind, tuple(int(size) for size in shape), float(scale)
         self.layers = [(np.asarray(w, np.float32), np.asarray(b, np.float32)) for w, b in layers]
+        self.bcq_threshold = bcq_threshold
         self._check()
 
     def _check(self) -> None:
@@ -66,6 +74,8 @@ class NumpyPolicy:
                     f"layers: layer {number} of shapes {weight.shape}, {bias.shape} does not fit the others"
                 )
             inputs = weight.shape[2]
+        if self.bcq_threshold is not None and not (0 <= self.bcq_threshold <= 1 < len(self.layers[0][0])):
+            raise ValueError(f"bcq_threshold: expected 0 to 1 and two networks or more, got {self.bcq_threshold}")
         if not all(np.isfinite(array).all() for layer in self.layers for array in layer):
             raise ValueError("layers: expected finite numbers")
 
@@ -75,7 +85,10 @@ class NumpyPolicy:
         return self.layers[-1][1].shape[1]
 
     def values(self, observations: Any) -> np.ndarray:
-        """Return the Q-values that the policy acts on, the minimum over the networks: [..., A]."""
+        """Return the Q-values that the policy acts on, the minimum over the networks: [..., A].
+
+        With a `bcq_threshold` they are -inf for the actions that were not in the data.
+        """
         seen = np.asarray(observations)
         batch = seen.shape[: seen.ndim - len(self.shape)]
         if seen.shape[len(batch) :] != self.shape or seen.dtype.kind not in "biuf":
@@ -101,14 +114,17 @@ class NumpyPolicy:
             x = np.broadcast_to(x.reshape(len(x), -1), (len(layers[0][0]), len(x), layers[0][0].shape[1]))
         return self._rest(x, layers).reshape(*batch, self.num_actions)
 
-    @staticmethod
-    def _rest(x: np.ndarray, layers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Apply linear layers with ReLUs between them to x [M, B, inputs]; return the minimum over networks, [B, A]."""
+    def _rest(self, x: np.ndarray, layers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """Apply linear layers with ReLUs between them, [M, B, inputs], and take the minimum over the networks."""
         for number, (weight, bias) in enumerate(layers):
             x = x @ weight + bias[:, None]
             if number < len(layers) - 1:
                 x = np.maximum(x, 0)
-        return x.min(axis=0)
+        if self.bcq_threshold is None:
+            return x.min(axis=0)
+        logits = x[-1]
+        probability = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return np.where(probability >= self.bcq_threshold, x[:-1].min(axis=0), -np.inf)
 
     def predict(self, observations: Any) -> Any:
         """Return the greedy action of one observation, an int, or int [...] for many; ties go to the lowest action."""
@@ -120,6 +136,8 @@ class NumpyPolicy:
         arrays: dict[str, Any] = {f"weight{i}": w for i, (w, _) in enumerate(self.layers)}
         arrays |= {f"bias{i}": b for i, (_, b) in enumerate(self.layers)}
         about: dict[str, Any] = {"format": FILE_FORMAT, "kind": self.kind, "scale": self.scale}
+        if self.bcq_threshold is not None:
+            about["bcq_threshold"] = self.bcq_threshold
         with io.atomic_write(path) as file:
             np.savez_compressed(file, **about, shape=np.array(self.shape, np.int64), **arrays)
 
@@ -134,6 +152,7 @@ class NumpyPolicy:
                 for i in range(count)
             ]
             kind, scale = str(io.get_array(arrays, "kind", "U", 0)), float(io.get_array(arrays, "scale", "f", 0))
-            return cls(kind, io.get_array(arrays, "shape", "iu", 1).tolist(), layers, scale)
+            threshold = float(io.get_array(arrays, "bcq_threshold", "f", 0)) if "bcq_threshold" in arrays else None
+            return cls(kind, io.get_array(arrays, "shape", "iu", 1).tolist(), layers, scale, threshold)
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

@@ -197,7 +197,14 @@ class ReplayBuffer:
 
     @classmethod
     def from_episodes(
-        cls, episodes: Iterable[Trajectory], steps: int, count: int, shape: tuple[int, ...], dtype: np.dtype
+        cls,
+        episodes: Iterable[Trajectory],
+        steps: int,
+        count: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        *,
+        rows: int = 3,
     ) -> tuple[ReplayBuffer, ReplayState]:
         """Return a buffer of one column that holds exactly these trajectories, and its state.
 
@@ -206,9 +213,10 @@ class ReplayBuffer:
 
         Args:
             steps, count: number of steps of all trajectories, and of trajectories.
+            rows: rows of the buffer, at least; more than steps + count stay empty.
         """
         total = steps + count
-        rows = max(total, 3)
+        rows = max(total, rows)
         buffer = cls(rows, 1, shape, dtype)
         observations = _aligned_zeros((1, rows, *shape), dtype)
         words, is_step = _aligned_zeros((1, rows, 3), np.uint32), np.zeros(rows, bool)

@@ -10,7 +10,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from greedystep.checks import parse_int
 from greedystep.cli.args import COUNT, COUNT_OR_NONE, NO_HINT, REAL, REAL_OR_NONE, one_of
-from greedystep.deep.config import Returns
+from greedystep.deep.config import Conservatism, Returns
 
 
 class Unset:
@@ -68,6 +68,17 @@ class DeepSettings:
 
     # Bootstrap from the state where a time limit truncated the episode, or treat it as terminal (value 0).
     time_limits: Annotated[Literal["bootstrap", "terminal"] | Unset, one_of("bootstrap", "terminal"), NO_HINT] = UNSET
+
+    # How values of actions that the data lack are kept from misleading: cql (a penalty in the loss), bcq (maxima and a
+    # greedy policy over the actions that the data have), none, or auto: bcq in `fit`, none in `train`.
+    conservatism: Annotated[Conservatism | Unset, one_of(*get_args(Conservatism)), NO_HINT] = UNSET
+
+    # Weight of the penalty (cql).
+    cql_alpha: RealOrNone = UNSET
+
+    # Smallest probability of an action in the data, as a share of the most probable one's (bcq); 0: all actions, 1:
+    # behaviour cloning.
+    bcq_threshold: RealOrNone = UNSET
 
     # Number of parallel environments; a step of all of them counts as that many steps.
     num_envs: CountSetting = UNSET

@@ -35,7 +35,7 @@ class Reproduce:
     """Run experiments of the paper and compare what they measure with what it claims."""
 
     # Which experiments to run: table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, settings,
-    # or all.
+    # offline, or all.
     names: Annotated[Positional[tuple[Literal[experiments.Name, "all"], ...]], NAMES]
 
     # quick takes minutes on two cores; paper has the paper's sizes.
@@ -55,7 +55,7 @@ class Reproduce:
     only: Annotated[tuple[str, ...], one_or_more("TASK"), arg(help_behavior_hint="(default: all)")] = ()
 
     # Run nothing: judge and draw what the folder has so far, say after an interruption, and pack what it has in parts.
-    # For fig2 to settings.
+    # For fig2 to offline.
     gather: bool = False
 
     # Folder with results of the full size, for scale quick: their learning curves are drawn beside what is trained,

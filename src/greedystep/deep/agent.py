@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from greedystep.deep.device_memory import check_device_memory, largest_intermedi
 from greedystep.deep.env_spec import as_environment, config_for, logged_environment, same_spaces
 from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.networks import MakeNetwork
-from greedystep.deep.presets import Preset
+from greedystep.deep.presets import OFFLINE_RULE, Preset
 from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import DivergedError, Row, Trainer
@@ -97,7 +98,7 @@ class DQN:
             dataset: see `datasets.Dataset`.
             returns, settings: as for `DQN`.
         """
-        data, settings = Dataset.of(dataset), from_sb3(settings)
+        data, settings = Dataset.of(dataset), OFFLINE_RULE | from_sb3(settings)
         settings.setdefault("replay_size", 3 * settings.get("num_envs", 1))  # it will never act
         agent = cls(logged_environment(data), returns, **settings)
         agent._data = data
@@ -172,6 +173,9 @@ class DQN:
 
         The agent's own replay buffer is neither read nor changed.
 
+        A log shows only what was done. An agent that has not acted yet, and whose `conservatism` was not chosen, will
+        from now on (in `learn` too) take only actions that are in the data in states like the present one: "bcq".
+
         Args:
             dataset: trajectories, arrays, a file or a Minari dataset (see `datasets`); by default the one that the
                 agent was made from.
@@ -190,6 +194,7 @@ class DQN:
         updates, seed = check_int("updates", updates, 0, INT32_MAX), check_seed(seed)
         if dataset is None and self._data is None:
             raise ValueError("dataset: give one; only an agent made by from_dataset has its own")
+        self._choose_conservatism()
         learner = self.trainer.learner
         buffer, replay = offline.fill_replay(learner, self._data if dataset is None else dataset)
         fit = jax.jit(partial(offline.fit, learner, buffer))
@@ -215,8 +220,18 @@ class DQN:
             self.trainer.state = before._replace(lanes=lane)
             yield end, float(loss)
 
+    def _choose_conservatism(self) -> None:
+        """Settle on that of logs where nothing else was asked for and nothing has been learned yet."""
+        if self.config.conservatism == "auto" and not self.steps:
+            config, trainer, data = replace(self.config, **OFFLINE_RULE), self.trainer, self._data
+            self._set_trainer(Trainer(config, self.env, trainer.seeds, network=trainer.learner.network))
+            self._data = data
+
     def values(self, observations: Any) -> np.ndarray:
-        """Return the Q-values that the agent acts on, the minimum over its networks: [..., A]."""
+        """Return the Q-values that the agent acts on, the minimum over its networks: [..., A].
+
+        With conservatism "bcq" they are -inf for the actions that are not in the data.
+        """
         shape, dtype = self.env.observation.shape, self.env.observation.dtype
         observations = np.asarray(observations)
         if observations.shape[observations.ndim - len(shape) :] != shape:

@@ -46,20 +46,22 @@ def collect(
     env, count = trainer.env, min(episodes, SIDE_BY_SIDE)
     if isinstance(env, HostEnvironment):
         count = env.fixed_num_envs or count
-        players: Any = _OnHost(env.open(count), seed)
+        players: Any = OnHost(env.open(count), seed)
     else:
-        players = _OnDevice(env, count, seed)
+        players = OnDevice(env, count, seed)
     try:
-        return _play(players, act, episodes, limit, jax.random.key(seed))
+        return play(players, act, episodes, limit, jax.random.key(seed))
     finally:
         if isinstance(env, HostEnvironment) and env.fixed_num_envs is None:
             players.envs.close()
 
 
-def _play(players: Any, act: Any, episodes: int, limit: int, key: jax.Array) -> list[Trajectory]:
-    """Play `episodes` episodes and return them; every environment plays equally many.
+def play(players: Any, act: Any, episodes: int, limit: int, key: jax.Array) -> list[Trajectory]:
+    """Play whole episodes, each player its share of them, so that short ones do not count more.
 
-    Taking the first to finish instead would favour short episodes.
+    Args:
+        players: N environments, `OnHost` or `OnDevice`.
+        act: the policy: (key, observations [N, ...]) -> actions [N] and their probabilities [N].
     """
     n = players.count
     left = [episodes // n + (i < episodes % n) for i in range(n)]
@@ -88,8 +90,8 @@ def _trajectory(steps: list[tuple], last: np.ndarray, terminated: bool) -> Traje
     return Trajectory(np.concatenate([seen, last[None]]), action, reward, *ends, behaviour_prob=probability)
 
 
-class _OnHost:
-    """Gymnasium environments, stepped on the host, for `_play`."""
+class OnHost:
+    """Gymnasium environments, stepped on the host, for `play`."""
 
     def __init__(self, envs: HostEnvs, seed: int):
         if not envs.can_restore:
@@ -109,8 +111,8 @@ class _OnHost:
         return np.where(over.reshape(-1, *[1] * (first.ndim - 1)), first, self._last)
 
 
-class _OnDevice:
-    """Copies of a compiled environment, stepped on the device, for `_play`."""
+class OnDevice:
+    """Copies of a compiled environment, stepped on the device, for `play`."""
 
     def __init__(self, env: Environment, count: int, seed: int):
         self.count, self._key = count, jax.random.fold_in(jax.random.key(seed), 1)

@@ -22,6 +22,8 @@ Returns = Literal[
     "greedy-step-twin",
 ]
 
+Conservatism = Literal["auto", "none", "cql", "bcq"]
+
 MAX_ROWS, MAX_ROUNDS = 2**28, 800_000_000
 """Largest number of replay rows per environment, and of steps per environment between two metrics rows: within them
 the int32 row numbers of the replay buffer cannot overflow (see `Trainer._renumber`)."""
@@ -41,6 +43,12 @@ RETURN_OPTIONS: dict[str, dict[str, Any]] = {
     "soft-greedy-step": {"gate": 2.0},
 }
 """Return estimator -> its options and their defaults; setting an option of another estimator is an error."""
+
+CONSERVATISM_OPTIONS: dict[str, dict[str, Any]] = {
+    "cql": {"cql_alpha": 1.0},  # d3rlpy's DiscreteCQL
+    "bcq": {"bcq_threshold": 0.3},  # Fujimoto et al. 2019, and d3rlpy's DiscreteBCQ (action_flexibility)
+}
+"""Kind of conservatism -> its options and their defaults, likewise."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,15 @@ class DQNConfig:
     """Discount factor."""
     time_limits: Literal["bootstrap", "terminal"] = "bootstrap"
     """Bootstrap from the state where a time limit truncated the episode, or treat it as terminal (value 0)."""
+    conservatism: Conservatism = "auto"
+    """How values of actions that the data lack are kept from misleading: by a penalty (cql), by maxima and a greedy
+    policy over those actions alone that a behaviour-cloning network finds in the data (bcq), or not at all (none).
+    auto: bcq in an agent that learns from a log before it has ever acted, otherwise none."""
+    cql_alpha: float | None = None
+    """Weight α of the penalty log Σ_a exp Q(s, a) - Q(s, a_data) in the loss (cql)."""
+    bcq_threshold: float | None = None
+    """An action is in the data if its probability under the cloned behaviour is at least this share of the most
+    probable one's (bcq). 0 allows all actions, 1 is behaviour cloning."""
 
     num_envs: int = 1
     """Number of parallel environments; a step of all of them counts as that many steps."""
@@ -112,14 +129,8 @@ class DQNConfig:
 
     def __post_init__(self) -> None:
         self._check_values()
-        own = RETURN_OPTIONS.get(self.returns, {})
-        for name in ("n", "horizon", "lambda_", "gate", "target_epsilon"):
-            if name in own:
-                if getattr(self, name) is None:
-                    object.__setattr__(self, name, own[name])
-            elif getattr(self, name) is not None:
-                having = " or ".join(choice for choice, options in RETURN_OPTIONS.items() if name in options)
-                raise ValueError(f"{name}: returns={self.returns!r} has no such option, only {having}")
+        self._set_options("returns", RETURN_OPTIONS)
+        self._set_options("conservatism", CONSERVATISM_OPTIONS)
         self._check_contradictions()
 
     # -- derived from the settings --------------------------------------------------------------------------------
@@ -128,6 +139,11 @@ class DQNConfig:
     def is_pooled(self) -> bool:
         """Whether targets are computed for a pool of whole episodes at once (see `target_pool`)."""
         return self.returns not in ONE_BOOTSTRAP
+
+    @property
+    def num_networks(self) -> int:
+        """Number of networks in all: M that estimate Q, and behind them the one of bcq that clones the behaviour."""
+        return self.ensemble + (self.conservatism == "bcq")
 
     @property
     def groups(self) -> int:
@@ -161,6 +177,18 @@ class DQNConfig:
         """Set a field although the dataclass is frozen (for `__post_init__` only)."""
         object.__setattr__(self, name, value)
 
+    def _set_options(self, setting: str, options: dict[str, dict[str, Any]]) -> None:
+        """Give the options of the setting's choice their defaults; ValueError if one of another choice is given."""
+        chosen = getattr(self, setting)
+        own = options.get(chosen, {})
+        for name in dict.fromkeys(name for each in options.values() for name in each):
+            if name in own:
+                if getattr(self, name) is None:
+                    self._set(name, own[name])
+            elif getattr(self, name) is not None:
+                having = " or ".join(choice for choice, names in options.items() if name in names)
+                raise ValueError(f"{name}: {setting}={chosen!r} has no such option, only {having}")
+
     def _check_contradictions(self) -> None:
         if self.returns == "greedy-step-twin" and self.ensemble < 2:
             raise ValueError(f"ensemble: greedy-step-twin needs at least 2 networks, got {self.ensemble}")
@@ -183,6 +211,18 @@ class DQNConfig:
             raise ValueError(f"target_period: too short for a pool of returns, got {self.target_period}")
 
 
+LATER_SETTINGS = ("conservatism", "cql_alpha", "bcq_threshold")
+"""Settings that earlier versions did not have."""
+
+
+def described(config: DQNConfig) -> dict[str, Any]:
+    """Return the settings by name. Those that earlier versions did not have are left out at their defaults, so that a
+    training is described, and found again, as it was then."""
+    default = {field.name: field.default for field in dataclasses.fields(config) if field.name in LATER_SETTINGS}
+    settings = dataclasses.asdict(config)
+    return {name: value for name, value in settings.items() if name not in default or value != default[name]}
+
+
 _CHOICES = {
     name: (True, False) if kind is bool else get_args(kind)
     for name, kind in get_type_hints(DQNConfig).items()
@@ -197,6 +237,8 @@ _RANGES = {
     "lambda_": (0, 1, False),
     "gate": (FLOAT32_TINY, FLOAT32_MAX, False),
     "target_epsilon": (0, 1, False),
+    "cql_alpha": (0, FLOAT32_MAX, False),
+    "bcq_threshold": (0, 1, False),
     "discount": (0, 1, False),
     "target_rate": (0, 1, True),
     "epsilon_start": (0, 1, False),
@@ -207,5 +249,8 @@ _RANGES = {
     "max_gradient_norm": (FLOAT32_TINY, FLOAT32_MAX, False),
 }
 """Setting -> (smallest value, largest value, whether the smallest is excluded)."""
-_OPTIONAL = ("n", "horizon", "lambda_", "gate", "target_epsilon", "max_gradient_norm")
+_OPTIONAL = (
+    *("n", "horizon", "lambda_", "gate", "target_epsilon", "cql_alpha", "bcq_threshold"),
+    "max_gradient_norm",
+)
 """Settings that may be None."""

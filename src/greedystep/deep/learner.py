@@ -1,12 +1,17 @@
 """The DQN learner: Q-values, minibatches with targets, and gradient steps, as pure functions of arrays.
 
 A `Learner` holds what is fixed in a training (config, shapes, optimiser); `LearnerState` is what it learns.
+
+With conservatism "bcq" one more network of the same shape stands behind the M that estimate Q. Its outputs are the
+logits of the behaviour policy, and it learns by cross-entropy which action the data have in a state.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -28,14 +33,14 @@ from greedystep.deep.networks import (
 )
 from greedystep.deep.optimisers import make_optimiser
 from greedystep.deep.target_pool import Batch, TargetPool
-from greedystep.deep.targets import LaneHyperparams, n_step_targets
+from greedystep.deep.targets import BootstrapValues, LaneHyperparams, n_step_targets, within
 from greedystep.envs.core import ObservationSpec
 from greedystep.numpy_policy import NumpyPolicy
 from greedystep.replay import ReplayBuffer, ReplayState
 
 
 class LearnerState(NamedTuple):
-    """Parameters and optimiser state of M networks; every array has a leading axis [M]."""
+    """Parameters and optimiser state of all networks; every array has a leading axis [M], with bcq [M + 1]."""
 
     params: Any
     """Arrays of the online networks."""
@@ -86,28 +91,42 @@ class Learner:
     def init(self, key: jax.Array) -> LearnerState:
         """Return randomly initialised networks whose targets are copies."""
         _ = self._static
-        networks = make_ensemble(self._make_network, key, self.config.ensemble, self.observation, self.num_actions)
+        networks = make_ensemble(self._make_network, key, self.config.num_networks, self.observation, self.num_actions)
         params = eqx.filter(networks, eqx.is_array)
         return LearnerState(params, jax.tree.map(jnp.copy, params), jax.vmap(self._optimiser.init)(params))
 
     # -- Q-values ------------------------------------------------------------------------------------------------------
 
-    def q(self, params: Any, observations: jax.Array) -> jax.Array:
-        """Return the Q-values of every network, [B, ...] -> [M, B, A]."""
-        return ensemble_q(eqx.combine(params, self._static), observations)
+    def q_and_support(self, params: Any, observations: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        """Return the Q-values of every network, [B, ...] -> [M, B, A], and with bcq the actions in the data, [B, A].
+
+        These are the actions with μ(a|s) ≥ threshold · max_b μ(b|s), where μ is the cloned behaviour.
+        """
+        outputs = ensemble_q(eqx.combine(params, self._static), observations)
+        threshold = self.config.bcq_threshold
+        if threshold is None:
+            return outputs, None
+        logits = outputs[-1]
+        log_threshold = math.log(threshold) if threshold else -math.inf
+        return outputs[:-1], logits - logits.max(axis=-1, keepdims=True) >= log_threshold
 
     def min_q(self, params: Any, observations: jax.Array) -> jax.Array:
-        """Return the minimum of Q over the networks, on which the agent acts: [B, ...] -> [B, A]."""
-        return self.q(params, observations).min(axis=0)
+        """Return the minimum of Q over the networks, on which the agent acts: [B, ...] -> [B, A].
 
-    def bootstrap_q(self, state: LearnerState, observations: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        """Return Q-values [M, B, A] of the target networks, and with `double` (else None) of the online networks."""
-        selection_q = self.q(state.params, observations) if self.config.double else None
-        return self.q(state.target_params, observations), selection_q
+        With bcq it is -inf for the actions that are not in the data.
+        """
+        q, support = self.q_and_support(params, observations)
+        return within(support, q.min(axis=0))
+
+    def bootstrap_q(self, state: LearnerState, observations: jax.Array) -> BootstrapValues:
+        """Return q of the target networks, and with `double` q of the online networks, which choose the action."""
+        selection_q = self.q_and_support(state.params, observations)[0] if self.config.double else None
+        q, support = self.q_and_support(state.target_params, observations)
+        return BootstrapValues(q, selection_q, support)
 
     def numpy_policy(self, params: Any) -> NumpyPolicy:
-        """Return the greedy policy of these parameters as a `NumpyPolicy`, which needs no JAX."""
-        return numpy_policy(eqx.combine(params, self._static), self.observation)
+        """Return the greedy policy of these networks for use without JAX."""
+        return numpy_policy(eqx.combine(params, self._static), self.observation, self.config.bcq_threshold)
 
     # -- targets and minibatches ---------------------------------------------------------------------------------------
 
@@ -162,14 +181,15 @@ class Learner:
     def update(
         self, state: LearnerState, batch: Batch, key: jax.Array, learning_rate: jax.Array
     ) -> tuple[LearnerState, UpdateInfo]:
-        """Make one gradient step of one random network, or of all (`ensemble_update`); also return its metrics."""
+        """Make one gradient step of one random network, or of all (`ensemble_update`), and with bcq of the behaviour network.
+
+        Also return the metrics of the step.
+        """
         config, size = self.config, self.config.ensemble
 
         def step(params: Any, opt_state: Any, targets: jax.Array):
             (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, batch, targets)
-            updates, opt_state = self._optimiser.update(gradient, opt_state, params)
-            updates = jax.tree.map(lambda x: -learning_rate * x, updates)
-            return optax.apply_updates(params, updates), opt_state, UpdateInfo(loss, q)
+            return *self._descend(params, opt_state, gradient, learning_rate), UpdateInfo(loss, q)
 
         def unchanged(params: Any, opt_state: Any, targets: jax.Array):
             return params, opt_state, UpdateInfo(jnp.float32(0), jnp.float32(0))
@@ -180,7 +200,10 @@ class Learner:
             """
             return lax.cond(batch.action[0] >= 0, step, unchanged, params, opt_state, targets)
 
-        networks = state.params, state.opt_state
+        networks: tuple[Any, Any] = (state.params, state.opt_state)
+        behaviour: tuple[Any, Any] = (None, None)
+        if config.conservatism == "bcq":
+            networks, behaviour = (jax.tree.map(itemgetter(at), networks) for at in (slice(size), size))
         if size == 1:
             # The network is taken out of its axis: XLA's products with a batch of one are slow on a CPU.
             params, opt_state = jax.tree.map(lambda x: x[0], networks)
@@ -198,15 +221,39 @@ class Learner:
             networks = jax.tree.map(
                 lambda x, new: lax.dynamic_update_index_in_dim(x, new, chosen, 0), networks, (params, opt_state)
             )
+        if config.conservatism == "bcq":
+            behaviour = self._clone_behaviour(*behaviour, batch=batch, learning_rate=learning_rate)
+            networks = jax.tree.map(lambda x, one: jnp.concatenate([x, one[None]]), networks, behaviour)
         params, opt_state = networks
         target_params, rate = state.target_params, config.target_rate
         if rate < 1:
             target_params = jax.tree.map(lambda old, new: old + rate * (new - old), target_params, params)
         return LearnerState(params, target_params, opt_state), info
 
+    def _descend(self, params: Any, opt_state: Any, gradient: Any, learning_rate: jax.Array) -> tuple[Any, Any]:
+        """Return the parameters and the optimiser state of one network after a step down its gradient."""
+        updates, opt_state = self._optimiser.update(gradient, opt_state, params)
+        return optax.apply_updates(params, jax.tree.map(lambda x: -learning_rate * x, updates)), opt_state
+
+    def _clone_behaviour(self, params: Any, opt_state: Any, batch: Batch, learning_rate: jax.Array) -> tuple[Any, Any]:
+        """Make one gradient step of the network of the behaviour, with the cross-entropy of the actions taken."""
+
+        def loss(params: Any) -> jax.Array:
+            logits = batch_q(eqx.combine(params, self._static), batch.observations)
+            return optax.softmax_cross_entropy_with_integer_labels(logits, batch.action).mean()
+
+        return self._descend(params, opt_state, jax.grad(loss)(params), learning_rate)
+
     def _loss(self, params: Any, batch: Batch, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the mean loss and the mean Q(s, a) of one network on the batch."""
+        """Return the mean loss and the mean Q(s, a) of one network on the batch.
+
+        Conservative Q-learning (Kumar et al. 2020, CQL(H)) adds α (log Σ_b exp Q(s, b) - Q(s, a)), which lowers the
+        values of the actions that are not in the data relative to those that are.
+        """
         q = batch_q(eqx.combine(params, self._static), batch.observations)
         taken = jnp.take_along_axis(q, batch.action[:, None], axis=1)[:, 0]
         loss = optax.huber_loss if self.config.loss == "huber" else optax.squared_error
-        return loss(taken, targets).mean(), taken.mean()
+        total = loss(taken, targets).mean()
+        if self.config.cql_alpha is not None:
+            total += self.config.cql_alpha * (jax.nn.logsumexp(q, axis=1) - taken).mean()
+        return total, taken.mean()

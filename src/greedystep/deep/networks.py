@@ -174,7 +174,7 @@ def default_network(hidden: Sequence[int]) -> MakeNetwork:
     return make
 
 
-def numpy_policy(networks: Network, observation: ObservationSpec) -> NumpyPolicy:
+def numpy_policy(networks: Network, observation: ObservationSpec, bcq_threshold: float | None = None) -> NumpyPolicy:
     """Return the greedy policy of an ensemble of default networks in NumPy; ValueError for other networks."""
     kinds = {MLP: "mlp", OneHotMLP: "one-hot", ConvNet: "conv"}
     if type(networks) not in kinds:
@@ -184,7 +184,7 @@ def numpy_policy(networks: Network, observation: ObservationSpec) -> NumpyPolicy
     layers = [*([networks.filters] if isinstance(networks, ConvNet) else []), *head.layers]
     scale = 255.0 if observation.dtype == np.uint8 else 1.0
     arrays = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in layers]
-    return NumpyPolicy(kinds[type(networks)], observation.shape, arrays, scale)
+    return NumpyPolicy(kinds[type(networks)], observation.shape, arrays, scale, bcq_threshold)
 
 
 # -- ensembles --------------------------------------------------------------------------------------------------------

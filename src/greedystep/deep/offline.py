@@ -15,6 +15,7 @@ from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.learner import Learner, LearnerState
 from greedystep.deep.targets import LaneHyperparams
+from greedystep.deep.train_loop import map_lanes
 from greedystep.replay import ReplayBuffer, ReplayState
 from greedystep.trajectory import Trajectory
 
@@ -69,6 +70,25 @@ def fit(
     first = begin, key, state, pool, (jnp.float32(0), jnp.float32(0))
     _, key, state, _, (loss, mean_q) = lax.while_loop(lambda carry: carry[0] < end, one_period, first)
     return FitResult(state, key, loss / jnp.maximum(end - begin, 1), mean_q)
+
+
+def fit_lanes(
+    learner: Learner,
+    buffer: ReplayBuffer,
+    lanes: int,
+    replay: ReplayState,
+    states: LearnerState,
+    hyperparams: LaneHyperparams,
+    keys: jax.Array,
+    begin: jax.Array,
+    end: jax.Array,
+) -> FitResult:
+    """Do what `fit` does for several lanes, [L, ...] each, which share the replay buffer."""
+
+    def one(state: LearnerState, own: LaneHyperparams, key: jax.Array) -> FitResult:
+        return fit(learner, buffer, replay, state, own, key, begin, end)
+
+    return map_lanes(one, lanes, states, hyperparams, keys)
 
 
 def updates_per_period(config: DQNConfig) -> int:

@@ -113,6 +113,13 @@ DEFAULT_RULE: dict[str, Any] = {
 }
 """Settings of an agent whose `returns` are not given: Peng's Q(λ). The paper's rule is returns="greedy-step"."""
 
+OFFLINE_RULE: dict[str, Any] = {
+    # From random actions to a single expert's it does as well as the better of no conservatism and CQL's penalty
+    # (`python -m benchmarks offline`), whatever the scale of rewards.
+    "conservatism": "bcq",
+}
+"""How an agent learns from a log alone whose conservatism is not chosen."""
+
 Preset = Literal["paper", "fast"]
 PRESETS = get_args(Preset)
 

@@ -17,7 +17,15 @@ import numpy as np
 from greedystep import returns
 from greedystep.checks import check_float, check_int
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.targets import LaneHyperparams, TargetValues, discounts_and_cuts, sequence_targets, target_values
+from greedystep.deep.targets import (
+    BootstrapValues,
+    LaneHyperparams,
+    TargetValues,
+    discounts_and_cuts,
+    sequence_targets,
+    target_values,
+    within,
+)
 from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.deep.trainer import Trainer
 from greedystep.envs.core import Environment
@@ -92,9 +100,9 @@ class QAnnotator:
         ):
             config = self._learner.config
             seen = jax.vmap(self.env.observe)(states) if isinstance(self.env, Environment) else states
-            q = self._learner.q(params, seen)
-            values = target_values(config, q, None, action)
-            greedy = q.min(axis=0).argmax(axis=-1) == action
+            q, support = self._learner.q_and_support(params, seen)
+            values = target_values(config, BootstrapValues(q, None, support), action)
+            greedy = within(support, q.min(axis=0)).argmax(axis=-1) == action
             probability = self.epsilon / q.shape[-1] + (1 - self.epsilon) * greedy
             rows = StepRows(action, reward, is_step, terminated, truncated, probability)
             targets_of = sequence_targets if config.is_pooled else _n_step_targets

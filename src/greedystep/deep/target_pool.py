@@ -76,7 +76,7 @@ def make(
 
     def value(block: tuple[jax.Array, jax.Array]) -> TargetValues:
         observations, action = block
-        return target_values(config, *bootstrap_q(buffer.unpack(observations)), action)
+        return target_values(config, bootstrap_q(buffer.unpack(observations)), action)
 
     values = _in_blocks(value, (packed, rows.action), size)
     values = jax.tree.map(lambda x: x.reshape(len(x), columns, -1).swapaxes(1, 2), values)

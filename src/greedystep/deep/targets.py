@@ -16,8 +16,20 @@ from greedystep import returns
 from greedystep.deep.config import DQNConfig
 from greedystep.replay import ReplayBuffer, ReplayState, RowIndex, StepRows
 
-BootstrapQ = Callable[[jax.Array], tuple[jax.Array, jax.Array | None]]
-"""observations [B, ...] -> q of the target networks, and with `double` q of the online networks, else None."""
+
+class BootstrapValues(NamedTuple):
+    """What networks say of some states, from which their values follow."""
+
+    q: jax.Array
+    """[M, B, A]: q of the target networks."""
+    selection_q: jax.Array | None = None
+    """[M, B, A]: q of the online networks, which choose the greedy action in double Q-learning; None: `q` does."""
+    support: jax.Array | None = None
+    """bool [B, A]: the actions that count, with conservatism "bcq" those in the data; None: all."""
+
+
+BootstrapQ = Callable[[jax.Array], BootstrapValues]
+"""observations [B, ...] -> what the networks say of them."""
 
 
 class LaneHyperparams(NamedTuple):
@@ -42,24 +54,29 @@ class TargetValues(NamedTuple):
     """[G, B] bool: whether the action taken attains the maximum; ties count."""
 
 
-def target_values(config: DQNConfig, q: jax.Array, selection_q: jax.Array | None, action: jax.Array) -> TargetValues:
-    """Take the minimum over the networks of each group, then the target policy's mean over actions (Lan et al. 2020).
+def target_values(config: DQNConfig, values: BootstrapValues, action: jax.Array) -> TargetValues:
+    """Take the minimum over the networks of a group, then the policy over actions (Maxmin DQN, Lan et al. 2020).
 
-    Args:
-        q: values by the target networks, [M, B, A].
-        selection_q: q of the online networks, which choose the greedy action in double Q-learning; None: `q` does.
-        action: int [B], the actions taken in these states.
+    With `support` both parts of the ε-greedy policy, the greedy and the uniform one, are over the actions in it alone
+    (Batch-Constrained Q-learning, Fujimoto et al. 2019).
     """
-    groups, epsilon = config.groups, config.target_epsilon or 0.0
+    (q, selection_q, support), groups, epsilon = values, config.groups, config.target_epsilon or 0.0
     q = jnp.stack([q[g::groups].min(axis=0) for g in range(groups)])
     selection = q if selection_q is None else jnp.stack([selection_q[g::groups].min(axis=0) for g in range(groups)])
+    selection = within(support, selection)
     best = selection.argmax(axis=-1)
     value = _pick(q, best)
     if epsilon:
-        value = (1 - epsilon) * value + epsilon * q.mean(axis=-1)
+        value = (1 - epsilon) * value + epsilon * q.mean(axis=-1, where=support)
     action = jnp.broadcast_to(action, best.shape)
-    probability = epsilon / q.shape[-1] + (1 - epsilon) * (action == best)
+    share = epsilon / q.shape[-1] if support is None else epsilon * _pick(support, action[0]) / support.sum(axis=-1)
+    probability = share + (1 - epsilon) * (action == best)
     return TargetValues(value, _pick(q, action), probability, _pick(selection, action) >= selection.max(axis=-1))
+
+
+def within(support: jax.Array | None, q: jax.Array) -> jax.Array:
+    """Return q [..., A] with -inf for the actions outside the support."""
+    return q if support is None else jnp.where(support, q, -jnp.inf)
 
 
 def _pick(q: jax.Array, action: jax.Array) -> jax.Array:
@@ -92,7 +109,7 @@ def n_step_targets(
     length = 1 + jnp.cumprod(goes_on[: n - 1], axis=0).sum(axis=0, dtype=jnp.int32)
     last = jax.tree.map(lambda x: jnp.take_along_axis(x, length[None], axis=0)[0], rows)
     observations = buffer.observations(replay, buffer.ahead(index, length))
-    values = target_values(config, *bootstrap_q(observations), last.action)
+    values = target_values(config, bootstrap_q(observations), last.action)
     value = values.value[0]
     if config.returns == "sarsa":
         value = jnp.where(last.is_step, values.action_value[0], value)

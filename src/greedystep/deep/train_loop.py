@@ -19,7 +19,7 @@ from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.learner import Learner, LearnerState
 from greedystep.deep.target_pool import TargetPool
-from greedystep.deep.targets import LaneHyperparams
+from greedystep.deep.targets import LaneHyperparams, within
 from greedystep.deep.train_metrics import ChunkMetrics, EpisodeStats
 from greedystep.replay import ReplayBuffer, ReplayState
 
@@ -94,8 +94,10 @@ class TrainLoop:
         config = self.learner.config
         # The step is clipped where ε has reached its end, so that it stays within int32.
         step = jnp.minimum(round_, -(-config.epsilon_steps // config.num_envs)) * config.num_envs
-        q = self.learner.min_q(params, observation)
-        action, probability = epsilon_greedy(key, q, epsilon_at(config, hyperparams.epsilon_end, step))
+        q, support = self.learner.q_and_support(params, observation)
+        q = q.min(axis=0)
+        epsilon = epsilon_at(config, hyperparams.epsilon_end, step)
+        action, probability = epsilon_greedy(key, within(support, q), epsilon)
         return action, probability, jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
 
     def store(self, lane: LaneState, metrics: ChunkMetrics, step: Transition) -> tuple[LaneState, ChunkMetrics]:

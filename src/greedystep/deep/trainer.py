@@ -27,7 +27,7 @@ from jax import lax
 
 from greedystep import checkpoint, io, schema
 from greedystep.checks import INT32_MAX, LARGEST_SEED, check_int, check_seed
-from greedystep.deep.config import RETURN_OPTIONS, DQNConfig
+from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
 from greedystep.deep.device_loop import DeviceLoop
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
@@ -316,7 +316,7 @@ class Trainer:
         return {
             "kind": "dqn",
             "env": spec_of(self.env),
-            "config": dataclasses.asdict(self.config),
+            "config": described(self.config),
             "seeds": self.seeds,
             "numbers": {name: np.asarray(x).tolist() for name, x in self.hyperparams._asdict().items()},
         }

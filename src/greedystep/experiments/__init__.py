@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from greedystep.tables import Table
 
-Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings"]
+Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings", "offline"]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""All experiments: the paper's in its order, then `horizon`, `luck` (sticky actions), `presets` and `settings`."""
+"""All experiments: the paper's in its order, then horizon N, sticky actions (luck), presets, fixed settings, logs."""
 
 MODULES = {"luck": "sticky_actions"}
 """Experiment -> its module, where that has another name."""

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from greedystep import checkpoint, envs, provenance, schema
-from greedystep.deep.config import RETURN_OPTIONS, DQNConfig
+from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
 from greedystep.deep.env_spec import spec_of
 from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.presets import make_config
@@ -69,7 +69,7 @@ class RunSpec:
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        config = {name: value for name, value in dataclasses.asdict(self.config).items() if name != "log_every"}
+        config = {name: value for name, value in described(self.config).items() if name != "log_every"}
         return {"env": spec_of(self.env), "config": config}
 
 

@@ -1,0 +1,75 @@
+"""Fit one method to a log with several seeds as lanes of one program, then let it play greedily."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from greedystep.deep import offline
+from greedystep.deep.evaluator import Evaluator
+from greedystep.deep.learner import Learner
+from greedystep.deep.presets import make_config
+from greedystep.deep.targets import LaneHyperparams
+from greedystep.experiments.deep.suite import Setting
+from greedystep.experiments.deep.training import EVALUATION_SEED
+from greedystep.experiments.offline.logs import LIMIT, OfflineTask
+from greedystep.replay import ReplayBuffer
+from greedystep.trajectory import Trajectory
+
+PIECES = 20
+"""Approximate number of pieces of a fit, between which progress is told."""
+
+
+class LaneFit:
+    """The compiled fit of one method on one task; logs of equal `rows` share the program.
+
+    Args:
+        rows: rows of the replay buffer, at least the steps and episodes of each log together.
+    """
+
+    def __init__(self, task: OfflineTask, setting: Setting, rows: int):
+        self.task, self._rows, self._env = task, rows, task.make_env()
+        self.config = make_config(task.env, "paper", **setting)
+        self._learner = Learner(self.config, self._env.observation, self._env.num_actions)
+        self._seeds = np.arange(task.seeds, dtype=np.uint32)
+        spec = self._env.observation
+        self._buffer = ReplayBuffer(rows, 1, spec.shape, spec.dtype)
+        self._fit = jax.jit(partial(offline.fit_lanes, self._learner, self._buffer, task.seeds))
+        self._evaluate = Evaluator(self._learner, self._env)
+
+    def run(self, log: Sequence[Trajectory], on_piece: Callable[[int], Any] = lambda updates: None) -> dict[str, Any]:
+        """Fit all seeds to a log; return the mean return of each in greedy play, and the seconds per update.
+
+        Args:
+            on_piece: called with the updates of a piece, of one seed, when they are made. If it raises, the fit stops.
+        """
+        spec, total, count = self._env.observation, self.task.updates, len(log)
+        steps = sum(map(len, log))
+        _, replay = ReplayBuffer.from_episodes(log, steps, count, spec.shape, spec.dtype, rows=self._rows)
+        keys = jax.vmap(jax.random.key)(self._seeds)
+        states = jax.jit(jax.vmap(self._learner.init))(keys)
+        numbers = (getattr(self.config, name) or 0.0 for name in LaneHyperparams._fields)
+        hyperparams = LaneHyperparams(*(jnp.full(len(self._seeds), number, jnp.float32) for number in numbers))
+        period = offline.updates_per_period(self.config)
+        piece = period * max(1, total // (PIECES * period))
+        jax.block_until_ready(self._fit(replay, states, hyperparams, keys, jnp.int32(0), jnp.int32(0)))  # compiles
+        seconds, loss = 0.0, np.zeros(len(self._seeds))
+        for begin in range(0, total, piece):
+            end, started = min(begin + piece, total), time.perf_counter()
+            fitted = self._fit(replay, states, hyperparams, keys, jnp.int32(begin), jnp.int32(end))
+            states, keys, loss = fitted.state, fitted.key, np.asarray(fitted.loss)
+            seconds += time.perf_counter() - started
+            on_piece(end - begin)
+        played = self._evaluate(states.params, EVALUATION_SEED, episodes=self.task.episodes, limit=LIMIT)
+        return {
+            "returns": np.asarray(played.returns).mean(axis=1).tolist(),
+            "loss": [float(x) if np.isfinite(x) else None for x in loss],
+            "microseconds": 1e6 * seconds / (total * len(self._seeds)),
+            "device": jax.devices()[0].device_kind,
+        }
