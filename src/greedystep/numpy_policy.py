@@ -22,7 +22,7 @@ SIDE = 3
 
 
 class NumpyPolicy:
-    """A greedy policy, argmax_a min_m Q_m(s, a) over M networks, that needs NumPy only.
+    """A greedy policy of M networks that needs NumPy only: argmax_a (1 - c) mean_m Q_m(s, a) + c min_m Q_m(s, a).
 
     Args:
         kind: "mlp" on the flat observation, "one-hot" on a state number, or "conv", one convolution with 3 x 3 filters
@@ -33,6 +33,7 @@ class NumpyPolicy:
             [M, 9 C, filters], ordered by row, column and channel of a patch.
         bcq_threshold: if given, the last of the networks is not among the M: it has the logits of the behaviour, and
             actions are only those whose probability is at least this share of the most probable one's.
+        caution: c; 1 for the minimum over the networks, 0 for their mean.
     """
 
     def __init__(
@@ -42,12 +43,13 @@ class NumpyPolicy:
         layers: Sequence[tuple[np.ndarray, np.ndarray]],
         scale: float = 1.0,
         bcq_threshold: float | None = None,
+        caution: float = 1.0,
     ):
         if kind not in KINDS:
             raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
         self.kind, self.shape, self.scale = kind, tuple(int(size) for size in shape), float(scale)
         self.layers = [(np.asarray(w, np.float32), np.asarray(b, np.float32)) for w, b in layers]
-        self.bcq_threshold = bcq_threshold
+        self.bcq_threshold, self.caution = bcq_threshold, float(caution)
         self._check()
 
     def _check(self) -> None:
@@ -76,6 +78,8 @@ class NumpyPolicy:
             inputs = weight.shape[2]
         if self.bcq_threshold is not None and not (0 <= self.bcq_threshold <= 1 < len(self.layers[0][0])):
             raise ValueError(f"bcq_threshold: expected 0 to 1 and two networks or more, got {self.bcq_threshold}")
+        if not 0 <= self.caution <= 1:
+            raise ValueError(f"caution: expected 0 to 1, got {self.caution}")
         if not all(np.isfinite(array).all() for layer in self.layers for array in layer):
             raise ValueError("layers: expected finite numbers")
 
@@ -85,7 +89,7 @@ class NumpyPolicy:
         return self.layers[-1][1].shape[1]
 
     def values(self, observations: Any) -> np.ndarray:
-        """Return the Q-values that the policy acts on, the minimum over the networks: [..., A].
+        """Return the Q-values that the policy acts on: [..., A].
 
         With a `bcq_threshold` they are -inf for the actions that were not in the data.
         """
@@ -115,16 +119,21 @@ class NumpyPolicy:
         return self._rest(x, layers).reshape(*batch, self.num_actions)
 
     def _rest(self, x: np.ndarray, layers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Apply linear layers with ReLUs between them, [M, B, inputs], and take the minimum over the networks."""
+        """Apply linear layers with ReLUs between them, [M, B, inputs], and combine the networks."""
         for number, (weight, bias) in enumerate(layers):
             x = x @ weight + bias[:, None]
             if number < len(layers) - 1:
                 x = np.maximum(x, 0)
         if self.bcq_threshold is None:
-            return x.min(axis=0)
+            return self._combine(x)
         logits = x[-1]
         probability = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return np.where(probability >= self.bcq_threshold, x[:-1].min(axis=0), -np.inf)
+        return np.where(probability >= self.bcq_threshold, self._combine(x[:-1]), -np.inf)
+
+    def _combine(self, q: np.ndarray) -> np.ndarray:
+        """Return the Q-values of all networks together, [M, B, A] -> [B, A]."""
+        least = q.min(axis=0)
+        return least if self.caution == 1 else q.mean(axis=0) + np.float32(self.caution) * (least - q.mean(axis=0))
 
     def predict(self, observations: Any) -> Any:
         """Return the greedy action of one observation, an int, or int [...] for many; ties go to the lowest action."""
@@ -138,6 +147,8 @@ class NumpyPolicy:
         about: dict[str, Any] = {"format": FILE_FORMAT, "kind": self.kind, "scale": self.scale}
         if self.bcq_threshold is not None:
             about["bcq_threshold"] = self.bcq_threshold
+        if self.caution != 1:
+            about["caution"] = self.caution
         with io.atomic_write(path) as file:
             np.savez_compressed(file, **about, shape=np.array(self.shape, np.int64), **arrays)
 
@@ -153,6 +164,7 @@ class NumpyPolicy:
             ]
             kind, scale = str(io.get_array(arrays, "kind", "U", 0)), float(io.get_array(arrays, "scale", "f", 0))
             threshold = float(io.get_array(arrays, "bcq_threshold", "f", 0)) if "bcq_threshold" in arrays else None
-            return cls(kind, io.get_array(arrays, "shape", "iu", 1).tolist(), layers, scale, threshold)
+            caution = float(io.get_array(arrays, "caution", "f", 0)) if "caution" in arrays else 1.0
+            return cls(kind, io.get_array(arrays, "shape", "iu", 1).tolist(), layers, scale, threshold, caution)
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

@@ -106,7 +106,7 @@ class DQN:
 
     def _set_trainer(self, trainer: Trainer) -> None:
         self.trainer, self.env, self.config = trainer, trainer.env, trainer.config
-        self._min_q = jax.jit(trainer.learner.min_q)
+        self._q = jax.jit(trainer.learner.acting_q)
         self._evaluator = Evaluator(trainer.learner, trainer.env)
         self._other_evaluator: tuple[Any, Evaluator] | None = None
         self._random = np.random.default_rng(trainer.seeds[0])
@@ -239,7 +239,7 @@ class DQN:
         if observations.dtype.kind not in "biuf":
             raise ValueError(f"observations: expected real numbers, got {observations.dtype}")
         batch = observations.shape[: observations.ndim - len(shape)]
-        q = self._min_q(self.networks, jnp.asarray(observations.reshape(-1, *shape), dtype))
+        q = self._q(self.networks, jnp.asarray(observations.reshape(-1, *shape), dtype))
         return np.asarray(q).reshape(*batch, q.shape[-1])
 
     def predict(self, observations: Any, deterministic: bool = True) -> Any:

@@ -41,7 +41,7 @@ def collect(
 
     @jax.jit
     def act(key: jax.Array, seen: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return epsilon_greedy(key, trainer.learner.min_q(params, seen), jnp.float32(epsilon))
+        return epsilon_greedy(key, trainer.learner.acting_q(params, seen), jnp.float32(epsilon))
 
     env, count = trainer.env, min(episodes, SIDE_BY_SIDE)
     if isinstance(env, HostEnvironment):

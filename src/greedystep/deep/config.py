@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from greedystep.checks import FLOAT32_MAX, FLOAT32_TINY, INT32_MAX, check_float, check_int, did_you_mean, short_repr
 
@@ -20,6 +20,7 @@ Returns = Literal[
     "greedy-step",
     "soft-greedy-step",
     "greedy-step-twin",
+    "auto",
 ]
 
 Conservatism = Literal["auto", "none", "cql", "bcq"]
@@ -31,6 +32,21 @@ the int32 row numbers of the replay buffer cannot overflow (see `Trainer._renumb
 ONE_BOOTSTRAP = ("one-step", "n-step", "sarsa")
 """Returns that bootstrap from one state, so that each sample is valued when it is drawn. All others need the values of
 all states on the way: they are computed for a whole pool of episodes at once (see `target_pool.py`)."""
+
+
+class AutoOutput(NamedTuple):
+    """One output of the networks of returns="auto": how it bootstraps."""
+
+    lambda_: float
+    """Trace decay λ of its returns."""
+    caution: float
+    """0: values are the mean over networks, 1: their minimum."""
+
+
+AUTO_RATES = (1.0, 10 / 3)
+"""Learning rates of returns="auto", as multiples of `learning_rate`."""
+AUTO_OUTPUTS = (AutoOutput(0.5, 0.0), AutoOutput(0.7, 1.0))
+"""Outputs of each network of returns="auto"."""
 
 RETURN_OPTIONS: dict[str, dict[str, Any]] = {
     "n-step": {"n": 3},  # Rainbow's, and the n of the multi-step results on MinAtar (Obando-Ceron & Castro 2021)
@@ -143,11 +159,26 @@ class DQNConfig:
     @property
     def num_networks(self) -> int:
         """Number of networks in all: M that estimate Q, and behind them the one of bcq that clones the behaviour."""
-        return self.ensemble + (self.conservatism == "bcq")
+        return self.num_q_networks + (self.conservatism == "bcq")
+
+    @property
+    def num_q_networks(self) -> int:
+        """Number of networks that estimate Q; with returns="auto" there are `ensemble` at each learning rate."""
+        return self.ensemble * (len(AUTO_RATES) if self.returns == "auto" else 1)
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of each network per action."""
+        return len(AUTO_OUTPUTS) if self.returns == "auto" else 1
 
     @property
     def groups(self) -> int:
-        """Number of groups of networks, each with its own targets; network m belongs to group m modulo this number."""
+        """Number of groups of networks, each with its own targets; network m belongs to group m modulo this number.
+
+        With returns="auto" the groups are its heads (`heads.py`).
+        """
+        if self.returns == "auto":
+            return len(AUTO_RATES) * len(AUTO_OUTPUTS)
         return 2 if self.returns == "greedy-step-twin" else 1
 
     @property
@@ -192,6 +223,12 @@ class DQNConfig:
     def _check_contradictions(self) -> None:
         if self.returns == "greedy-step-twin" and self.ensemble < 2:
             raise ValueError(f"ensemble: greedy-step-twin needs at least 2 networks, got {self.ensemble}")
+        if self.returns == "auto":
+            if self.double or self.ensemble_update == "all":
+                name = "double" if self.double else "ensemble_update"
+                raise ValueError(f"{name}: returns='auto' has no such option")
+            if self.batch_size < len(AUTO_RATES):
+                raise ValueError(f"batch_size: expected at least one sample per learning rate, got {self.batch_size}")
         if self.double and self.returns in ("sarsa", "monte-carlo", "greedy-step-twin"):
             raise ValueError(f"double: returns={self.returns!r} has no maximum over actions to be split")
         for name in ("target_period", "replay_size", "log_every"):

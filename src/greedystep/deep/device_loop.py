@@ -93,7 +93,7 @@ class DeviceLoop(TrainLoop):
 
         def act(lane: LaneState, metrics: ChunkMetrics) -> tuple[LaneState, ChunkMetrics]:
             observation = self._observe(lane.envs)
-            chosen = self.action(round_, lane.learner.params, hyperparams, action_key, observation)
+            chosen = self.action(round_, self.policy(lane), hyperparams, action_key, observation)
             return self._env_step(lane, metrics, env_key, observation, *chosen)
 
         def update(lane: LaneState, metrics: ChunkMetrics) -> tuple[LaneState, ChunkMetrics]:
@@ -117,7 +117,7 @@ class DeviceLoop(TrainLoop):
         envs, step = jax.vmap(self._auto_reset.step)(keys, lane.envs, action)
         ends = (step.reward, step.terminated, step.truncated)
         taken = Transition(observation, action, probability, q, *ends, self._observe(step.last))
-        return self.store(lane._replace(envs=envs), metrics, taken)
+        return self.store(lane._replace(envs=envs), metrics, taken, jax.random.fold_in(key, 0))
 
     def _observe(self, envs: Any) -> jax.Array:
         return jax.vmap(self.env.observe)(envs)

@@ -41,7 +41,7 @@ def play(
     def play_step(carry: tuple) -> tuple:
         t, states, so_far = carry
         action_key, env_key = jax.random.split(jax.random.fold_in(step_key, t))
-        action, _ = epsilon_greedy(action_key, learner.min_q(params, observe(states)), epsilon)
+        action, _ = epsilon_greedy(action_key, learner.acting_q(params, observe(states)), epsilon)
         states, step = advance(jax.random.split(env_key, episodes), states, action)
         playing = so_far.unfinished  # steps after the end of an episode do not count
         after = Evaluation(
@@ -95,7 +95,7 @@ class Evaluator:
         """Compiled ε-greedy choice: (params of one lane, key, time step, observations [N, ...], ε) -> actions [N]."""
 
         def actions(params: Any, key: jax.Array, t: Any, observations: jax.Array, epsilon: Any) -> jax.Array:
-            return epsilon_greedy(jax.random.fold_in(key, t), self.learner.min_q(params, observations), epsilon)[0]
+            return epsilon_greedy(jax.random.fold_in(key, t), self.learner.acting_q(params, observations), epsilon)[0]
 
         return jax.jit(actions)
 

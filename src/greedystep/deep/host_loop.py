@@ -22,7 +22,7 @@ from greedystep.deep.train_loop import LaneState, TrainLoop, Transition, map_lan
 from greedystep.deep.train_metrics import ChunkMetrics
 from greedystep.envs.host import HostEnvironment, HostEnvs
 
-ACT, UPDATE, REFRESH = 0, 1, 2
+ACT, UPDATE, REFRESH, HEADS = 0, 1, 2, 3
 """Uses of random numbers within a round; each has a key of its own (see `_key`)."""
 
 
@@ -120,10 +120,10 @@ class HostLoop(TrainLoop):
 
     @cached_property
     def _greedy_action(self) -> Callable[..., Any]:
-        params = jax.tree.structure(jax.eval_shape(lambda: self.init(jnp.uint32(0))).learner.params)
+        structure = jax.tree.structure(self.policy(jax.eval_shape(lambda: self.init(jnp.uint32(0)))))
 
         def one(round_: Any, key: jax.Array, hyperparams: LaneHyperparams, seen: jax.Array, leaves: list) -> tuple:
-            own = jax.tree.unflatten(params, leaves)
+            own = jax.tree.unflatten(structure, leaves)
             return seen, *self.action(round_, own, hyperparams, _key(key, round_, ACT), seen)
 
         return self._program(one)
@@ -142,7 +142,7 @@ class HostLoop(TrainLoop):
             step = Transition(
                 seen, action, probability, q if updates else None, reward, terminated, truncated, last, is_step
             )
-            lane, metrics = self.store(lane, metrics, step)
+            lane, metrics = self.store(lane, metrics, step, _key(lane.key, round_, HEADS))
             if updates:
                 lane, metrics = self.update(round_, lane, metrics, hyperparams, _key(lane.key, round_, UPDATE))
             return jax.tree.leaves((lane, metrics))
@@ -178,16 +178,19 @@ class HostLoop(TrainLoop):
         warmup, period = config.warmup // config.num_envs, config.target_period // config.num_envs
         pending, seen = lanes.envs
         chosen, ends, last = pending.chosen, pending.ends, pending.last
-        params = slice(1, 1 + len(jax.tree.leaves(lanes.learner.params)))
-        """Where the online networks are in the list of a lane's arrays, whose first entry is the random key."""
         metrics = jax.tree.map(lambda x: jnp.repeat(x[None], count, axis=0), ChunkMetrics.init())
         leaves = jax.tree.leaves((lanes._replace(envs=None), metrics))
+        numbered, _ = jax.tree.unflatten(self._structure, range(len(leaves)))
+        policy = jax.tree.leaves(self.policy(numbered))
+        """Where the arrays that act are in the list of a lane's arrays, whose first entry is the random key."""
         round_ = done
         while round_ < done + rounds and not stop:
             if round_ < warmup:
                 following = self._random_action(np.int32(round_), leaves[0], seen)
             else:
-                following = self._greedy_action(np.int32(round_), leaves[0], hyperparams, seen, leaves[params])
+                following = self._greedy_action(
+                    np.int32(round_), leaves[0], hyperparams, seen, [leaves[i] for i in policy]
+                )
             if round_ > 0:
                 before = np.int32(round_ - 1)
                 if before >= warmup and (before - warmup) % period == 0:

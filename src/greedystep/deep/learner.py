@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
 
 from greedystep.deep import target_pool
-from greedystep.deep.config import DQNConfig
+from greedystep.deep.config import AUTO_OUTPUTS, AUTO_RATES, DQNConfig
+from greedystep.deep.heads import head_q, split_policy
 from greedystep.deep.networks import (
     MakeNetwork,
     batch_q,
@@ -29,7 +31,7 @@ from greedystep.deep.networks import (
     default_network,
     ensemble_q,
     make_ensemble,
-    numpy_policy,
+    numpy_layers,
 )
 from greedystep.deep.optimisers import make_optimiser
 from greedystep.deep.target_pool import Batch, TargetPool
@@ -75,13 +77,18 @@ class Learner:
     def _make_network(self) -> MakeNetwork:
         return self.network or default_network(self.config.hidden)
 
+    @property
+    def _num_outputs(self) -> int:
+        """Outputs of a network: one per action, for "auto" one per action and way of bootstrapping."""
+        return self.num_actions * self.config.outputs
+
     @cached_property
     def _static(self) -> Any:
         """The parts of a network that are not arrays; ValueError if the network does not fit the environment."""
         network = eqx.filter_eval_shape(
-            lambda key: self._make_network(key, self.observation, self.num_actions), jax.random.key(0)
+            lambda key: self._make_network(key, self.observation, self._num_outputs), jax.random.key(0)
         )
-        check_network(network, self.observation, self.num_actions)
+        check_network(network, self.observation, self._num_outputs)
         return eqx.filter(network, lambda leaf: not isinstance(leaf, jax.ShapeDtypeStruct))
 
     @cached_property
@@ -91,7 +98,7 @@ class Learner:
     def init(self, key: jax.Array) -> LearnerState:
         """Return randomly initialised networks whose targets are copies."""
         _ = self._static
-        networks = make_ensemble(self._make_network, key, self.config.num_networks, self.observation, self.num_actions)
+        networks = make_ensemble(self._make_network, key, self.config.num_networks, self.observation, self._num_outputs)
         params = eqx.filter(networks, eqx.is_array)
         return LearnerState(params, jax.tree.map(jnp.copy, params), jax.vmap(self._optimiser.init)(params))
 
@@ -100,23 +107,38 @@ class Learner:
     def q_and_support(self, params: Any, observations: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """Return the Q-values of every network, [B, ...] -> [M, B, A], and with bcq the actions in the data, [B, A].
 
+        With returns="auto" each network has several outputs per action, output by output: [K, B, O A] (`heads.py`).
+
         These are the actions with μ(a|s) ≥ threshold · max_b μ(b|s), where μ is the cloned behaviour.
         """
         outputs = ensemble_q(eqx.combine(params, self._static), observations)
         threshold = self.config.bcq_threshold
         if threshold is None:
             return outputs, None
-        logits = outputs[-1]
+        logits = outputs[-1, :, : self.num_actions]
         log_threshold = math.log(threshold) if threshold else -math.inf
         return outputs[:-1], logits - logits.max(axis=-1, keepdims=True) >= log_threshold
 
-    def min_q(self, params: Any, observations: jax.Array) -> jax.Array:
-        """Return the minimum of Q over the networks, on which the agent acts: [B, ...] -> [B, A].
+    def acting_q_and_support(self, policy: Any, observations: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        """Return the Q-values on which the agent acts, [B, ...] -> [B, A], and with bcq the actions in the data.
 
-        With bcq it is -inf for the actions that are not in the data.
+        Args:
+            policy: arrays of the networks, whose minimum it acts on; with returns="auto" a `HeadPolicy`.
         """
+        params, head = split_policy(policy)
         q, support = self.q_and_support(params, observations)
-        return within(support, q.min(axis=0))
+        if self.config.returns != "auto":
+            return q.min(axis=0), support
+        head = jnp.broadcast_to(head, q.shape[1])
+        return jnp.take_along_axis(head_q(q), head[None, :, None], axis=0)[0], support
+
+    def acting_q(self, policy: Any, observations: jax.Array) -> jax.Array:
+        """Return the Q-values on which the agent acts: [B, ...] -> [B, A].
+
+        With bcq they are -inf for the actions that are not in the data.
+        """
+        q, support = self.acting_q_and_support(policy, observations)
+        return within(support, q)
 
     def bootstrap_q(self, state: LearnerState, observations: jax.Array) -> BootstrapValues:
         """Return q of the target networks, and with `double` q of the online networks, which choose the action."""
@@ -124,9 +146,23 @@ class Learner:
         q, support = self.q_and_support(state.target_params, observations)
         return BootstrapValues(q, selection_q, support)
 
-    def numpy_policy(self, params: Any) -> NumpyPolicy:
-        """Return the greedy policy of these networks for use without JAX."""
-        return numpy_policy(eqx.combine(params, self._static), self.observation, self.config.bcq_threshold)
+    def numpy_policy(self, policy: Any) -> NumpyPolicy:
+        """Return the greedy policy of these networks, with "auto" of its best head, for use without JAX."""
+        networks, head = split_policy(policy)
+        kind, layers = numpy_layers(eqx.combine(networks, self._static))
+        caution, config = 1.0, self.config
+        if config.returns == "auto":
+            rate, output = divmod(int(head), config.outputs)
+            caution = AUTO_OUTPUTS[output].caution
+            own = slice(rate * config.ensemble, (rate + 1) * config.ensemble)
+            ours, first = (slice(i * self.num_actions, (i + 1) * self.num_actions) for i in (output, 0))
+            *hidden, last = layers
+            # Behind the networks of the head stands that of the behaviour, if there is one, with its first output.
+            rest = slice(config.num_q_networks, None)
+            layers = [tuple(np.concatenate([x[own], x[rest]]) for x in layer) for layer in hidden]
+            layers.append(tuple(np.concatenate([x[own][..., ours], x[rest][..., first]]) for x in last))
+        scale = 255.0 if self.observation.dtype == np.uint8 else 1.0
+        return NumpyPolicy(kind, self.observation.shape, layers, scale, config.bcq_threshold, caution)
 
     # -- targets and minibatches ---------------------------------------------------------------------------------------
 
@@ -181,11 +217,11 @@ class Learner:
     def update(
         self, state: LearnerState, batch: Batch, key: jax.Array, learning_rate: jax.Array
     ) -> tuple[LearnerState, UpdateInfo]:
-        """Make one gradient step of one random network, or of all (`ensemble_update`), and with bcq of the behaviour network.
+        """Make one gradient step of one random network or of all (`ensemble_update`), and with bcq of the behaviour.
 
         Also return the metrics of the step.
         """
-        config, size = self.config, self.config.ensemble
+        config, size = self.config, self.config.num_q_networks
 
         def step(params: Any, opt_state: Any, targets: jax.Array):
             (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, batch, targets)
@@ -211,6 +247,8 @@ class Learner:
             in_place = config.is_pooled and jax.default_backend() == "cpu"
             params, opt_state, info = (step_in_place if in_place else step)(params, opt_state, batch.targets[0])
             networks = jax.tree.map(lambda x: x[None], (params, opt_state))
+        elif config.returns == "auto":
+            networks, info = self._update_each_rate(networks, batch, key, learning_rate)
         elif config.ensemble_update == "all":
             params, opt_state, info = jax.vmap(step)(*networks, batch.targets[jnp.arange(size) % config.groups])
             networks, info = (params, opt_state), jax.tree.map(jnp.mean, info)
@@ -230,6 +268,35 @@ class Learner:
             target_params = jax.tree.map(lambda old, new: old + rate * (new - old), target_params, params)
         return LearnerState(params, target_params, opt_state), info
 
+    def _update_each_rate(
+        self, networks: tuple[Any, Any], batch: Batch, key: jax.Array, learning_rate: jax.Array
+    ) -> tuple[tuple[Any, Any], UpdateInfo]:
+        """Make one gradient step of one random network of each learning rate, each with its own part of the batch.
+
+        So an update costs as much as that of a single network.
+        """
+        rates, outputs = len(AUTO_RATES), len(AUTO_OUTPUTS)
+        size = len(batch.action) // rates
+        chosen = jnp.arange(rates) * self.config.ensemble + jax.random.randint(key, (), 0, self.config.ensemble)
+
+        def step(params: Any, opt_state: Any, part: Batch, learning_rate: jax.Array):
+            (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, part, part.targets)
+            return self._descend(params, opt_state, gradient, learning_rate), UpdateInfo(loss, q)
+
+        def parts(x: jax.Array) -> jax.Array:
+            return x[: rates * size].reshape(rates, size, *x.shape[1:])
+
+        own_targets = jnp.stack([parts(x.T)[r] for r, x in enumerate(jnp.split(batch.targets, rates))])  # [R, B, O]
+        own = Batch(parts(batch.observations), parts(batch.action), own_targets, parts(batch.steps))
+        assert own.targets.shape == (rates, size, outputs)
+        arguments = (*jax.tree.map(lambda x: x[chosen], networks), own, learning_rate * jnp.array(AUTO_RATES))
+        if jax.default_backend() == "cpu":  # one after the other: XLA's products of batches of matrices are slow there
+            stepped = [step(*jax.tree.map(itemgetter(r), arguments)) for r in range(rates)]
+            changed, info = jax.tree.map(lambda *x: jnp.stack(x), *stepped)
+        else:
+            changed, info = jax.vmap(step)(*arguments)
+        return jax.tree.map(lambda x, new: x.at[chosen].set(new), networks, changed), jax.tree.map(jnp.mean, info)
+
     def _descend(self, params: Any, opt_state: Any, gradient: Any, learning_rate: jax.Array) -> tuple[Any, Any]:
         """Return the parameters and the optimiser state of one network after a step down its gradient."""
         updates, opt_state = self._optimiser.update(gradient, opt_state, params)
@@ -239,7 +306,7 @@ class Learner:
         """Make one gradient step of the network of the behaviour, with the cross-entropy of the actions taken."""
 
         def loss(params: Any) -> jax.Array:
-            logits = batch_q(eqx.combine(params, self._static), batch.observations)
+            logits = batch_q(eqx.combine(params, self._static), batch.observations)[:, : self.num_actions]
             return optax.softmax_cross_entropy_with_integer_labels(logits, batch.action).mean()
 
         return self._descend(params, opt_state, jax.grad(loss)(params), learning_rate)
@@ -251,9 +318,13 @@ class Learner:
         values of the actions that are not in the data relative to those that are.
         """
         q = batch_q(eqx.combine(params, self._static), batch.observations)
-        taken = jnp.take_along_axis(q, batch.action[:, None], axis=1)[:, 0]
+        if self.config.returns == "auto":  # [B, O, A]; Q(s, a) and targets are [B, O]
+            q = q.reshape(len(q), self.config.outputs, -1)
+            taken = jnp.take_along_axis(q, batch.action[:, None, None], axis=2)[..., 0]
+        else:
+            taken = jnp.take_along_axis(q, batch.action[:, None], axis=1)[:, 0]
         loss = optax.huber_loss if self.config.loss == "huber" else optax.squared_error
         total = loss(taken, targets).mean()
         if self.config.cql_alpha is not None:
-            total += self.config.cql_alpha * (jax.nn.logsumexp(q, axis=1) - taken).mean()
+            total += self.config.cql_alpha * (jax.nn.logsumexp(q, axis=-1) - taken).mean()
         return total, taken.mean()

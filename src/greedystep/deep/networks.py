@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep.envs.core import ObservationSpec
-from greedystep.numpy_policy import NumpyPolicy
 
 Network = Any
 """A callable pytree, for example an Equinox module: one observation -> float32 [A]."""
@@ -174,17 +173,18 @@ def default_network(hidden: Sequence[int]) -> MakeNetwork:
     return make
 
 
-def numpy_policy(networks: Network, observation: ObservationSpec, bcq_threshold: float | None = None) -> NumpyPolicy:
-    """Return the greedy policy of an ensemble of default networks in NumPy; ValueError for other networks."""
+def numpy_layers(networks: Network) -> tuple[str, list[tuple[np.ndarray, np.ndarray]]]:
+    """Return the kind and the weights and biases of an ensemble of default networks, as `NumpyPolicy` takes them.
+
+    ValueError for other networks.
+    """
     kinds = {MLP: "mlp", OneHotMLP: "one-hot", ConvNet: "conv"}
     if type(networks) not in kinds:
         known = ", ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"network: only {known} can be exported to NumPy, got {type(networks).__name__}")
     head = networks.head if isinstance(networks, ConvNet) else getattr(networks, "mlp", networks)
     layers = [*([networks.filters] if isinstance(networks, ConvNet) else []), *head.layers]
-    scale = 255.0 if observation.dtype == np.uint8 else 1.0
-    arrays = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in layers]
-    return NumpyPolicy(kinds[type(networks)], observation.shape, arrays, scale, bcq_threshold)
+    return kinds[type(networks)], [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in layers]
 
 
 # -- ensembles --------------------------------------------------------------------------------------------------------

@@ -120,6 +120,9 @@ OFFLINE_RULE: dict[str, Any] = {
 }
 """How an agent learns from a log alone whose conservatism is not chosen."""
 
+AUTO_RULE: dict[str, Any] = {"ensemble": 3}
+"""Networks at each learning rate where returns="auto" is chosen and their number is not."""
+
 Preset = Literal["paper", "fast"]
 PRESETS = get_args(Preset)
 
@@ -145,5 +148,5 @@ def make_config(env_name: str, preset_name: str = "paper", *, pictures: bool = F
     for setting in changes:
         if setting not in known:
             raise ValueError(f"{setting}: DQN has no such setting{did_you_mean(setting, known)}")
-    rule = {} if "returns" in changes else DEFAULT_RULE
+    rule = AUTO_RULE if changes.get("returns") == "auto" else {} if "returns" in changes else DEFAULT_RULE
     return DQNConfig(**(rule | preset(preset_name, env_name, pictures=pictures) | changes))

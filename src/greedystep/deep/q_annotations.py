@@ -17,6 +17,7 @@ import numpy as np
 from greedystep import returns
 from greedystep.checks import check_float, check_int
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.heads import split_policy
 from greedystep.deep.targets import (
     BootstrapValues,
     LaneHyperparams,
@@ -56,7 +57,7 @@ class QAnnotator:
     @cached_property
     def _act(self) -> Any:
         def act(params: Any, key: jax.Array, observation: jax.Array) -> jax.Array:
-            q = self._learner.min_q(params, observation[None])
+            q = self._learner.acting_q(params, observation[None])
             return epsilon_greedy(key, q, jnp.float32(self.epsilon))[0][0]
 
         return jax.jit(act)
@@ -100,14 +101,16 @@ class QAnnotator:
         ):
             config = self._learner.config
             seen = jax.vmap(self.env.observe)(states) if isinstance(self.env, Environment) else states
-            q, support = self._learner.q_and_support(params, seen)
-            values = target_values(config, BootstrapValues(q, None, support), action)
-            greedy = within(support, q.min(axis=0)).argmax(axis=-1) == action
+            networks, head = split_policy(params)
+            network_q, support = self._learner.q_and_support(networks, seen)
+            values = target_values(config, BootstrapValues(network_q, None, support), action)
+            q, _ = self._learner.acting_q_and_support(params, seen)
+            greedy = within(support, q).argmax(axis=-1) == action
             probability = self.epsilon / q.shape[-1] + (1 - self.epsilon) * greedy
             rows = StepRows(action, reward, is_step, terminated, truncated, probability)
             targets_of = sequence_targets if config.is_pooled else _n_step_targets
             targets, steps = targets_of(config, hyperparams, rows, values)
-            return q.min(axis=0), targets[0], steps
+            return q, targets[head], steps
 
         return jax.jit(compute)
 

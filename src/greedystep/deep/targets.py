@@ -1,7 +1,7 @@
 """Compute learning targets from stored steps: bootstrap values from the target networks, then a return estimator.
 
 Everywhere `q` is [M, B, A]: networks, states, actions. The networks form `config.groups` groups (two for
-greedy-step-twin, otherwise one), each with targets of its own: results are [G, B].
+greedy-step-twin, the heads of "auto", otherwise one), each with targets of its own: results are [G, B].
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from greedystep import returns
-from greedystep.deep.config import DQNConfig
+from greedystep.deep.config import AUTO_OUTPUTS, AUTO_RATES, DQNConfig
+from greedystep.deep.heads import head_q
 from greedystep.replay import ReplayBuffer, ReplayState, RowIndex, StepRows
 
 
@@ -55,14 +56,14 @@ class TargetValues(NamedTuple):
 
 
 def target_values(config: DQNConfig, values: BootstrapValues, action: jax.Array) -> TargetValues:
-    """Take the minimum over the networks of a group, then the policy over actions (Maxmin DQN, Lan et al. 2020).
+    """Take the values of each group of networks, then the policy over actions (Maxmin DQN, Lan et al. 2020).
 
     With `support` both parts of the ε-greedy policy, the greedy and the uniform one, are over the actions in it alone
     (Batch-Constrained Q-learning, Fujimoto et al. 2019).
     """
-    (q, selection_q, support), groups, epsilon = values, config.groups, config.target_epsilon or 0.0
-    q = jnp.stack([q[g::groups].min(axis=0) for g in range(groups)])
-    selection = q if selection_q is None else jnp.stack([selection_q[g::groups].min(axis=0) for g in range(groups)])
+    (q, selection_q, support), epsilon = values, config.target_epsilon or 0.0
+    q = group_q(config, q)
+    selection = q if selection_q is None else group_q(config, selection_q)
     selection = within(support, selection)
     best = selection.argmax(axis=-1)
     value = _pick(q, best)
@@ -72,6 +73,13 @@ def target_values(config: DQNConfig, values: BootstrapValues, action: jax.Array)
     share = epsilon / q.shape[-1] if support is None else epsilon * _pick(support, action[0]) / support.sum(axis=-1)
     probability = share + (1 - epsilon) * (action == best)
     return TargetValues(value, _pick(q, action), probability, _pick(selection, action) >= selection.max(axis=-1))
+
+
+def group_q(config: DQNConfig, q: jax.Array) -> jax.Array:
+    """Return the Q-values [G, B, A] of each group of networks: their minimum, or those of the heads of "auto"."""
+    if config.returns == "auto":
+        return head_q(q)
+    return jnp.stack([q[g :: config.groups].min(axis=0) for g in range(config.groups)])
 
 
 def within(support: jax.Array | None, q: jax.Array) -> jax.Array:
@@ -133,6 +141,10 @@ def sequence_targets(
     if config.returns == "greedy-step-twin":
         twins = [returns.greedy_step_twin(*steps, value[g], value[1 - g], cuts=cuts) for g in range(2)]
         return jnp.stack([twin.returns for twin in twins]), twins[0].steps
+    if config.returns == "auto":
+        traces = jnp.array([output.lambda_ for output in AUTO_OUTPUTS] * len(AUTO_RATES))
+        targets = jax.vmap(lambda v, trace: returns.lambda_return(*steps, v, trace, cuts=cuts))(value, traces)
+        return targets, jnp.zeros(rewards.shape, jnp.int32)
     v, q, pi, is_greedy = value[0], action_value[0], action_prob[0], is_greedy[0]
     if config.returns == "greedy-step":
         greedy = returns.greedy_step(*steps, v, cuts=cuts, horizon=config.horizon)

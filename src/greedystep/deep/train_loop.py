@@ -17,6 +17,7 @@ from jax import lax
 
 from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.heads import HeadPolicy, HeadScores
 from greedystep.deep.learner import Learner, LearnerState
 from greedystep.deep.target_pool import TargetPool
 from greedystep.deep.targets import LaneHyperparams, within
@@ -37,6 +38,8 @@ class LaneState(NamedTuple):
     envs: Any
     """States of N compiled environments, [N, ...]; for host environments a `host_loop.HostState`."""
     episode: EpisodeStats
+    heads: HeadScores | None = None
+    """None for returns other than "auto"."""
 
 
 class Transition(NamedTuple):
@@ -78,6 +81,7 @@ class TrainLoop:
             pool=target_pool.init(config, self.buffer) if config.is_pooled else None,
             envs=envs,
             episode=EpisodeStats.init(config.num_envs),
+            heads=HeadScores.init(jax.random.fold_in(key, 0), config.num_envs) if config.returns == "auto" else None,
         )
 
     # -- acting --------------------------------------------------------------------------------------------------------
@@ -87,21 +91,32 @@ class TrainLoop:
         envs, actions = self.learner.config.num_envs, self.learner.num_actions
         return jax.random.randint(key, (envs,), 0, actions), jnp.full(envs, 1 / actions)
 
+    @staticmethod
+    def policy(lane: LaneState) -> Any:
+        """Return what acts in training: the online networks, with "auto" also the head of each environment."""
+        params = lane.learner.params
+        return params if lane.heads is None else HeadPolicy(params, lane.heads.playing)
+
     def action(
-        self, round_: jax.Array, params: Any, hyperparams: LaneHyperparams, key: jax.Array, observation: jax.Array
+        self, round_: jax.Array, policy: Any, hyperparams: LaneHyperparams, key: jax.Array, observation: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Sample ε-greedy actions; return the actions, their probabilities and Q(s, a), each [N]."""
         config = self.learner.config
         # The step is clipped where ε has reached its end, so that it stays within int32.
         step = jnp.minimum(round_, -(-config.epsilon_steps // config.num_envs)) * config.num_envs
-        q, support = self.learner.q_and_support(params, observation)
-        q = q.min(axis=0)
+        q, support = self.learner.acting_q_and_support(policy, observation)
         epsilon = epsilon_at(config, hyperparams.epsilon_end, step)
         action, probability = epsilon_greedy(key, within(support, q), epsilon)
         return action, probability, jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
 
-    def store(self, lane: LaneState, metrics: ChunkMetrics, step: Transition) -> tuple[LaneState, ChunkMetrics]:
-        """Write one step of all environments to the replay buffer, and add it to the metrics."""
+    def store(
+        self, lane: LaneState, metrics: ChunkMetrics, step: Transition, key: jax.Array
+    ) -> tuple[LaneState, ChunkMetrics]:
+        """Write one step of all environments to the replay buffer, and add it to the metrics.
+
+        Args:
+            key: for the choice of the heads that play next, where there are several.
+        """
         config, over = self.learner.config, step.terminated | step.truncated
         replay = self.buffer.add(
             lane.replay,
@@ -116,10 +131,13 @@ class TrainLoop:
         )
         cut = step.truncated if config.time_limits == "bootstrap" else jnp.zeros_like(step.truncated)
         metrics, episode = metrics.after_step(lane.episode, step.reward, cut, over, step.q, config.discount)
-        is_step = step.is_step
+        is_step, heads = step.is_step, lane.heads
+        if heads is not None and step.q is not None:
+            ended = over if is_step is None else over & is_step
+            heads = heads.after_round(key, lane.episode.total_reward + step.reward, ended)
         if is_step is not None:
             episode = jax.tree.map(lambda new, old: jnp.where(is_step, new, old), episode, lane.episode)
-        return lane._replace(replay=replay, episode=episode), metrics
+        return lane._replace(replay=replay, episode=episode, heads=heads), metrics
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

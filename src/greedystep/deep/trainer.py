@@ -31,6 +31,7 @@ from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
 from greedystep.deep.device_loop import DeviceLoop
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
+from greedystep.deep.heads import HeadPolicy, HeadScores
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
@@ -54,6 +55,7 @@ SIZE_SETTINGS = {
     "pool": ("target_period", "updates", "batch_size"),
     "envs": ("num_envs",),
     "episode": ("num_envs",),
+    "heads": ("num_envs",),
 }
 """Field of `LaneState` -> the settings that decide its size in memory, named in MemoryErrors."""
 
@@ -144,8 +146,11 @@ class Trainer:
 
     @property
     def params(self) -> Any:
-        """The arrays of the online networks of all lanes, [L, M, ...]."""
-        return self.state.lanes.learner.params
+        """The arrays of the online networks of all lanes, [L, M, ...]; with "auto" also each lane's best head."""
+        lanes = self.state.lanes
+        if lanes.heads is None:
+            return lanes.learner.params
+        return HeadPolicy(lanes.learner.params, jax.vmap(HeadScores.best)(lanes.heads))
 
     def check_memory(self) -> None:
         """Raise MemoryError if the intermediate arrays of training do not fit beside the state; compiles nothing."""
@@ -230,11 +235,25 @@ class Trainer:
                 "seed": seed,
                 **metrics_row(jax.tree.map(lambda x, lane=lane: x[lane], metrics)),
                 "target_age": self._target_age(),
+                **self._head_columns(lane),
                 "steps_per_second": steps * len(self.seeds) / spent,
                 "wall_seconds": self.seconds,
             }
             for lane, seed in enumerate(self.seeds)
         ]
+
+    def _head_columns(self, lane: int) -> dict[str, Any]:
+        """Return columns about the heads of a lane: the best one, and expected return and recent episodes of each."""
+        heads = self.state.lanes.heads
+        if heads is None:
+            return {}
+        own: HeadScores = jax.tree.map(lambda x: x[lane], heads)
+        mean, _ = own.posterior()
+        return {
+            "head": int(own.best()),
+            "head_return": [round(float(x), 6) for x in mean],
+            "head_episodes": [round(float(x), 3) for x in own.count],
+        }
 
     def _begin_episodes(self, loop: HostLoop, lanes: LaneState) -> LaneState:
         """Reset the host environments, or replay their running episodes after `restore`; return the lanes."""

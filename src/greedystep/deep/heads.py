@@ -1,0 +1,119 @@
+"""Several policies that learn from one replay buffer, and the choice of the one that acts: the rule returns="auto".
+
+No learning rate, no λ and no degree of caution is the best one on every task. So `ensemble` networks learn at each of
+the rates AUTO_RATES, and every network has one output per pair (λ, c) of AUTO_OUTPUTS. A head is one rate with one
+output, number `rate * outputs + output`:
+
+    Q_h(s, a) = (1 - c) mean_m Q_m(s, a) + c min_m Q_m(s, a)     over the networks m of its rate
+    targets of head h: the λ-return with the values max_a Q_h(s, a)
+
+Which head plays an episode is chosen by Thompson sampling (Thompson 1933) from the returns of recent episodes. A head
+with n episodes of mean return x gets a draw from Normal((n x + x̄) / (n + 1), σ² / (n + 1)), x̄ the mean over all heads
+and σ² the variance within them; the head with the largest draw plays.
+
+An episode that ended after t steps counts (t / T)^FORGETTING at step T. So the last fifth of the training counts most,
+however long it has lasted, and a head that has not played for long is tried again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from greedystep.deep.config import AUTO_OUTPUTS, AUTO_RATES
+
+HEADS = len(AUTO_RATES) * len(AUTO_OUTPUTS)
+FORGETTING = 4.0
+LEAST_DEVIATION = 0.01
+"""Smallest standard deviation of episode returns, as a share of their mean: returns that never differ prove little."""
+
+
+class HeadPolicy(NamedTuple):
+    """The arrays of all networks, and the head that acts."""
+
+    params: Any
+    head: jax.Array
+    """int32: one head, or one per observation [B]."""
+
+
+class HeadScores(NamedTuple):
+    """Which head plays in each of N environments, and the returns of recent episodes by head."""
+
+    playing: jax.Array
+    """int32 [N]."""
+    rounds: jax.Array
+    """int32: rounds of training so far."""
+    count: jax.Array
+    """[H]: number of episodes, each with its weight."""
+    total: jax.Array
+    """[H]: sum of their returns."""
+    squares: jax.Array
+    """[H]: sum of their squared returns."""
+
+    @classmethod
+    def init(cls, key: jax.Array, envs: int) -> HeadScores:
+        """Return the state before the first episode: random heads play."""
+        sums = [jnp.zeros(HEADS) for _ in range(3)]
+        return cls(jax.random.randint(key, (envs,), 0, HEADS), jnp.int32(0), *sums)
+
+    def after_round(self, key: jax.Array, episode_return: jax.Array, over: jax.Array) -> HeadScores:
+        """Forget a little, count the episodes that are over, and choose a head for each environment that begins anew.
+
+        Args:
+            episode_return: [N], the sum of rewards of each environment's episode so far.
+            over: bool [N], whether the episode has ended in this round.
+        """
+        weight = (self.rounds / (self.rounds + 1)) ** FORGETTING
+        ended = (jax.nn.one_hot(self.playing, HEADS) * over[:, None]).T
+        sums = [self.count, self.total, self.squares]
+        powers = [jnp.ones_like(episode_return), episode_return, episode_return**2]
+        scores = HeadScores(
+            self.playing, self.rounds + 1, *(weight * x + ended @ y for x, y in zip(sums, powers, strict=True))
+        )
+        return scores._replace(playing=jnp.where(over, scores.sample(key, over.shape), self.playing))
+
+    def posterior(self) -> tuple[jax.Array, jax.Array]:
+        """Return mean and standard deviation of the normal distribution of each head's expected return, [H]."""
+        everything = jnp.maximum(self.count.sum(), 1e-6)
+        mean = self.total.sum() / everything
+        own = self.total / jnp.maximum(self.count, 1e-6)
+        variance = (self.squares.sum() - (self.count * own**2).sum()) / everything
+        variance = jnp.maximum(variance, (LEAST_DEVIATION * mean) ** 2 + 1e-8)
+        return (self.total + mean) / (self.count + 1), jnp.sqrt(variance / (self.count + 1))
+
+    def sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """Draw heads by Thompson sampling: int32 of this shape."""
+        mean, deviation = self.posterior()
+        draws = mean + deviation * jax.random.normal(key, (*shape, HEADS))
+        return draws.argmax(axis=-1).astype(jnp.int32)
+
+    def best(self) -> jax.Array:
+        """Return the head that acts outside of training: the largest expected return less one deviation; int32."""
+        mean, deviation = self.posterior()
+        return (mean - deviation).argmax().astype(jnp.int32)
+
+
+def head_q(q: jax.Array) -> jax.Array:
+    """Return the Q-values of each head from those of each network, [K, B, O A] -> [H, B, A]."""
+    rates, outputs = len(AUTO_RATES), len(AUTO_OUTPUTS)
+    networks, states, width = q.shape
+    q = q.reshape(rates, networks // rates, states, outputs, width // outputs)
+    least, mean = q.min(axis=1), q.mean(axis=1)
+    caution = jnp.array([output.caution for output in AUTO_OUTPUTS])[:, None]
+    mixed = mean + caution * (least - mean)  # [R, B, O, A]
+    return mixed.swapaxes(1, 2).reshape(HEADS, states, -1)
+
+
+def split_policy(policy: Any) -> tuple[Any, Any]:
+    """Return the arrays of the networks and the head that acts; head 0 where there are no others."""
+    return policy if isinstance(policy, HeadPolicy) else (policy, 0)
+
+
+def describe(head: int) -> str:
+    """Return the settings of a head in words."""
+    rate, output = divmod(int(head), len(AUTO_OUTPUTS))
+    settings, factor = AUTO_OUTPUTS[output], AUTO_RATES[rate]
+    value = {0.0: "mean", 1.0: "minimum"}.get(settings.caution, f"caution {settings.caution:g}")
+    return f"learning rate x {factor:.3g}, λ = {settings.lambda_:g}, {value} of the networks"
