@@ -181,7 +181,7 @@ class Learner:
     def update(
         self, state: LearnerState, batch: Batch, key: jax.Array, learning_rate: jax.Array
     ) -> tuple[LearnerState, UpdateInfo]:
-        """Make one gradient step of one random network, or of all (`ensemble_update`), and with bcq of the behaviour network.
+        """Make a gradient step of one random network or of all (`ensemble_update`); with bcq, of the behaviour one too.
 
         Also return the metrics of the step.
         """
