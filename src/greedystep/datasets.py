@@ -199,7 +199,6 @@ def _is_array(value: Any) -> bool:
 
 
 def _as_trajectory(one: Any, name: str, number: int) -> Trajectory:
-    """Convert episode `number` of a list to a trajectory."""
     if isinstance(one, Trajectory):
         return one
     if isinstance(one, Mapping) or _is_arrays(one):

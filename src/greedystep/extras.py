@@ -26,7 +26,5 @@ def deep_extra() -> Iterator[None]:
         name = (problem.name or "").partition(".")[0]
         if name not in DEEP:
             raise
-        raise MissingExtraError(
-            f'networks, games and watching need {name}, which is not installed: pip install "greedystep[deep]"',
-            name=name,
-        ) from None
+        sentence = f'this needs {name}, which is not installed: pip install "greedystep[deep]"'
+        raise MissingExtraError(sentence, name=name) from None

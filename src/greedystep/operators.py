@@ -298,7 +298,6 @@ def _best_case_backup(mdp: MDP, values: np.ndarray) -> np.ndarray:
 
 
 def _greedy_values(mdp: MDP, q: np.ndarray) -> np.ndarray:
-    """Return V(s) = max_a q(s, a), [S]."""
     return _table(mdp, q).max(axis=1)
 
 
@@ -315,7 +314,6 @@ def _average(policy: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _probabilities(mdp: MDP, policy: np.ndarray) -> np.ndarray:
-    """Return a checked policy as action probabilities [S, A]."""
     return np.eye(mdp.num_actions)[policy] if policy.ndim == 1 else policy
 
 

@@ -379,7 +379,6 @@ def _on_device(array: np.ndarray) -> jax.Array:
 
 
 def _put(columns: jax.Array, row: jax.Array, value: jax.Array) -> jax.Array:
-    """Return columns [N, R, ...] with value[n] written in row[n] of column n."""
     if len(columns) == 1:  # a slice is written in place without the loop of a scatter
         return lax.dynamic_update_slice(columns, value[:, None], (0, row[0], *[0] * (columns.ndim - 2)))
     return columns.at[jnp.arange(len(columns)), row].set(value)

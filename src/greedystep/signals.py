@@ -204,7 +204,6 @@ def _send_again(number: int) -> None:
 
 @contextmanager
 def _handlers(handle: Callable[[int, FrameType | None], Any], numbers: Iterable[int]) -> Iterator[None]:
-    """Install a handler for these signals within the block."""
     before = {number: usual for number in numbers if (usual := signal.getsignal(number)) is not None}
     active = True
 

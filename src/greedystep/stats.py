@@ -155,7 +155,6 @@ def _wins(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _divide(above: np.ndarray, below: np.ndarray, otherwise: float) -> np.ndarray:
-    """Return above / below; `otherwise` if below is not positive."""
     unknown = np.where(np.isnan(above) | np.isnan(below), np.nan, otherwise)
     return np.where(below > 0, above / np.where(below > 0, below, 1.0), unknown)
 

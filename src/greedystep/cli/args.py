@@ -135,12 +135,10 @@ def parse_options(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _spec(metavar: str, parse: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
-    """Return tyro's specification of an option that takes one word."""
     return PrimitiveConstructorSpec(1, metavar, lambda words: parse(words[0]), lambda value: True, _show)
 
 
 def _show(value: Any) -> list[str]:
-    """Return a default value as help shows it."""
     return [f"{value:g}" if isinstance(value, int | float) else str(value)]
 
 

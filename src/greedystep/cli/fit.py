@@ -221,7 +221,6 @@ class Fit:
         return f"{said} Mean return of {EVALUATION_EPISODES} episodes in {self.eval_env}: {played.mean:.6g}", out
 
     def _network(self, data: Dataset) -> DQN:
-        """Make a DQN agent for the data, and check that it can learn from them."""
         import greedystep
         from greedystep.deep import offline
         from greedystep.deep.env_spec import as_environment

@@ -185,7 +185,6 @@ class Watch:
                 show(self._image(env, moment, rows, console.width), words)
 
     def _image(self, env: Any, moment: RolloutStep, rows: int, columns: int | None = None) -> Any:
-        """Return the state as an image of at most `rows` x `columns` pixels."""
         from greedystep.envs.host import HostEnvironment
         from greedystep.envs.host_rollout import scaled
         from greedystep.envs.rendering import fitting_height, render

@@ -205,7 +205,6 @@ class DQNConfig:
         self._set("hidden", tuple(check_int("hidden", size, 1, INT32_MAX) for size in self.hidden))
 
     def _set(self, name: str, value: Any) -> None:
-        """Set a field although the dataclass is frozen (for `__post_init__` only)."""
         object.__setattr__(self, name, value)
 
     def _set_options(self, setting: str, options: dict[str, dict[str, Any]]) -> None:

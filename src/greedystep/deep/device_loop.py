@@ -73,7 +73,6 @@ class DeviceLoop(TrainLoop):
     # -- one round: a step of all environments -------------------------------------------------------------------------
 
     def _random_step(self, lane: LaneState, metrics: ChunkMetrics) -> tuple[LaneState, ChunkMetrics]:
-        """Take a uniformly random action in every environment (warm-up)."""
         key, action_key, env_key = jax.random.split(lane.key, 3)
         action, probability = self.random_action(action_key)
         lane, metrics = self._env_step(lane, metrics, env_key, self._observe(lane.envs), action, probability, None)

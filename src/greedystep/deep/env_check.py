@@ -22,14 +22,14 @@ from greedystep.envs.gymnasium_ids import make_gymnasium
 from greedystep.envs.host import HostEnvironment
 
 LANES = 4
-"""Compiled environments that are stepped side by side."""
+"""Number of compiled environments that are stepped side by side."""
 COMPARED = 100
-"""Steps that are played twice with the same seed."""
+"""Number of steps that are played twice with the same seed, to be compared."""
 MOST_STEPS = 1_000_000
 
 
 class EnvironmentWarning(UserWarning):
-    """An environment can be learned in, but something about it is likely not meant."""
+    """An environment can be learned in, but something about it is probably a mistake."""
 
 
 def check_env(env: Any, steps: int = 1_000, *, seed: int = 0, **options: Any) -> None:
@@ -60,7 +60,7 @@ def check_env(env: Any, steps: int = 1_000, *, seed: int = 0, **options: Any) ->
 
 
 def _gymnasium_env(env: Any, options: dict[str, Any]) -> gymnasium.Env | None:
-    """Return the one Gymnasium environment that is meant; None if it is a vector of them, or compiled."""
+    """Return the single Gymnasium environment that `env` stands for; None for vector and compiled environments."""
     from greedystep import envs
 
     if isinstance(env, str) and not envs.is_own_name(env):
@@ -111,7 +111,7 @@ def _check_gymnasium(env: gymnasium.Env, steps: int, seed: int) -> None:
 def _play_gymnasium(
     env: gymnasium.Env, space: spaces.Space, actions: Any, steps: int, seed: int
 ) -> tuple[list[tuple], bool]:
-    """Return (observation, reward, over) of the first state and of the first steps; and whether an episode ended."""
+    """Play random steps; return (observation, reward, over) of the first COMPARED, and whether an episode ended."""
     rng, ended = np.random.default_rng(seed), False
     log: list[tuple] = [(_check_reset(env, space, seed), 0.0, False)]
     for t in range(steps):
@@ -155,7 +155,7 @@ def _check_step(env: gymnasium.Env, space: spaces.Space, action: Any) -> tuple[A
 
 
 def _check_observation(where: str, space: spaces.Space, seen: Any, what: str = "observation") -> None:
-    """Say how an observation that is not in its space differs from it."""
+    """Raise ValueError saying how an observation differs from its space."""
     if isinstance(space, spaces.Dict):
         if not isinstance(seen, dict) or seen.keys() != space.spaces.keys():
             got = sorted(seen) if isinstance(seen, dict) else type(seen).__name__
@@ -236,7 +236,7 @@ def _check_description(env: Environment) -> None:
 
 
 def _check_same_state(first: Any, after: Any) -> None:
-    """The state is the carry of a loop: step must return what it was given, in structure, shapes and dtypes."""
+    """Raise ValueError unless `step` returns a state of the same structure, shapes and dtypes, as loops in JAX need."""
     one, other = jax.tree.structure(first), jax.tree.structure(after)
     if one != other:
         raise ValueError(f"env: step returns a state of another structure, {short_repr(other)}, than reset, {one}")
@@ -255,7 +255,7 @@ def _check_result(step: Any) -> None:
 
 
 def _check_pure(env: Environment, key: jax.Array) -> None:
-    """The same key, state and action must give the same result, compiled or not."""
+    """Raise ValueError unless the same key, state and action give the same result, compiled or not."""
 
     def play(key: jax.Array) -> Any:
         state = env.reset(key)
@@ -273,7 +273,7 @@ def _check_pure(env: Environment, key: jax.Array) -> None:
 
 
 def _check_rollout(env: Environment, steps: int, key: jax.Array) -> None:
-    """Play side by side with automatic resets, as an agent does, and look at all that comes out."""
+    """Play environments side by side with automatic resets, as an agent does, and check rewards and observations."""
     resetting = AutoReset(env)
 
     def one(states: Any, key: jax.Array) -> Any:
@@ -307,7 +307,7 @@ def _check_rollout(env: Environment, steps: int, key: jax.Array) -> None:
 
 @contextmanager
 def _naming(what: str, *, compiled: bool = False) -> Iterator[None]:
-    """Turn what the user's code raises into a sentence."""
+    """Within the block, turn an exception of the user's code into a ValueError of one sentence about `what`."""
     try:
         yield
     except ValueError as problem:
@@ -345,7 +345,7 @@ def _kind(value: Any) -> str:
 
 
 def _type(x: Any) -> str:
-    """Return dtype and shape: float32[4]."""
+    """Return dtype and shape as text: float32[4]."""
     return f"{np.dtype(x.dtype)}{list(x.shape)}"
 
 

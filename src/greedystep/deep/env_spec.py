@@ -125,7 +125,6 @@ def logged_environment(data: Dataset) -> LoggedEnvironment:
 
 
 def _as_json(options: Any) -> Any:
-    """Return options as JSON values, None if JSON cannot hold them."""
     try:
         return io.jsonable(options)
     except (TypeError, ValueError):

@@ -159,8 +159,9 @@ class Learner:
             *hidden, last = layers
             # Behind the networks of the head stands that of the behaviour, if there is one, with its first output.
             rest = slice(config.num_q_networks, None)
-            layers = [tuple(np.concatenate([x[own], x[rest]]) for x in layer) for layer in hidden]
-            layers.append(tuple(np.concatenate([x[own][..., ours], x[rest][..., first]]) for x in last))
+            layers = [(np.concatenate([w[own], w[rest]]), np.concatenate([b[own], b[rest]])) for w, b in hidden]
+            w, b = (np.concatenate([x[own][..., ours], x[rest][..., first]]) for x in last)
+            layers.append((w, b))
         scale = 255.0 if self.observation.dtype == np.uint8 else 1.0
         return NumpyPolicy(kind, self.observation.shape, layers, scale, config.bcq_threshold, caution)
 
@@ -275,11 +276,12 @@ class Learner:
 
         So an update costs as much as that of a single network.
         """
-        rates, outputs = len(AUTO_RATES), len(AUTO_OUTPUTS)
+        rates = len(AUTO_RATES)
         size = len(batch.action) // rates
         chosen = jnp.arange(rates) * self.config.ensemble + jax.random.randint(key, (), 0, self.config.ensemble)
 
-        def step(params: Any, opt_state: Any, part: Batch, learning_rate: jax.Array):
+        def step(one: tuple[Any, Any, Batch, jax.Array]) -> tuple[tuple[Any, Any], UpdateInfo]:
+            params, opt_state, part, learning_rate = one
             (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, part, part.targets)
             return self._descend(params, opt_state, gradient, learning_rate), UpdateInfo(loss, q)
 
@@ -288,13 +290,13 @@ class Learner:
 
         own_targets = jnp.stack([parts(x.T)[r] for r, x in enumerate(jnp.split(batch.targets, rates))])  # [R, B, O]
         own = Batch(parts(batch.observations), parts(batch.action), own_targets, parts(batch.steps))
-        assert own.targets.shape == (rates, size, outputs)
-        arguments = (*jax.tree.map(lambda x: x[chosen], networks), own, learning_rate * jnp.array(AUTO_RATES))
+        params, opt_state = jax.tree.map(lambda x: x[chosen], networks)
+        arguments = (params, opt_state, own, learning_rate * jnp.array(AUTO_RATES))
         if jax.default_backend() == "cpu":  # one after the other: XLA's products of batches of matrices are slow there
-            stepped = [step(*jax.tree.map(itemgetter(r), arguments)) for r in range(rates)]
+            stepped = [step(jax.tree.map(itemgetter(r), arguments)) for r in range(rates)]
             changed, info = jax.tree.map(lambda *x: jnp.stack(x), *stepped)
         else:
-            changed, info = jax.vmap(step)(*arguments)
+            changed, info = jax.vmap(step)(arguments)
         return jax.tree.map(lambda x, new: x.at[chosen].set(new), networks, changed), jax.tree.map(jnp.mean, info)
 
     def _descend(self, params: Any, opt_state: Any, gradient: Any, learning_rate: jax.Array) -> tuple[Any, Any]:

@@ -13,12 +13,12 @@ POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
 
 
 class Counterpart(NamedTuple):
-    """What a setting of stable-baselines3 is here."""
+    """How a setting of stable-baselines3 is written here."""
 
     words: str
-    """Markdown, for the docs; without its back quotes, for an error message."""
+    """The counterpart in words: Markdown for the docs; without its back quotes for error messages."""
     setting: str | None = None
-    """The setting that it is another name of; None if there is no such setting, or if it depends on the value."""
+    """Our setting with exactly the same meaning; None if there is none, or if it depends on the value."""
 
 
 SETTINGS = {
@@ -63,7 +63,7 @@ def from_sb3(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(theirs: dict[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return name -> (our setting, its value) of those whose value needs no look at the others."""
+    """Return {their name: (our setting, its value)} of the settings that do not depend on others."""
     found = {}
     for name, value in theirs.items():
         words, setting = SETTINGS[name]
@@ -89,7 +89,7 @@ def _net_arch(policy_kwargs: Any) -> tuple[int, ...]:
 
 
 def _target_updates(theirs: dict[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Here a rate below 1 means averaging after every update, whatever the period."""
+    """Translate tau and target_update_interval: here a rate below 1 means averaging after every update."""
     rate, period = theirs.get("tau", 1.0), theirs.get("target_update_interval")
     found = {"tau": ("target_rate", rate)} if "tau" in theirs else {}
     if check_float("tau", rate, 0, 1, above=True) < 1:
@@ -103,7 +103,7 @@ def _target_updates(theirs: dict[str, Any]) -> dict[str, tuple[str, Any]]:
 
 
 def _updates(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Here all updates follow a step of all environments; there they may wait for several."""
+    """Translate train_freq and gradient_steps: here all updates follow a step of all environments."""
     if "train_freq" not in theirs and "gradient_steps" not in theirs:
         return {}
     every, updates = theirs.get("train_freq"), theirs.get("gradient_steps", 1)
@@ -125,6 +125,6 @@ def _plain(words: str) -> str:
 
 
 def table() -> str:
-    """Return the table of docs/deep.md."""
+    """Return the table of counterparts in docs/deep.md, as Markdown."""
     rows = [f"| `{name}` | {counterpart.words} |" for name, counterpart in SETTINGS.items()]
     return "\n".join(["| stable-baselines3 | here |", "| --- | --- |", *rows])

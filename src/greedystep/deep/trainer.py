@@ -164,7 +164,6 @@ class Trainer:
     def _run_lanes(
         self, done: jax.Array, lanes: LaneState, hyperparams: LaneHyperparams, rounds: jax.Array
     ) -> tuple[LaneState, ChunkMetrics]:
-        """Run a chunk of all lanes on the device."""
         assert isinstance(self.loop, DeviceLoop)
         run = self.loop.run
         return map_lanes(lambda lane, own: run(done, lane, own, rounds), len(self.seeds), lanes, hyperparams)
@@ -207,7 +206,6 @@ class Trainer:
         return all_rows
 
     def _run_chunk(self, steps: int) -> list[Row]:
-        """Train for `steps` more steps and return one row per lane."""
         begin = time.perf_counter()
         step, lanes = self.state
         envs = self.config.num_envs

@@ -175,7 +175,6 @@ class Acrobot(Control):
 
 
 def _wrapped(angle: jax.Array) -> jax.Array:
-    """Return the angle, plus a multiple of 2 pi, in [-pi, pi]."""
     return angle - np.float32(2 * np.pi) * jnp.round(angle / np.float32(2 * np.pi))
 
 

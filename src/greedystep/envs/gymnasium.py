@@ -177,8 +177,6 @@ def observation_space(spec: ObservationSpec) -> spaces.Space:
 
 
 class _EnvState(NamedTuple):
-    """State of an environment, and the PRNG key for its next steps."""
-
     key: jax.Array
     state: State
 

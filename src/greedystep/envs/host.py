@@ -389,7 +389,6 @@ class _Codec:
         self.spec = ObservationSpec(tuple(box.shape), dtype, low, high)
 
     def __call__(self, observation: Any) -> np.ndarray:
-        """Convert one observation."""
         shape, dtype = self.spec.shape, self.spec.dtype
         if self._is_discrete:
             number = int(observation) - self._start

@@ -23,12 +23,12 @@ from greedystep.envs.gymnax import ObservedState
 
 JUMANJI_NEEDED = ("reset", "step", "observation_spec", "action_spec", "discount_spec")
 LAST = 2
-"""The step_type of the last step of an episode."""
+"""Value of `timestep.step_type` in the last step of an episode."""
 
 
 @dataclass(frozen=True, eq=False)
 class FromJumanji(Environment):
-    """An environment of Jumanji with one discrete action. Equal only to itself: it may hold arrays.
+    """A Jumanji environment with one discrete action as an `Environment`. Equal only to itself: it may hold arrays.
 
     An observation of one array is kept as it is. One of several, such as a board and a mask of legal actions, becomes
     one float32 vector, in the order of its fields.
@@ -66,7 +66,7 @@ class FromJumanji(Environment):
         return ObservedState(state, self._flat(timestep.observation))
 
     def draw(self, key: jax.Array) -> None:
-        """Return nothing: what is random in a step comes from the key in the state."""
+        """Return None: the randomness of a step comes from the key in the state."""
 
     def advance(self, draws: None, state: ObservedState, action: jax.Array) -> tuple[ObservedState, Step]:
         inner, timestep = self.env.step(state.state, action)
@@ -87,7 +87,7 @@ class FromJumanji(Environment):
 
 
 def from_jumanji(env: Any) -> FromJumanji:
-    """Make an `Environment` of one with Jumanji's protocol, without a wrapper that resets it."""
+    """Return an environment with Jumanji's protocol, and without an auto-reset wrapper, as an `Environment`."""
     missing = [word for word in JUMANJI_NEEDED if not hasattr(env, word)]
     if missing:
         raise ValueError(f"env: expected one of Jumanji, got a {type(env).__name__} without {missing[0]}")
@@ -103,5 +103,5 @@ def is_jumanji(env: Any) -> bool:
 
 
 def _spec(spec: Any) -> Any:
-    """Return a spec, which is a property since Jumanji 1.0 and was a method before."""
+    """Return the value of a spec, which is a property since Jumanji 1.0 and was a method before."""
     return spec() if callable(spec) else spec

@@ -100,7 +100,6 @@ class ToyEnvironment(Environment):
 
     @cached_property
     def _branching(self) -> int:
-        """The largest number of outcomes of a pair (s, a)."""
         return int(np.diff(self.task.outcomes.first).max())
 
     @cached_property

@@ -34,7 +34,6 @@ STYLES: dict[str, Style] = {GREEDY: (ORANGE, SOLID)}
 
 
 def _protocols(scale: str) -> list[TaskProtocol]:
-    """Return Figure 3's protocols, with Greedy-Step DQN only."""
     return [
         replace(one, methods=(GREEDY,), more_seeds=0)
         for one in fig3.SCALES[scale]

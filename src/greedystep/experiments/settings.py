@@ -188,7 +188,6 @@ def _name(cell: Mapping[str, Any]) -> str:
 
 
 def _score(cell: Mapping[str, Any]) -> float:
-    """Return the mean final return over a cell's seeds; -inf if a seed has none."""
     return float(np.nan_to_num(np.mean(np.array(cell["returns"], float)), nan=-np.inf))
 
 

@@ -179,7 +179,6 @@ def _dissect(start, to, order, part, queue, level, stack, progress, work):
 
 @njit(inline="always")
 def _push(heap, size, item):
-    """Push an item onto the min-heap heap[1 .. size]."""
     i = size + 1
     while i > 1 and heap[i >> 1] > item:
         heap[i] = heap[i >> 1]
@@ -190,7 +189,6 @@ def _push(heap, size, item):
 
 @njit(inline="always")
 def _pop(heap, size):
-    """Pop the smallest item of the min-heap heap[1 .. size]."""
     smallest, item = heap[1], heap[size]
     i, child = 1, 2
     while child < size:

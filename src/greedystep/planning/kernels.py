@@ -53,7 +53,6 @@ ONE, TWO, THREE, FOUR = (unsigned(n) for n in (1, 2, 3, 4))  # added to an unsig
 
 @njit(inline="always")
 def term(to, p, k, v):
-    """Return p[k] v[to[k]]."""
     return p[k] * v[to[k]]
 
 

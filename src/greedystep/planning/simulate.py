@@ -50,6 +50,5 @@ def _episode(
 
 
 def _draw(random: np.random.Generator, weights: np.ndarray) -> int:
-    """Draw an index with a probability proportional to its weight."""
     total = np.cumsum(weights)
     return int(min(np.searchsorted(total, random.random() * total[-1], side="right"), np.flatnonzero(weights)[-1]))

@@ -258,7 +258,6 @@ def normalised(mdp: MDP) -> MDP:
 
 
 def _with_sparse_rows(mdp: MDP, deadline: Deadline) -> MDP:
-    """Return a dense model with sparse transitions."""
     twin, matrix = copy.copy(mdp), np.asarray(mdp.transitions)
     pieces = deadline.chunks(len(matrix), matrix.size)
     twin.transitions = sp.csr_array(sp.vstack([sp.csr_array(matrix[begin:end]) for begin, end in pieces]))

@@ -99,12 +99,10 @@ def _count_verdicts(verdicts: Iterable[str], what: str) -> str:
 
 
 def _badge(verdict: str) -> str:
-    """Return a verdict as HTML, with its sign and colour."""
     return f'<span class="verdict" data-verdict="{verdict}">{MARKS[verdict]} {verdict}</span>'
 
 
 def _claims(results: list[dict[str, Any]]) -> list[str]:
-    """Return buttons that filter by verdict, and the table of all claims."""
     tally = Counter(claim["verdict"] for result in results for claim in result["claims"])
     buttons = [
         f'<button type="button" aria-pressed="true" data-show="{verdict}" class="verdict" data-verdict="{verdict}">'

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
+from greedystep.extras import deep_extra
+
 Array = Any
 """A NumPy or JAX array, a PyTorch tensor, or a number; the same kind and dtype are returned. `Any`, because neither JAX
 nor PyTorch is imported here."""
@@ -54,7 +56,8 @@ def accepts_tensors(estimator: Callable[P, R]) -> Callable[P, R]:
             return estimator(*arguments, **named)
         from greedystep.returns._torch import call_with_tensors
 
-        return call_with_tensors(estimator, inspect.signature(estimator).bind(*arguments, **named).arguments)
+        with deep_extra():  # gradients, and tensors on a GPU, are computed by JAX
+            return call_with_tensors(estimator, inspect.signature(estimator).bind(*arguments, **named).arguments)
 
     return call
 

@@ -131,7 +131,6 @@ def _try_to_lock(path: Path, what: Path) -> int | None:
 
 
 def _is_no_folder(path: Path) -> bool:
-    """Whether the path exists and is not a folder: a file, or a broken link."""
     try:
         return not stat.S_ISDIR(os.stat(path).st_mode)
     except FileNotFoundError:
@@ -139,7 +138,6 @@ def _is_no_folder(path: Path) -> bool:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the path still leads to the open file `descriptor`."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:

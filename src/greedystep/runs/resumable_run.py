@@ -126,7 +126,6 @@ class RunFolder(ABC):
             yield from self._train(metrics, every)
 
     def _begin(self) -> MetricsFile:
-        """Write config.json and the first state; return the metrics file."""
         is_resumed = (self.folder / CONFIG).exists()
         if self._restart:
             set_aside(self.folder, self.STATE, METRICS)

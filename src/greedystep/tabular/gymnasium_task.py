@@ -79,7 +79,6 @@ def _discrete(name: str, what: str, space: Any) -> gymnasium.spaces.Discrete:
 
 
 def _has_limit(env: Any) -> bool:
-    """Whether a TimeLimit wrapper truncates the environment's episodes."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, gymnasium.wrappers.TimeLimit):
             return True

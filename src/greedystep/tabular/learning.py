@@ -232,7 +232,6 @@ def check_method_memory(code: int, shape: tuple[int, ...], memory: Any = None) -
 
 @njit(cache=True)
 def _collect(q, simulator, epsilon, random, episodes):
-    """Simulate episodes with a fixed table; return them as `Episodes`."""
     buffer, store = make_buffer(simulator.horizon), make_store(simulator.horizon + 1)
     for _ in range(episodes):
         steps, terminated, _ = simulate_episode(q, simulator, epsilon, random, buffer)

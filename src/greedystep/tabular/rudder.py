@@ -198,7 +198,6 @@ def make_workspace_and_inputs(horizon, num_actions, features):
 
 @njit(cache=True, nogil=True)
 def _store_episode(state, buffer, steps, total):
-    """Store the buffered episode, in place of the oldest if the store is full."""
     numbers = state.numbers
     if numbers[STORED] > 0 and total != state.returns[(numbers[SEEN] - 1) % CAPACITY]:
         numbers[VARIED] = 1

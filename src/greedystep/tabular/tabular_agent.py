@@ -291,7 +291,6 @@ class TabularAgent:
 
 
 def _task(env: Any, discount: float | None, limit: int | None) -> Any:
-    """Return the toy task or Gymnasium task of a name, an id or an environment."""
     if envs.is_toy(env) or isinstance(getattr(env, "task", None), ToyTask):
         env = envs.as_task(env)
     if isinstance(env, ToyTask):

@@ -62,7 +62,6 @@ class Catcher(PLEGame):
         check_rounding(self.rounding)
 
     def draw(self, key: jax.Array) -> Fruit:
-        """Draw the place of the next fruit."""
         which = one_of(jax.random.bits(key), COLUMNS * ROWS)
         return Fruit(8 + 4 * (which % COLUMNS), -4 * (1 + which // COLUMNS))
 

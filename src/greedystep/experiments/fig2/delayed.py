@@ -244,7 +244,6 @@ def _steps(task: str, delay: int, method: str, limit: int) -> float:
 
 
 def _is_trial(found: Any) -> bool:
-    """Return whether a value read from a file can be the result of a trial."""
     if not (isinstance(found, list) and len(found) == len(Trial._fields)):
         return False
     return all(one is None or (type(one) is int and one >= 1) for one in found)

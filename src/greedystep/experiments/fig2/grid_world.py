@@ -129,8 +129,6 @@ def _prepare(size: int, logged: int) -> Callable[[int], dict[str, tuple[float, i
 
 
 def _is_trial(found: Any) -> bool:
-    """Return whether a value read from a file can be the result of a trial."""
-
     def is_pair(one: Any) -> bool:
         return isinstance(one, list) and len(one) == 2 and isinstance(one[0], float) and one[1] in (None, *PASSES)
 

@@ -64,7 +64,6 @@ def draw(result: Result) -> dict[str, Figure]:
 
 
 def _lines(rows: list[Row], methods: Mapping[str, Any], styles: Mapping[str, Style], x: str, y: str) -> list[Line]:
-    """Return one line per method that has rows: the medians `y` over `x`."""
     found = {name: [row for row in rows if row["method"] == name] for name in styles}
     return [
         Line(methods[name].label, [row[x] for row in mine], [row[y] for row in mine], style=styles[name])
@@ -179,7 +178,6 @@ def _draw_medians(axis: Axes, rows: list[Row], what: str, labels: Mapping[str, s
 
 
 def _or_limit(number: float | None, limit: int) -> float:
-    """Return the number, or a value beyond the limit if the number is unknown."""
     return 1.5 * limit if number is None else number
 
 

@@ -142,8 +142,6 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
 
 
 def _convergence_charts(convergence: dict[str, Any]) -> list[Chart]:
-    """Return charts of the error over iterations and over work, down to 1e-3."""
-
     def line(label: str, curve: dict[str, Any], cost: int, end: int) -> Line:
         shown = curve["errors"][: end // cost + 1]
         return Line(label, [k * cost for k in range(len(shown))], [error if error >= 1e-3 else None for error in shown])

@@ -214,7 +214,6 @@ def _rate(operator: Operator, case: Case, pairs: int, random: np.random.Generato
 
 
 def _lowest(mdp: MDP) -> np.ndarray:
-    """Return a table q that lies below Q* and below its own backup B q."""
     return np.full(mdp.rewards.shape, min(mdp.rewards.min(), 0.0) / (1 - mdp.discount))
 
 
