@@ -111,6 +111,18 @@ def test_half_precision_goes_to_jax():
     assert got.tolist() == [4.0, 3.0, 2.0]
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_tensors_on_a_gpu_stay_there():
+    x = make(8, (24, 4), dtype=np.float32)
+    on_gpu = [part.cuda() for part in to_torch(x)["rdv"]]
+    on_gpu[2].requires_grad_()
+    for enabled in (True, False):
+        with torch.set_grad_enabled(enabled):
+            got = returns.lambda_return(*on_gpu, 0.7)
+        assert got.device == on_gpu[0].device
+        assert got.detach().cpu().numpy() == pytest.approx(returns.lambda_return(*x["rdv"], 0.7), abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
