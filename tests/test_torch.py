@@ -1,6 +1,7 @@
 """The return estimators on PyTorch's tensors: the same numbers, the same memory, gradients, and the example."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from test_returns import ESTIMATORS, make
 
 from greedystep import returns
+from greedystep.extras import MissingExtraError
 from greedystep.returns._segment import accepts_tensors
 
 torch = pytest.importorskip("torch")
@@ -145,6 +147,14 @@ def test_other_devices_and_kinds_of_arrays_are_named():
         returns.n_step(*[torch.ones(3, device="meta")] * 3, 1)
     with pytest.raises(TypeError, match="values must be a tensor as rewards is, got ArrayImpl"):
         returns.n_step(torch.ones(3), torch.ones(3), jnp.ones(3), 1)
+
+
+def test_what_needs_jax_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    assert returns.monte_carlo(*[torch.ones(3)] * 3).tolist() == [4.0, 3.0, 2.0]
+    for wants in ({"requires_grad": True}, {"dtype": torch.float16}):
+        with pytest.raises(MissingExtraError, match=r"^gradients, half precision .* need jax, which is not installed"):
+            returns.monte_carlo(*[torch.ones(3, **wants)] * 3)
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,12 @@ class MissingExtraError(ImportError):
 
 
 @contextmanager
-def deep_extra() -> Iterator[None]:
-    """Within the block, turn a missing module of the extra `deep` into a MissingExtraError that names the extra."""
+def deep_extra(what: str = "networks, games and watching") -> Iterator[None]:
+    """Within the block, turn a missing module of the extra `deep` into a MissingExtraError that names the extra.
+
+    Args:
+        what: things that need it, in the plural.
+    """
     try:
         yield
     except ModuleNotFoundError as problem:
@@ -27,6 +31,6 @@ def deep_extra() -> Iterator[None]:
         if name not in DEEP:
             raise
         raise MissingExtraError(
-            f'networks, games and watching need {name}, which is not installed: pip install "greedystep[deep]"',
+            f'{what} need {name}, which is not installed: pip install "greedystep[deep]"',
             name=name,
         ) from None
