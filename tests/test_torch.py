@@ -1,6 +1,7 @@
 """The return estimators on PyTorch's tensors: the same numbers, the same memory, gradients, and the example."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from test_returns import ESTIMATORS, make
 
 from greedystep import returns
+from greedystep.extras import MissingExtraError
 from greedystep.returns._segment import accepts_tensors
 
 torch = pytest.importorskip("torch")
@@ -21,8 +23,9 @@ def to_torch(x):
     return {name: tuple(map(convert, row)) if name == "rdv" else convert(row) for name, row in x.items()}
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, np.float64) for name in ESTIMATORS), ("lambda_return", np.float32)]
+)
 def test_the_same_numbers_as_with_numpy(name, dtype):
     x = make(3, (12, 4), dtype=dtype)
     got, expected = ESTIMATORS[name](to_torch(x)), ESTIMATORS[name](x)
@@ -111,6 +114,18 @@ def test_half_precision_goes_to_jax():
     assert got.tolist() == [4.0, 3.0, 2.0]
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_tensors_on_a_gpu_stay_there():
+    x = make(8, (24, 4), dtype=np.float32)
+    on_gpu = [part.cuda() for part in to_torch(x)["rdv"]]
+    on_gpu[2].requires_grad_()
+    for enabled in (True, False):
+        with torch.set_grad_enabled(enabled):
+            got = returns.lambda_return(*on_gpu, 0.7)
+        assert got.device == on_gpu[0].device
+        assert got.detach().cpu().numpy() == pytest.approx(returns.lambda_return(*x["rdv"], 0.7), abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -132,6 +147,14 @@ def test_other_devices_and_kinds_of_arrays_are_named():
         returns.n_step(*[torch.ones(3, device="meta")] * 3, 1)
     with pytest.raises(TypeError, match="values must be a tensor as rewards is, got ArrayImpl"):
         returns.n_step(torch.ones(3), torch.ones(3), jnp.ones(3), 1)
+
+
+def test_what_needs_jax_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    assert returns.monte_carlo(*[torch.ones(3)] * 3).tolist() == [4.0, 3.0, 2.0]
+    for wants in ({"requires_grad": True}, {"dtype": torch.float16}):
+        with pytest.raises(MissingExtraError, match=r"^gradients, half precision .* need jax, which is not installed"):
+            returns.monte_carlo(*[torch.ones(3, **wants)] * 3)
 
 
 @pytest.fixture(scope="module")

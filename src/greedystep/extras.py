@@ -18,13 +18,17 @@ class MissingExtraError(ImportError):
 
 
 @contextmanager
-def deep_extra() -> Iterator[None]:
-    """Within the block, turn a missing module of the extra `deep` into a MissingExtraError that names the extra."""
+def deep_extra(needs: str = "this needs") -> Iterator[None]:
+    """Within the block, turn a missing module of the extra `deep` into a MissingExtraError that names the extra.
+
+    Args:
+        needs: subject and verb of the sentence that says so.
+    """
     try:
         yield
     except ModuleNotFoundError as problem:
         name = (problem.name or "").partition(".")[0]
         if name not in DEEP:
             raise
-        sentence = f'this needs {name}, which is not installed: pip install "greedystep[deep]"'
+        sentence = f'{needs} {name}, which is not installed: pip install "greedystep[deep]"'
         raise MissingExtraError(sentence, name=name) from None

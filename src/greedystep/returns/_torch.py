@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 
+from greedystep.extras import deep_extra
+
 HALVES = (torch.float16, torch.bfloat16)
 """Dtypes that the NumPy backend does not compute with."""
 
@@ -41,15 +43,13 @@ class _Differentiable(torch.autograd.Function):
     def forward(
         ctx: Any, estimator: Callable, fixed: dict, others: dict, varying: list[str], *inputs: torch.Tensor
     ) -> Any:
-        import jax
-
         def returns_and_rest(*inputs: Any) -> Any:
             result = estimator(**dict(zip(varying, inputs, strict=True)), **arrays, **others)
             return result if isinstance(result, tuple) else (result, None)
 
         with _x64():
             arrays = {name: _to_jax(x) for name, x in fixed.items()}
-            returns, ctx.vjp, steps = jax.vjp(returns_and_rest, *map(_to_jax, inputs), has_aux=True)
+            returns, ctx.vjp, steps = _jax().vjp(returns_and_rest, *map(_to_jax, inputs), has_aux=True)
             if steps is None:
                 return None, _to_torch(returns)
             chosen = _to_torch(steps)
@@ -80,25 +80,25 @@ def _common_device(tensors: dict[str, torch.Tensor], others: dict[str, Any]) -> 
             raise TypeError(f"{name} must be a tensor as {first} is, got {type(x).__name__}")
     if one.device.type not in ("cpu", "cuda"):
         raise ValueError(f"{first} must be on a CPU or a CUDA device, got {one.device}")
-    if one.device.type == "cuda":
+    if one.device.type == "cuda" and _jax().default_backend() != "gpu":
+        raise ValueError(f"{first} is on {one.device}, where JAX cannot compute: install jax with CUDA")
+    return one.device
+
+
+def _jax() -> Any:
+    with deep_extra("gradients, half precision and tensors on a GPU need"):
         import jax
 
-        if jax.default_backend() != "gpu":
-            raise ValueError(f"{first} is on {one.device}, where JAX cannot compute: install jax with CUDA")
-    return one.device
+    return jax
 
 
 def _x64() -> Any:
     """Keep 64-bit dtypes, in this call and thread only: JAX's own setting stays as the user has it."""
-    import jax
-
-    return jax.enable_x64(True)
+    return _jax().enable_x64(True)
 
 
 def _to_jax(x: torch.Tensor) -> Any:
-    import jax
-
-    return jax.dlpack.from_dlpack(x.detach().contiguous())
+    return _jax().dlpack.from_dlpack(x.detach().contiguous())
 
 
 def _to_torch(x: Any) -> torch.Tensor:
