@@ -8,7 +8,20 @@ from pathlib import Path
 import pytest
 
 from greedystep import io
-from greedystep.experiments import NAMES, fig1, fig2, fig3, fig4, fig5, horizon, offline, presets, settings, table1
+from greedystep.experiments import (
+    NAMES,
+    auto,
+    fig1,
+    fig2,
+    fig3,
+    fig4,
+    fig5,
+    horizon,
+    offline,
+    presets,
+    settings,
+    table1,
+)
 from greedystep.experiments import sticky_actions as luck
 from greedystep.experiments.claims import FAILED, NOT_KNOWN
 from greedystep.experiments.sentence_verdicts import (
@@ -45,6 +58,7 @@ def results():
         "luck": luck.claims({}),
         "presets": [presets.agree({})],
         "settings": [settings.one_for_all({})],
+        "auto": auto.claims({auto.AUTO: {}, auto.SINGLE: {}}, {}),
         "offline": offline.claims({}),
     }
     made |= {name: {"claims": [asdict(claim) for claim in some]} for name, some in claims.items()}

@@ -42,9 +42,11 @@ if TYPE_CHECKING:
 
     from greedystep.tables import Table
 
-Name = Literal["table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings", "offline"]
+Name = Literal[
+    "table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings", "auto", "offline"
+]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""All experiments: the paper's in its order, then horizon N, sticky actions (luck), presets, fixed settings, logs."""
+"""All experiments: the paper's in its order, then horizon N, sticky actions (luck), presets, settings, auto, logs."""
 
 MODULES = {"luck": "sticky_actions"}
 """Experiment -> its module, where that has another name."""

@@ -71,6 +71,11 @@ class SettingGrid:
             for ensemble, rule, rate in product(self.ensembles, self.rules, self.learning_rates)
         }
 
+    def setting_of(self, name: str) -> Setting:
+        """Return the setting of the cell with this name (see `best_cell`)."""
+        named = {_name(dict(zip(CELL, cell, strict=True))): setting for cell, setting in self.cells.items()}
+        return named[name]
+
     def runs(self, setting: Setting, seeds: Sequence[int] = SELECTION_SEEDS) -> list[RunSpec]:
         """Return the training runs of one setting, one per seed."""
         return [RunSpec(self.task, self.preset, setting, seed) for seed in seeds]
@@ -103,7 +108,7 @@ def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequenc
             for grid in asked
             for runs in grid.programs()
         )
-        maps = {grid.task: _collect(store, grid) for grid in grids}
+        maps = {grid.task: collect(store, grid) for grid in grids}
         runner.all(
             partial(runner.ensure, runs, Budget(TASKS[grid.task].steps), f"{TASKS[grid.task].title}, {name}")
             for grid in asked
@@ -112,7 +117,7 @@ def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequenc
     missing = [
         f"{one['title']}: {len(one['cells'])} of {_size(one)} settings are trained"
         for one in maps.values()
-        if not _is_complete(one)
+        if not is_complete(one)
     ]
     fresh = {grid.task: _fresh(store, maps, grid) for grid in grids}
     for grid in grids:
@@ -135,12 +140,10 @@ def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequenc
 
 def _chosen(maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, tuple[str, list[RunSpec]]]:
     """Return {role: (name of a setting, its runs on fresh seeds)}; empty before the maps of all tasks are complete."""
-    if not all(map(_is_complete, maps.values())) or (single := best_for_all(maps)) is None:
+    if not all(map(is_complete, maps.values())) or (single := best_for_all(maps)) is None:
         return {}
-    own = _name(max(maps[grid.task]["cells"], key=_score))
-    named = {_name(dict(zip(CELL, cell, strict=True))): setting for cell, setting in grid.cells.items()}
-    roles = {"best of the task": own, "best single": single[0]}
-    return {role: (name, grid.runs(named[name], FRESH_SEEDS)) for role, name in roles.items()}
+    roles = {"best of the task": best_cell(maps[grid.task]), "best single": single[0]}
+    return {role: (name, grid.runs(grid.setting_of(name), FRESH_SEEDS)) for role, name in roles.items()}
 
 
 def _fresh(store: RunStore, maps: Mapping[str, Any], grid: SettingGrid) -> dict[str, Any]:
@@ -155,7 +158,7 @@ def _fresh(store: RunStore, maps: Mapping[str, Any], grid: SettingGrid) -> dict[
     return found
 
 
-def _collect(store: RunStore, grid: SettingGrid) -> dict[str, Any]:
+def collect(store: RunStore, grid: SettingGrid) -> dict[str, Any]:
     """Return the maps as JSON: the returns of both seeds in every cell that was trained."""
     cells = []
     for cell, setting in grid.cells.items():
@@ -179,12 +182,17 @@ def _size(one: Mapping[str, Any]) -> int:
     return len(one["rules"]) * len(one["columns"])
 
 
-def _is_complete(one: Mapping[str, Any]) -> bool:
+def is_complete(one: Mapping[str, Any]) -> bool:
     return len(one["cells"]) == _size(one)
 
 
 def _name(cell: Mapping[str, Any]) -> str:
     return f"{cell['rule']}, {networks(cell['ensemble'])}, lr {cell['learning_rate']:g}"
+
+
+def best_cell(one: Mapping[str, Any]) -> str:
+    """Return the name of the cell of a map with the largest mean return."""
+    return _name(max(one["cells"], key=_score))
 
 
 def _score(cell: Mapping[str, Any]) -> float:
@@ -206,7 +214,7 @@ def best_for_all(maps: Mapping[str, Any]) -> tuple[str, dict[str, float]] | None
 
     None with fewer than two such tasks: on a single one some setting is always the best.
     """
-    found = {task: share for task, one in maps.items() if _is_complete(one) and (share := shares(one))}
+    found = {task: share for task, one in maps.items() if is_complete(one) and (share := shares(one))}
     common = set.intersection(*(set(share) for share in found.values())) if len(found) > 1 else set()
     if not common:
         return None
@@ -272,7 +280,7 @@ def _draw_map(axis: Axes, one: Mapping[str, Any]) -> None:
     axis.set_yticks(range(len(one["rules"])), one["rules"], fontsize=8)
     labels = [f"{ensemble}\n{rate:g}" for ensemble, rate in one["columns"]]
     axis.set_xticks(range(len(labels)), labels, fontsize=7)
-    blank = "" if _is_complete(one) else " (blank: not trained)"
+    blank = "" if is_complete(one) else " (blank: not trained)"
     axis.set_xlabel(f"networks, learning rate{blank}", fontsize=8)
 
 

@@ -186,6 +186,8 @@ def _record(run: RunSpec, rows: Sequence[Row], budget: Budget) -> dict[str, Any]
     learning = [row["steps_per_second"] for row in rows if row["mean_q"] is not None]
     # Many environments side by side make a whole number of rounds, a few steps more than asked for.
     curve = {"step": [min(row["step"], budget.steps) for row in rows]} | {name: _column(rows, name) for name in CURVES}
+    if "head_episodes" in rows[0]:
+        curve["head_episodes"] = [[round(x, 1) for x in row["head_episodes"]] for row in rows]
     return {
         **{name: getattr(run, name) for name in ("name", "task", "preset", "setting", "seed")},
         "env": run._identity["env"],

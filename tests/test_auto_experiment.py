@@ -1,0 +1,67 @@
+"""The contest of auto with fixed settings: what is trained, how it is normalised and judged, on made-up trainings."""
+
+import numpy as np
+import pytest
+from deep_experiments import silent
+
+from greedystep.experiments import auto, settings
+from greedystep.experiments.deep.protocol import SELECTION_SEEDS
+from greedystep.experiments.deep.suite import FIGURE_3
+
+
+def test_fixed_settings_are_chosen_on_seeds_of_their_own_and_auto_is_never_chosen(made_up, tmp_path):
+    result = auto.run("quick", silent, tmp_path)
+    cells = [one for one in made_up.trained if one[2] in SELECTION_SEEDS]
+    fresh = [one for one in made_up.trained if one[2] not in SELECTION_SEEDS]
+    (grid,) = settings.SCALES["quick"]
+    assert len(cells) == len(grid.cells) * len(SELECTION_SEEDS)
+    assert [setting for _, setting, _, _ in fresh].count(auto.AUTO_SETTING) == 2
+    assert [setting for _, setting, _, _ in fresh].count(auto.RANDOM_PLAY) == 1
+    methods = result["numbers"]["tasks"]["mountaincar"]["methods"]
+    assert set(methods) == {auto.AUTO, auto.BEST}  # one task: no single setting for all
+    assert methods[auto.BEST]["setting"] == {"returns": "lambda", "lambda_": 0.7, "ensemble": 1, "learning_rate": 1e-4}
+    assert result["numbers"]["missing"] == []
+    before = len(made_up.trained)
+    assert auto.run("quick", silent, tmp_path)["claims"] == result["claims"]
+    assert len(made_up.trained) == before
+    assert set(auto.draw(result)) == {"auto", "auto-heads"}
+    assert [table.id for table in auto.tables(result)] == ["auto", "auto-final"]
+
+
+def test_all_nine_tasks_are_asked_for_at_full_length_on_ten_fresh_seeds():
+    assert [contest.grid.task for contest in auto.SCALES["paper"]] == list(FIGURE_3)
+    assert {len(contest.seeds) for contest in auto.SCALES["paper"]} == {10}
+    assert not {seed for contest in auto.SCALES["paper"] for seed in contest.seeds} & set(SELECTION_SEEDS)
+    assert auto.SCALES["paper"][0].steps == 5_000_000
+
+
+def task(auto_returns, best_returns, single_returns, random=0.0):
+    returns = {auto.AUTO: auto_returns, auto.BEST: best_returns, auto.SINGLE: single_returns}
+    methods = {role: {"final": {"returns": values}} for role, values in returns.items()}
+    return {"title": "Task", "random_play": random, "methods": methods}
+
+
+def test_scores_are_zero_for_random_play_and_one_for_the_best_fixed_setting():
+    tasks = {"a": task([30.0, 10.0], [20.0, 22.0], [10.0, 11.0], random=10.0)}
+    np.testing.assert_allclose(auto._scores(tasks, auto.AUTO)["a"], [20 / 11, 0.0])
+    np.testing.assert_allclose(auto._scores(tasks, auto.BEST)["a"].mean(), 1.0)
+    assert auto._scores({"a": task([1.0], [5.0], [1.0], random=None)}, auto.AUTO) == {}
+    assert auto._scores({"a": task([1.0], [5.0], [1.0], random=6.0)}, auto.AUTO) == {}  # the best is no better
+
+
+@pytest.mark.parametrize(
+    ("means", "verdict"),
+    [([0.96, 1.2], "confirmed"), ([0.94, 1.2], "partly"), ([0.94, 0.9, 1.2], "refuted"), ([1.2], "untested")],
+)
+def test_auto_is_as_good_if_it_is_on_every_task(means, verdict):
+    scores = {auto.AUTO: {str(i): np.array([mean - 0.1, mean + 0.1]) for i, mean in enumerate(means)}}
+    claim = auto.as_good(scores, {str(i): {"title": f"Task {i}"} for i in range(len(means))})
+    assert claim.verdict == verdict
+
+
+@pytest.mark.parametrize(("shift", "verdict"), [(0.5, "confirmed"), (-0.5, "refuted"), (0.0, "partly")])
+def test_auto_is_better_than_the_single_setting_if_the_interval_says_so(shift, verdict):
+    noise = np.random.default_rng(0).normal(size=(2, 10)) / 10
+    scores = {auto.AUTO: {"a": noise[0] + shift}, auto.SINGLE: {"a": noise[1]}}
+    assert auto.better_than_single(scores).verdict == verdict
+    assert auto.better_than_single({auto.AUTO: {"a": noise[0]}, auto.SINGLE: {}}).verdict == "untested"
