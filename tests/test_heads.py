@@ -7,6 +7,7 @@ import pytest
 
 import greedystep as gs
 from greedystep import envs
+from greedystep.cli import main
 from greedystep.deep import heads
 from greedystep.deep.config import AUTO_OUTPUTS, AUTO_RATES, DQNConfig
 from greedystep.deep.heads import FORGETTING, HEADS, HeadPolicy, HeadScores, head_q
@@ -272,3 +273,14 @@ def test_settings_that_contradict_it_are_refused(settings, message):
 def test_a_head_is_described_in_words():
     assert heads.describe(0) == "learning rate x 1, λ = 0.5, mean of the networks"
     assert heads.describe(HEADS - 1) == "learning rate x 3.33, λ = 0.7, minimum of the networks"
+
+
+def test_watch_says_which_head_plays_and_why(tmp_path, capsys):
+    agent = gs.DQN("classic/cartpole", **SMALL)
+    agent.learn(100)
+    agent.save(tmp_path / "agent.ckpt")
+    assert main(["watch", str(tmp_path / "agent.ckpt"), "--steps", "3"]) == 0
+    said = capsys.readouterr()
+    assert "plays (learning rate x" in said.err
+    assert "expected returns of the heads" in said.err
+    assert "Q" in said.out or "step" in said.out

@@ -21,6 +21,7 @@ from greedystep.cli.args import (
     answering_bad_input,
     check_writable,
     parse_options,
+    print_note,
 )
 
 if TYPE_CHECKING:
@@ -119,7 +120,10 @@ class Watch:
             from greedystep.deep.dqn_run import trained
             from greedystep.deep.q_annotations import QAnnotator
 
-            player = QAnnotator(trained(Path(self.env)), self.lane or 0, self.epsilon or 0.0)
+            trainer = trained(Path(self.env))
+            player = QAnnotator(trainer, self.lane or 0, self.epsilon or 0.0)
+            if self.policy != "random" and (head := trainer.describe_head(self.lane or 0)) is not None:
+                print_note(head)
             env, play_in = self._playground(player.env)
             if self.policy == "random":
                 return env, play_in(env, random_policy(env), self.seed, **length)

@@ -31,7 +31,7 @@ from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
 from greedystep.deep.device_loop import DeviceLoop
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
-from greedystep.deep.heads import HeadPolicy, HeadScores
+from greedystep.deep.heads import HeadPolicy, HeadScores, describe
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
@@ -252,6 +252,18 @@ class Trainer:
             "head_return": [round(float(x), 6) for x in mean],
             "head_episodes": [round(float(x), 3) for x in own.count],
         }
+
+    def describe_head(self, lane: int = 0) -> str | None:
+        """Say which head acts for a lane, and why; None for returns other than "auto"."""
+        columns = self._head_columns(lane)
+        if not columns:
+            return None
+        head = columns["head"]
+        expected, played = ([f"{x:.3g}" for x in columns[name]] for name in ("head_return", "head_episodes"))
+        return (
+            f"head {head} plays ({describe(head)}); expected returns of the heads: {', '.join(expected)}, "
+            f"from so many recent episodes: {', '.join(played)}"
+        )
 
     def _begin_episodes(self, loop: HostLoop, lanes: LaneState) -> LaneState:
         """Reset the host environments, or replay their running episodes after `restore`; return the lanes."""
