@@ -223,7 +223,8 @@ class DQN:
     def _choose_conservatism(self) -> None:
         """Settle on that of logs where nothing else was asked for and nothing has been learned yet."""
         if self.config.conservatism == "auto" and not self.steps:
-            config, trainer, data = replace(self.config, **OFFLINE_RULE), self.trainer, self._data
+            trainer, data = self.trainer, self._data
+            config = replace(self.config, conservatism=OFFLINE_RULE["conservatism"])
             self._set_trainer(Trainer(config, self.env, trainer.seeds, network=trainer.learner.network))
             self._data = data
 

@@ -114,11 +114,16 @@ DEFAULT_RULE: dict[str, Any] = {
 """Settings of an agent whose `returns` are not given: Peng's Q(λ). The paper's rule is returns="greedy-step"."""
 
 OFFLINE_RULE: dict[str, Any] = {
-    # From random actions to a single expert's it does as well as the better of no conservatism and CQL's penalty
-    # (`python -m benchmarks offline`), whatever the scale of rewards.
+    # It suits random logs as well as an expert's, whatever the scale of rewards (`python -m benchmarks offline`).
     "conservatism": "bcq",
+    # No simulator is waited for, so that every network may learn from every batch; and Adam gets further than RMSprop
+    # in few updates (Catcher, 6000 of them on the mixed log: a return of 53 instead of 3).
+    "ensemble_update": "all",
+    "optimiser": "adam",
+    "optimiser_epsilon": 1e-8,
+    "learning_rate": 1e-3,
 }
-"""How an agent learns from a log alone whose conservatism is not chosen."""
+"""Settings of `DQN.from_dataset` and `greedystep fit` that are not given."""
 
 AUTO_RULE: dict[str, Any] = {"ensemble": 3}
 """Networks at each learning rate where returns="auto" is chosen and their number is not."""

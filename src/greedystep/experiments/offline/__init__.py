@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from greedystep import figures, schema
 from greedystep.charts import NOT_TRAINED
 from greedystep.deep.config import described
-from greedystep.deep.presets import make_config
+from greedystep.deep.presets import OFFLINE_RULE, make_config
 from greedystep.experiments.claims import Claim, Outcome, judges
 from greedystep.experiments.deep.judging import Estimate
 from greedystep.experiments.deep.suite import Setting
@@ -59,8 +59,10 @@ def method(rule: str, conservatism: str) -> str:
 
 
 METHODS: dict[str, Setting] = {
-    method(rule, kind): setting | {"conservatism": kind} for rule, setting in RULES.items() for kind in CONSERVATISM
-} | {CLONING: {"returns": "one-step", "conservatism": "bcq", "bcq_threshold": 1.0}}
+    method(rule, kind): OFFLINE_RULE | setting | {"conservatism": kind}
+    for rule, setting in RULES.items()
+    for kind in CONSERVATISM
+} | {CLONING: OFFLINE_RULE | {"returns": "one-step", "conservatism": "bcq", "bcq_threshold": 1.0}}
 
 QUICK_METHODS = (
     *(method(rule, kind) for rule in ("greedy-step", "one-step") for kind in ("none", "bcq")),
