@@ -15,7 +15,7 @@ CAR = "classic/mountaincar"
 def short(monkeypatch):
     monkeypatch.setattr(train, "SECONDS", 1e-3)
     monkeypatch.setattr(train, "TURNS", 1)
-    monkeypatch.setattr(train, "ENSEMBLES", (2,))
+    monkeypatch.setattr(train, "AGENTS", (("one-step", 2), ("greedy-step", 2)))
     monkeypatch.setattr(train, "first_rows", lambda game: {"cold": 12.0, "warm": 3.0})
 
 
@@ -41,17 +41,16 @@ def test_without_the_peer_there_is_a_table_of_ours(monkeypatch, tmp_path):
 
 def test_the_peer_is_set_beside_ours(monkeypatch):
     """A stand-in: our own agent under the other name."""
-    monkeypatch.setattr(train, "ENSEMBLES", (1,))
     monkeypatch.setattr(train, "peer_is_installed", lambda: True)
     monkeypatch.setattr(train, "TimedPeer", lambda game: TimedTrainer(game, "paper", 1, returns="one-step"))
-    monkeypatch.setattr(train, "RETURNS", ("one-step",))
+    monkeypatch.setattr(train, "AGENTS", (("one-step", 1),))
     rows = train.measure(CAR, "paper", 1, 1, with_peer=True)
     assert [row["package"] for row in rows] == ["greedystep", "stable-baselines3"]
     assert speedups(rows) == {CAR: rows[0]["steps_per_second"] / rows[1]["steps_per_second"]}
 
 
 def test_the_lanes_of_a_timing_count_together(monkeypatch):
-    monkeypatch.setattr(train, "RETURNS", ("one-step",))
+    monkeypatch.setattr(train, "AGENTS", (("one-step", 1),))
     monkeypatch.setattr(TimedTrainer, "time", lambda self, steps: 0.5)
     (row,) = train.measure(CAR, "paper", 3, 1, with_peer=False)
     assert row["steps_per_second"] == 3 * row["steps"] / 0.5
@@ -66,6 +65,7 @@ def test_targets_are_compared_with_what_was_measured():
     rows = [
         row(CAR, "greedystep", "one-step", 1, 1, 9000.0),
         row(CAR, "greedystep", "greedy-step", 1, 1, 8000.0, 1.125),
+        row(CAR, "greedystep", "auto", 3, 1, 5000.0, 1.8),
         row(CAR, "stable-baselines3", "one-step", 1, 1, 300.0),
     ]
     memory = {"minatar/breakout": 7_000_000, "minatar/seaquest": 16_000_000}
@@ -79,6 +79,7 @@ def test_targets_are_compared_with_what_was_measured():
     met = {target["what"]: (target["value"], target["met"]) for target in targets(result, on_cpu=True)}
     assert met == {
         f"{CAR}: cost of greedy-step over one-step returns, ensemble 1": (1.125, False),
+        f"{CAR}: cost of auto over one-step returns, 1 network": (1.8, True),
         f"{CAR}: times as fast as stable-baselines3": (30.0, True),
         f"{CAR}: seconds to the first row, never compiled before": (31.0, False),
         f"{CAR}: seconds to the first row, compiled before": (9.0, True),

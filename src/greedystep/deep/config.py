@@ -164,7 +164,7 @@ class DQNConfig:
     @property
     def num_q_networks(self) -> int:
         """Number of networks that estimate Q; with returns="auto" there are `ensemble` at each learning rate."""
-        return self.ensemble * (len(AUTO_RATES) if self.returns == "auto" else 1)
+        return self.ensemble * self.rates
 
     @property
     def outputs(self) -> int:
@@ -178,8 +178,13 @@ class DQNConfig:
         With returns="auto" the groups are its heads (`heads.py`).
         """
         if self.returns == "auto":
-            return len(AUTO_RATES) * len(AUTO_OUTPUTS)
+            return self.rates * self.outputs
         return 2 if self.returns == "greedy-step-twin" else 1
+
+    @property
+    def rates(self) -> int:
+        """Number of learning rates, which share each batch."""
+        return len(AUTO_RATES) if self.returns == "auto" else 1
 
     @property
     def samples_per_period(self) -> int:

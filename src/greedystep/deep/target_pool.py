@@ -52,8 +52,8 @@ class Batch(NamedTuple):
 
 
 def pool_size(config: DQNConfig, buffer: ReplayBuffer) -> int:
-    """Return the pool's rows: the samples between two target network updates, at most the whole buffer."""
-    return min(config.samples_per_period, buffer.rows)
+    """Return the pool's rows: the samples of a learning rate between two target network updates, at most the buffer."""
+    return min(config.samples_per_period // config.rates, buffer.rows)
 
 
 def make(
