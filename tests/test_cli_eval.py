@@ -150,7 +150,7 @@ def test_thoughts_are_the_returns_of_what_happened(chosen, steps):
         episode = told[begin : end + 1]
         begin = end + 1
         seen = np.stack([trainer.env.observe(moment.state) for moment in episode])
-        q = np.asarray(trainer.learner.min_q(networks, seen))
+        q = np.asarray(trainer.learner.acting_q(networks, seen))
         np.testing.assert_allclose([moment.annotation.values for moment in episode], q, rtol=1e-5, atol=1e-6)
         rewards = np.array([moment.reward for moment in episode[1:]], np.float32)
         over = np.array([moment.end == "terminated" for moment in episode[1:]])

@@ -100,7 +100,7 @@ def test_a_network_of_ones_own():
     learner = Learner(DQNConfig(ensemble=2, hidden=()), FEATURES, ACTIONS, make)
     state = learner.init(jax.random.key(0))
     seen = jnp.ones((5, 4))
-    found = jax.jit(learner.min_q)(state.params, seen)
+    found = jax.jit(learner.acting_q)(state.params, seen)
     np.testing.assert_allclose(found, (seen @ state.params.weight).min(axis=0), rtol=1e-5)
 
 

@@ -24,7 +24,7 @@ def step_by_step(learner, env, networks, key, epsilon, episodes, limit):
     for t in range(limit):
         of_choice, of_envs = jax.random.split(jax.random.fold_in(of_steps, t))
         seen = np.stack([env.observe(state) for state in states])
-        actions, _ = epsilon_greedy(of_choice, learner.min_q(networks, seen), epsilon)
+        actions, _ = epsilon_greedy(of_choice, learner.acting_q(networks, seen), epsilon)
         for i, k in enumerate(jax.random.split(of_envs, episodes)):
             if not over[i]:
                 states[i], told = env.step(k, states[i], actions[i])

@@ -33,7 +33,7 @@ class DeepSettings:
     """Settings of networks; the defaults are those of the preset"""
 
     # Return estimator of the learning targets: one-step, n-step, sarsa, lambda, watkins, tree-backup, retrace,
-    # monte-carlo, greedy-step, soft-greedy-step, greedy-step-twin, auto (several at once, chosen by episode returns).
+    # monte-carlo, greedy-step, soft-greedy-step, greedy-step-twin, auto.
     returns: Annotated[Returns | Unset, one_of(*get_args(Returns), metavar="NAME"), NO_HINT] = UNSET
 
     # Steps before bootstrapping (n-step, sarsa).

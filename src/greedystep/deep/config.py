@@ -228,9 +228,8 @@ class DQNConfig:
         if self.returns == "greedy-step-twin" and self.ensemble < 2:
             raise ValueError(f"ensemble: greedy-step-twin needs at least 2 networks, got {self.ensemble}")
         if self.returns == "auto":
-            if self.double or self.ensemble_update == "all":
-                name = "double" if self.double else "ensemble_update"
-                raise ValueError(f"{name}: returns='auto' has no such option")
+            if self.double:
+                raise ValueError("double: returns='auto' has no such option")
             if self.batch_size < len(AUTO_RATES):
                 raise ValueError(f"batch_size: expected at least one sample per learning rate, got {self.batch_size}")
         if self.double and self.returns in ("sarsa", "monte-carlo", "greedy-step-twin"):

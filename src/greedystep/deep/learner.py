@@ -272,13 +272,17 @@ class Learner:
     def _update_each_rate(
         self, networks: tuple[Any, Any], batch: Batch, key: jax.Array, learning_rate: jax.Array
     ) -> tuple[tuple[Any, Any], UpdateInfo]:
-        """Make one gradient step of one random network of each learning rate, each with its own part of the batch.
+        """Make one gradient step of one random network of each learning rate, or of all (`ensemble_update`).
 
-        So an update costs as much as that of a single network.
+        Each rate learns from its own part of the batch. So an update of one network each costs as much as that of a
+        single network.
         """
-        rates = len(AUTO_RATES)
+        config, rates = self.config, self.config.rates
         size = len(batch.action) // rates
-        chosen = jnp.arange(rates) * self.config.ensemble + jax.random.randint(key, (), 0, self.config.ensemble)
+        one = jax.random.randint(key, (1,), 0, config.ensemble)
+        members = jnp.arange(config.ensemble) if config.ensemble_update == "all" else one
+        rate = np.repeat(np.arange(rates), len(members))
+        chosen = rate * config.ensemble + jnp.tile(members, rates)
 
         def step(one: tuple[Any, Any, Batch, jax.Array]) -> tuple[tuple[Any, Any], UpdateInfo]:
             params, opt_state, part, learning_rate = one
@@ -291,9 +295,10 @@ class Learner:
         own_targets = jnp.stack([parts(x.T)[r] for r, x in enumerate(jnp.split(batch.targets, rates))])  # [R, B, O]
         own = Batch(parts(batch.observations), parts(batch.action), own_targets, parts(batch.steps))
         params, opt_state = jax.tree.map(lambda x: x[chosen], networks)
-        arguments = (params, opt_state, own, learning_rate * jnp.array(AUTO_RATES))
+        part = jax.tree.map(lambda x: x[rate], own)
+        arguments = (params, opt_state, part, learning_rate * jnp.array(AUTO_RATES)[rate])
         if jax.default_backend() == "cpu":  # one after the other: XLA's products of batches of matrices are slow there
-            stepped = [step(jax.tree.map(itemgetter(r), arguments)) for r in range(rates)]
+            stepped = [step(jax.tree.map(itemgetter(i), arguments)) for i in range(len(rate))]
             changed, info = jax.tree.map(lambda *x: jnp.stack(x), *stepped)
         else:
             changed, info = jax.vmap(step)(arguments)
