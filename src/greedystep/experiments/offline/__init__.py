@@ -295,7 +295,8 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
 
 
 def _draw_scores(axis: Axes, fits: Mapping[str, Mapping[str, Any]]) -> None:
-    groups = [*RULES, CLONING]
+    trained = [name for name in RULES if any(method(name, kind) in fits for kind in CONSERVATISM)]
+    groups = [*trained, *([CLONING] if CLONING in fits else [])]
     for place, name in enumerate(groups):
         kinds = ("bcq",) if name == CLONING else CONSERVATISM
         for offset, kind in enumerate(kinds):
