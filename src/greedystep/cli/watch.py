@@ -122,8 +122,8 @@ class Watch:
 
             trainer = trained(Path(self.env))
             player = QAnnotator(trainer, self.lane or 0, self.epsilon or 0.0)
-            if self.policy != "random" and (head := trainer.describe_head(self.lane or 0)) is not None:
-                print_note(head)
+            if self.policy != "random" and (heads := trainer.head_scores(self.lane or 0)) is not None:
+                print_note(heads.explain())
             env, play_in = self._playground(player.env)
             if self.policy == "random":
                 return env, play_in(env, random_policy(env), self.seed, **length)

@@ -94,6 +94,24 @@ class HeadScores(NamedTuple):
         mean, deviation = self.posterior()
         return (mean - deviation).argmax().astype(jnp.int32)
 
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of a metrics row: the best head, and expected return and recent episodes of each."""
+        mean, _ = self.posterior()
+        return {
+            "head": int(self.best()),
+            "head_return": [round(float(x), 6) for x in mean],
+            "head_episodes": [round(float(x), 3) for x in self.count],
+        }
+
+    def explain(self) -> str:
+        """Say which head acts outside of training, and why."""
+        head, *numbers = self.columns().values()
+        expected, played = (", ".join(f"{x:.3g}" for x in each) for each in numbers)
+        return (
+            f"head {head} plays ({describe(head)}); expected returns of the heads: {expected}, "
+            f"from so many recent episodes: {played}"
+        )
+
 
 def head_q(q: jax.Array) -> jax.Array:
     """Return the Q-values of each head from those of each network, [K, B, O A] -> [H, B, A]."""

@@ -114,10 +114,10 @@ DEFAULT_RULE: dict[str, Any] = {
 """Settings of an agent whose `returns` are not given: Peng's Q(λ). The paper's rule is returns="greedy-step"."""
 
 OFFLINE_RULE: dict[str, Any] = {
-    # It suits random logs as well as an expert's, whatever the scale of rewards (`python -m benchmarks offline`).
+    # Its threshold depends neither on the scale of rewards nor on how good the log is (`python -m benchmarks offline`).
     "conservatism": "bcq",
     # No simulator is waited for, so that every network may learn from every batch; and Adam gets further than RMSprop
-    # in few updates (Catcher, 6000 of them on the mixed log: a return of 53 instead of 3).
+    # in few updates.
     "ensemble_update": "all",
     "optimiser": "adam",
     "optimiser_epsilon": 1e-8,

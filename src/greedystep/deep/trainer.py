@@ -31,7 +31,7 @@ from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
 from greedystep.deep.device_loop import DeviceLoop
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
-from greedystep.deep.heads import HeadPolicy, HeadScores, describe
+from greedystep.deep.heads import HeadPolicy, HeadScores
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
@@ -233,37 +233,17 @@ class Trainer:
                 "seed": seed,
                 **metrics_row(jax.tree.map(lambda x, lane=lane: x[lane], metrics)),
                 "target_age": self._target_age(),
-                **self._head_columns(lane),
+                **({} if (heads := self.head_scores(lane)) is None else heads.columns()),
                 "steps_per_second": steps * len(self.seeds) / spent,
                 "wall_seconds": self.seconds,
             }
             for lane, seed in enumerate(self.seeds)
         ]
 
-    def _head_columns(self, lane: int) -> dict[str, Any]:
-        """Return columns about the heads of a lane: the best one, and expected return and recent episodes of each."""
+    def head_scores(self, lane: int) -> HeadScores | None:
+        """Return the returns of a lane's heads; None for returns other than "auto"."""
         heads = self.state.lanes.heads
-        if heads is None:
-            return {}
-        own: HeadScores = jax.tree.map(lambda x: x[lane], heads)
-        mean, _ = own.posterior()
-        return {
-            "head": int(own.best()),
-            "head_return": [round(float(x), 6) for x in mean],
-            "head_episodes": [round(float(x), 3) for x in own.count],
-        }
-
-    def describe_head(self, lane: int = 0) -> str | None:
-        """Say which head acts for a lane, and why; None for returns other than "auto"."""
-        columns = self._head_columns(lane)
-        if not columns:
-            return None
-        head = columns["head"]
-        expected, played = ([f"{x:.3g}" for x in columns[name]] for name in ("head_return", "head_episodes"))
-        return (
-            f"head {head} plays ({describe(head)}); expected returns of the heads: {', '.join(expected)}, "
-            f"from so many recent episodes: {', '.join(played)}"
-        )
+        return None if heads is None else jax.tree.map(lambda x: x[lane], heads)
 
     def _begin_episodes(self, loop: HostLoop, lanes: LaneState) -> LaneState:
         """Reset the host environments, or replay their running episodes after `restore`; return the lanes."""
