@@ -1,7 +1,8 @@
 """A policy from logged episodes, and what chance does to it.
 
 Episodes of a random walker on slippery ice are kept in a file, as yours may be. Greedy-step's expected form takes the
-average over what the ice did; its sampled form takes the best that ever happened, believes it, and warns.
+average over what the ice did; its sampled form takes the best that ever happened, believes it, and warns. The method
+"auto" averages the returns of several horizons, and takes the best average.
 """
 
 import warnings
@@ -34,12 +35,13 @@ log = gs.trajectory.load("walks.npz")
 
 truth = gs.solve(gs.MDP.from_gymnasium("FrozenLake-v1")).v[0]
 print(f"the true value of the start is {truth:.3f}")
-for form in ("expected", "running"):
-    agent = gs.TabularAgent("FrozenLake-v1", "greedy-step", form=form)
+expected, sampled = ({"method": "greedy-step", "form": form} for form in ("expected", "running"))
+for name, how in {"expected": expected, "running": sampled, "auto": {"method": "auto"}}.items():
+    agent = gs.TabularAgent("FrozenLake-v1", **how)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         agent.fit(log, sweeps=300)
     success = agent.evaluate(episodes=1000).mean
-    print(f"{form}: believes {agent.q[0].max():.3f}, reaches the goal in {success:.0%} of 1000 episodes")
+    print(f"{name}: believes {agent.q[0].max():.3f}, reaches the goal in {success:.0%} of 1000 episodes")
     for warning in caught:
         print(f"  {warning.category.__name__}: {warning.message}")

@@ -1,6 +1,7 @@
 """Slow, obvious references: each result straight from its definition, in plain Python."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -495,6 +496,39 @@ def eligibility(method: str, q: np.ndarray, episode: tuple, gamma: float, alpha:
         q = np.where(e > 0, q + alpha * delta * e, q)
         greedy = follows and q[states[t + 1], actions[t + 1]] == max(q[states[t + 1]])
         e *= 0.0 if method == "watkins" and not greedy else gamma * lambda_
+    return q
+
+
+def best_horizon(episodes: list[tuple], q: np.ndarray, gamma: float) -> np.ndarray:
+    """The table of the method "auto" after these episodes: all returns are kept, and averaged with weights written out.
+
+    With step sizes α_1 = 1, α_2, ... the i-th of c returns has the weight α_i (1 - α_{i+1}) ... (1 - α_c).
+    """
+
+    def weights(count: int) -> np.ndarray:
+        alphas = np.arange(1, count + 1) ** -0.6
+        return np.array([alphas[i] * np.prod(1 - alphas[i + 1 :]) for i in range(count)])
+
+    q, seen, spreads = q.copy(), defaultdict(list), []
+    for states, actions, rewards, _, terminated in episodes:
+        before, T = q.copy(), len(rewards)
+        for t, pair in enumerate(zip(states[:-1], actions, strict=True)):
+            returns = []
+            for n in (1, 2, 4, 8, 16, T):
+                m = min(n, T - t)
+                after = 0.0 if terminated and t + m == T else before[states[t + m]].max()
+                returns.append(sum(gamma**k * rewards[t + k] for k in range(m)) + gamma**m * after)
+            old, alpha = np.array(seen[pair]), (len(seen[pair]) + 1) ** -0.6
+            if len(old):
+                spreads.append((1 - alpha) * (np.array(returns) - weights(len(old)) @ old) ** 2)
+            seen[pair].append(returns)
+            all_returns, count = np.array(seen[pair]), len(seen[pair])
+            mean = weights(count) @ all_returns
+            variance = count * (weights(count) @ (all_returns - mean) ** 2)
+            if spreads:
+                variance = variance + weights(len(spreads)) @ np.array(spreads)
+            deviation = np.sqrt(variance / (count + 1) * alpha / (2 - alpha))
+            q[pair] = max(mean[0], (mean - 2 * deviation)[1:].max())
     return q
 
 

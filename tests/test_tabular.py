@@ -14,7 +14,7 @@ from greedystep.tabular.learning import check_method_memory
 seeds = st.integers(0, 2**32 - 1)
 thorough = settings(max_examples=60, deadline=None)
 every_method = pytest.mark.parametrize("method", METHODS)
-every_update = pytest.mark.parametrize("method", [method for method in METHODS if method != "model"])
+every_update = pytest.mark.parametrize("method", [method for method in METHODS if method not in ("model", "auto")])
 
 
 def random_options(random, method):

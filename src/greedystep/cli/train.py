@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 METHODS = (
     *("greedy-step", "q-learning", "backward-q-learning", "n-step-q", "n-step-sarsa", "sarsa-lambda", "watkins"),
-    *("peng", "harutyunyan", "tree-backup", "retrace", "q-sigma", "monte-carlo", "episodic-backward", "model"),
+    *("peng", "harutyunyan", "tree-backup", "retrace", "q-sigma", "monte-carlo", "episodic-backward", "model", "auto"),
 )
 """Names of the methods of `greedystep.tabular`, repeated here so that --help need not import numba."""
 
@@ -60,7 +60,7 @@ class TableMethod:
     """How a table learns."""
 
     # Learning method: greedy-step (the default), q-learning, backward-q-learning, n-step-q, n-step-sarsa, sarsa-lambda,
-    # watkins, peng, harutyunyan, tree-backup, retrace, q-sigma, monte-carlo, episodic-backward, or model.
+    # watkins, peng, harutyunyan, tree-backup, retrace, q-sigma, monte-carlo, episodic-backward, model, or auto.
     method: MaybeMethod = None
 
     # Options of the method, such as form=expected or alpha=0.5.

@@ -12,6 +12,7 @@ from greedystep.numba_cache import cached_by_sources
 with cached_by_sources(__file__, toy_task.__file__):
     from greedystep.tabular.empirical_model import EmpiricalModel
     from greedystep.tabular.episodes import Episodes, StoredEpisodes
+    from greedystep.tabular.horizon_means import HorizonMeans
     from greedystep.tabular.learning import LearnResult, collect, learn, replay
     from greedystep.tabular.methods import METHODS
     from greedystep.tabular.rudder import Rudder, rudder_episodes_to_solve
@@ -23,6 +24,7 @@ __all__ = [
     "METHODS",
     "EmpiricalModel",
     "Episodes",
+    "HorizonMeans",
     "LearnResult",
     "Rudder",
     "StochasticityWarning",

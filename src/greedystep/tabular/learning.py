@@ -23,7 +23,9 @@ from greedystep.tabular.episodes import (
     make_store,
     used_log,
 )
+from greedystep.tabular.horizon_means import HorizonMeans, best_horizon, make_sums
 from greedystep.tabular.methods import (
+    AUTO,
     BACKWARD_Q_LEARNING,
     GREEDY_STEP,
     GREEDY_STEP_EXPECTED,
@@ -46,10 +48,15 @@ Task: TypeAlias = "str | ToyTask | ToyEnvironment"  # A toy task: its name, the 
 DIVERGED = "its values have no bound, and left float64{}; try a smaller alpha, lambda_ or n"
 """Message of the FloatingPointError for values that are not finite; takes the place where it happened."""
 
-Memory = EmpiricalModel | StoredEpisodes | None  # what a method keeps besides its table
-MEMORY_CLASSES = {MODEL: EmpiricalModel, GREEDY_STEP_EXPECTED: EmpiricalModel, GREEDY_STEP_STORED: StoredEpisodes}
-"""Code of a method -> class of its memory (counts or episodes); all other methods keep their table only."""
-NO_COUNTS, NO_EPISODES = make_counts(0, 0), make_store(0)
+Memory = EmpiricalModel | StoredEpisodes | HorizonMeans | None  # what a method keeps besides its table
+MEMORY_CLASSES = {
+    MODEL: EmpiricalModel,
+    GREEDY_STEP_EXPECTED: EmpiricalModel,
+    GREEDY_STEP_STORED: StoredEpisodes,
+    AUTO: HorizonMeans,
+}
+"""Code of a method -> class of its memory; all other methods keep their table only."""
+NO_COUNTS, NO_EPISODES, NO_SUMS = make_counts(0, 0), make_store(0), make_sums(0, 0)
 """Empty memories, which compiled loops get if the method has none."""
 
 
@@ -118,8 +125,8 @@ def make_learner(
         check_memory(f"episodes={check_int('episodes', episodes)}", 16 * episodes)
         returns, lengths = np.empty(episodes), np.empty(episodes, np.int64)
         common = first_outcomes, simulator, epsilon, random, returns, lengths
-        if kept is None:
-            done = _learn(code, parameters, table, *common)
+        if kept is None or isinstance(kept, HorizonMeans):
+            done = _learn(code, parameters, table, NO_SUMS if kept is None else kept.sums, *common)
         elif isinstance(kept, EmpiricalModel):
             done, kept.counts, _ = _learn_with_memory(code, parameters, table, kept.counts, NO_EPISODES, *common)
         else:
@@ -186,20 +193,21 @@ def replay_in_place(
     code: int, parameters: Parameters, table: np.ndarray, memory: Any, log: Episodes, gamma: float, sweeps: int
 ) -> bool:
     """Do what `replay` does, without its checks, on the table itself; return whether all values stayed finite."""
-    counts = NO_COUNTS
-    if memory is not None:
-        memory.add(log)
+    counts, sums = NO_COUNTS, NO_SUMS
     if isinstance(memory, StoredEpisodes):
-        log = memory.episodes
+        log = memory.add(log).episodes
     elif isinstance(memory, EmpiricalModel):
-        counts = memory.counts
+        counts = memory.add(log).counts
         table[memory.seen & (table == -np.inf)] = 0.0  # any finite value converges, -inf does not
-    return _replay(code, parameters, table, counts, log, gamma, sweeps, _assigns(code, parameters))
+    elif memory is not None:
+        sums = memory.sums
+    return _replay(code, parameters, table, counts, sums, log, gamma, sweeps, _assigns(code, parameters))
 
 
 def _assigns(code: int, parameters: Parameters) -> bool:
     """Whether the method's update can replace -inf by a number, because it assigns values instead of averaging."""
-    return code == GREEDY_STEP or code in MEMORY_CLASSES or (code == BACKWARD_Q_LEARNING and parameters.alpha == 1.0)
+    always = code in (GREEDY_STEP, GREEDY_STEP_STORED, GREEDY_STEP_EXPECTED, MODEL)
+    return always or (code == BACKWARD_Q_LEARNING and parameters.alpha == 1.0)
 
 
 def initial_table(available: np.ndarray, q: Any) -> np.ndarray:
@@ -240,14 +248,14 @@ def _collect(q, simulator, epsilon, random, episodes):
 
 
 @njit(cache=True, nogil=True)
-def _learn(method, parameters, q, first_outcomes, simulator, epsilon, random, returns, lengths):
+def _learn(method, parameters, q, sums, first_outcomes, simulator, epsilon, random, returns, lengths):
     """Act, and learn from each episode; return the number of episodes before the values diverged, usually all."""
     buffer = make_buffer(simulator.horizon)
     for episode in range(len(returns)):
         steps, terminated, returns[episode] = simulate_episode(q, simulator, epsilon, random, buffer)
         lengths[episode] = steps
         check_episode(first_outcomes, buffer, steps, terminated, q.shape[1])
-        update(method, parameters, q, buffer, steps, terminated, simulator.discount)
+        _update(method, parameters, q, sums, buffer, steps, terminated, simulator.discount)
         if not is_bounded(q, buffer, steps, False):
             return episode
     return len(returns)
@@ -280,7 +288,7 @@ def _learn_with_memory(
 
 
 @njit(cache=True, nogil=True)
-def _replay(method, parameters, q, counts, log, gamma, sweeps, allow_minus_inf):
+def _replay(method, parameters, q, counts, sums, log, gamma, sweeps, allow_minus_inf):
     """Learn from a log whose steps are in `counts` already; return whether the values stayed bounded."""
     buffer, queue, targets = buffer_for(log), make_queue(q if method == MODEL else q[:0]), np.empty(len(log.actions))
     for _ in range(1 if method == MODEL else sweeps):  # planning converges in one sweep
@@ -293,11 +301,20 @@ def _replay(method, parameters, q, counts, log, gamma, sweeps, allow_minus_inf):
             if method in (MODEL, GREEDY_STEP_EXPECTED):
                 bounded = _learn_from_counts(method, parameters, q, counts, queue, buffer, steps, gamma, True)
             else:
-                update(method, parameters, q, buffer, steps, terminated, gamma)
+                _update(method, parameters, q, sums, buffer, steps, terminated, gamma)
                 bounded = is_bounded(q, buffer, steps, allow_minus_inf)
             if not bounded:
                 return False
     return process_queue(q, counts, queue, gamma)
+
+
+@njit(cache=True)
+def _update(method, parameters, q, sums, buffer, steps, terminated, gamma):
+    """Learn from the buffered episode by a method that needs no other."""
+    if method == AUTO:
+        best_horizon(q, sums, buffer, steps, terminated, gamma)
+    else:
+        update(method, parameters, q, buffer, steps, terminated, gamma)
 
 
 @njit(cache=True)

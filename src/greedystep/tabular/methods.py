@@ -20,7 +20,7 @@ from greedystep.checks import check_float, check_int
 
 GREEDY_STEP, Q_LEARNING, BACKWARD_Q_LEARNING, N_STEP_Q, N_STEP_SARSA, EPISODIC_BACKWARD = range(6)
 SARSA_LAMBDA, WATKINS, PENG, HARUTYUNYAN, TREE_BACKUP, RETRACE, Q_SIGMA, MONTE_CARLO = range(6, 14)
-GREEDY_STEP_STORED, GREEDY_STEP_EXPECTED, MODEL = range(14, 17)  # from more than one episode: `learning`
+GREEDY_STEP_STORED, GREEDY_STEP_EXPECTED, MODEL, AUTO = range(14, 18)  # from more than one episode: `learning`
 
 _STEP: dict[str, Any] = {"alpha": 0.1}
 _TRACE = _STEP | {"lambda_": 0.9}
@@ -42,6 +42,7 @@ METHODS: dict[str, tuple[int, dict[str, Any]]] = {
     "monte-carlo": (MONTE_CARLO, _STEP),
     "episodic-backward": (EPISODIC_BACKWARD, _STEP | {"beta": 0.5}),
     "model": (MODEL, {}),
+    "auto": (AUTO, {}),
 }
 """Name -> (code of its update, its options with their defaults).
 
