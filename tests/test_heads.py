@@ -8,6 +8,7 @@ import pytest
 import greedystep as gs
 from greedystep import envs
 from greedystep.cli import main
+from greedystep.datasets import Dataset
 from greedystep.deep import heads
 from greedystep.deep.config import AUTO_OUTPUTS, AUTO_RATES, DQNConfig
 from greedystep.deep.heads import FORGETTING, HEADS, HeadPolicy, HeadScores, head_q
@@ -267,6 +268,70 @@ def test_it_learns_from_a_log_and_in_environments_on_the_host():
     }
     fitted = gs.DQN.from_dataset(log, **SMALL).fit(updates=20)
     assert fitted.predict(np.zeros(4, np.float32)) in (0, 1)
+
+
+def random_log(episodes=20, steps=12):
+    """Episodes of random observations, the last steps with a reward."""
+    random, ends = np.random.default_rng(4), np.arange(episodes * steps) % steps == steps - 1
+    return {
+        "observations": random.normal(size=(len(ends), 2)).astype(np.float32),
+        "actions": random.integers(0, 3, len(ends)),
+        "rewards": ends * random.normal(size=len(ends)).astype(np.float32),
+        "terminals": ends,
+    }
+
+
+@pytest.mark.parametrize("conservatism", ["none", "bcq"])
+def test_after_a_log_the_head_that_explains_the_held_out_episodes_best_acts(conservatism):
+    log = random_log()
+    agent = gs.DQN.from_dataset(log, **SMALL | {"conservatism": conservatism})
+    agent.fit(updates=30)
+    scores, learner = agent.trainer.head_scores(0), agent.trainer.learner
+    assert scores.best() == scores.explained.argmax()
+    assert "explained variance of the heads on held-out episodes" in scores.explain()
+
+    # The oracle values every held-out step, the agent a sample of them.
+    params = jax.tree.map(lambda x: x[0], agent.trainer.state.lanes.learner.params)
+    held = [one for number, one in enumerate(Dataset.of(log)) if number % 10 == 9]
+    q, targets = [], []
+    for one in held:
+        (now, _), (after, support) = (
+            learner.q_and_support(params, jnp.asarray(x)) for x in (one.observations[:-1], one.observations[1:])
+        )
+        now, after = oracle_head_q(np.asarray(now), 3), oracle_head_q(np.asarray(after), 3)
+        allowed = np.ones(after.shape[1:], bool) if support is None else np.asarray(support)
+        for t in range(len(one)):
+            best = np.array([max(head[t][allowed[t]]) for head in after])
+            q.append(now[:, t, one.actions[t]])
+            targets.append(one.rewards[t] + agent.config.discount * (1 - one.terminated[t]) * best)
+    explained = 1 - np.mean((np.array(targets) - np.array(q)) ** 2, axis=0) / np.var(targets, axis=0)
+    np.testing.assert_allclose(scores.explained, explained, atol=0.1)
+
+
+def test_episodes_played_later_overrule_the_log():
+    scores = HeadScores.init(jax.random.key(0), 1)._replace(explained=jnp.arange(HEADS) * 1.0)
+    assert scores.best() == HEADS - 1
+    assert scores._replace(count=jnp.ones(HEADS), total=jnp.arange(HEADS, 0, -1) * 5.0).best() == 0
+
+
+@pytest.mark.parametrize("count", [3, 10, 25])
+def test_every_tenth_episode_is_held_out(count):
+    def episode(number):
+        last = np.arange(number + 1) == number
+        steps = np.zeros(number + 1, int), np.full(number + 1, float(number)), last, np.zeros(number + 1, bool)
+        return gs.Trajectory(np.zeros((number + 2, 2)), *steps)
+
+    log = Dataset.of([episode(number) for number in range(count)])
+    learned, held_out = log.split(10)
+    numbers = [[int(one.rewards[0]) for one in part] for part in (learned, held_out)]
+    if count < 10:
+        assert numbers == [list(range(count))] * 2
+    else:
+        assert numbers[1] == list(range(9, count, 10))
+        assert sorted(numbers[0] + numbers[1]) == list(range(count))
+    for part in (learned, held_out):
+        assert part.steps == sum(map(len, part))
+        assert len(part) == len(list(part))
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,25 @@ class Dataset:
         )
         return cls(name, lambda: chain.from_iterable(parts), steps, count, parts[0].spaces)
 
+    def split(self, every: int) -> tuple[Dataset, Dataset]:
+        """Return all episodes but every `every`-th, and these; both are the whole dataset if it has fewer."""
+        if self.count < every:
+            return self, self
+        lengths = [len(one) for one in self]
+
+        def part(is_last: bool) -> Dataset:
+            def belongs(number: int) -> bool:
+                return (number % every == every - 1) == is_last
+
+            own = [length for number, length in enumerate(lengths) if belongs(number)]
+
+            def episodes() -> Iterator[Trajectory]:
+                return (one for number, one in enumerate(self) if belongs(number))
+
+            return Dataset(self.name, episodes, sum(own), len(own), self.spaces)
+
+        return part(False), part(True)
+
     @classmethod
     def _of_list(cls, found: list[Trajectory], name: str) -> Dataset:
         return cls(name, lambda: iter(found), sum(map(len, found)), len(found))

@@ -171,7 +171,8 @@ class DQN:
     def fit(self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0) -> DQN:
         """Learn from logged steps alone: make `updates` gradient steps on the dataset, and return the agent.
 
-        The agent's own replay buffer is neither read nor changed.
+        The agent's own replay buffer is neither read nor changed. With returns="auto" every tenth episode is held out,
+        to choose the head that acts.
 
         A log shows only what was done. An agent that has not acted yet, and whose `conservatism` was not chosen, will
         from now on (in `learn` too) take only actions that are in the data in states like the present one: "bcq".
@@ -195,8 +196,12 @@ class DQN:
         if dataset is None and self._data is None:
             raise ValueError("dataset: give one; only an agent made by from_dataset has its own")
         self._choose_conservatism()
-        learner = self.trainer.learner
-        buffer, replay = offline.fill_replay(learner, self._data if dataset is None else dataset)
+        learner, data = self.trainer.learner, Dataset.of(self._data if dataset is None else dataset)
+        score_heads = None
+        if self.config.returns == "auto":
+            data, held_out = data.split(offline.HELD_OUT_EVERY)
+            score_heads = offline.head_scorer(learner, held_out)
+        buffer, replay = offline.fill_replay(learner, data)
         fit = jax.jit(partial(offline.fit, learner, buffer))
         before, period = self.trainer.state, offline.updates_per_period(self.config)
         state, hyperparams = jax.tree.map(lambda x: x[0], (before.lanes.learner, self.trainer.hyperparams))
@@ -217,6 +222,8 @@ class DQN:
                 warnings.warn(f"update {end}: {problem}", UnreachableValueWarning, stacklevel=3)
                 has_warned = True
             lane = before.lanes._replace(learner=jax.tree.map(lambda x: x[None], state))
+            if lane.heads is not None and score_heads is not None:
+                lane = lane._replace(heads=lane.heads._replace(explained=score_heads(state.params)[None]))
             self.trainer.state = before._replace(lanes=lane)
             yield end, float(loss)
 

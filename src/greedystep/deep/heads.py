@@ -13,6 +13,9 @@ and σ² the variance within them; the head with the largest draw plays.
 
 An episode that ended after t steps counts (t / T)^FORGETTING at step T. So the last fifth of the training counts most,
 however long it has lasted, and a head that has not played for long is tried again.
+
+Where no head has played, because everything was learned from a log, the best head is the one that explains most of the
+variance of its own one-step targets on episodes held out of training (`offline.explained_variance`).
 """
 
 from __future__ import annotations
@@ -51,11 +54,13 @@ class HeadScores(NamedTuple):
     """[H]: sum of their returns."""
     squares: jax.Array
     """[H]: sum of their squared returns."""
+    explained: jax.Array
+    """[H]: explained variance on held-out episodes of a log; 0 before the first log."""
 
     @classmethod
     def init(cls, key: jax.Array, envs: int) -> HeadScores:
         """Return the state before the first episode: random heads play."""
-        sums = [jnp.zeros(HEADS) for _ in range(3)]
+        sums = [jnp.zeros(HEADS) for _ in range(4)]
         return cls(jax.random.randint(key, (envs,), 0, HEADS), jnp.int32(0), *sums)
 
     def after_round(self, key: jax.Array, episode_return: jax.Array, over: jax.Array) -> HeadScores:
@@ -69,9 +74,8 @@ class HeadScores(NamedTuple):
         ended = (jax.nn.one_hot(self.playing, HEADS) * over[:, None]).T
         sums = [self.count, self.total, self.squares]
         powers = [jnp.ones_like(episode_return), episode_return, episode_return**2]
-        scores = HeadScores(
-            self.playing, self.rounds + 1, *(weight * x + ended @ y for x, y in zip(sums, powers, strict=True))
-        )
+        count, total, squares = (weight * x + ended @ y for x, y in zip(sums, powers, strict=True))
+        scores = self._replace(rounds=self.rounds + 1, count=count, total=total, squares=squares)
         return scores._replace(playing=jnp.where(over, scores.sample(key, over.shape), self.playing))
 
     def posterior(self) -> tuple[jax.Array, jax.Array]:
@@ -90,9 +94,13 @@ class HeadScores(NamedTuple):
         return draws.argmax(axis=-1).astype(jnp.int32)
 
     def best(self) -> jax.Array:
-        """Return the head that acts outside of training: the largest expected return less one deviation; int32."""
+        """Return the head that acts outside of training, int32.
+
+        It has the largest expected return less one deviation, or where none has played the best explained variance.
+        """
         mean, deviation = self.posterior()
-        return (mean - deviation).argmax().astype(jnp.int32)
+        score = jnp.where(self.count.sum() > 0, mean - deviation, self.explained)
+        return score.argmax().astype(jnp.int32)
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of a metrics row: the best head, and expected return and recent episodes of each."""
@@ -105,12 +113,18 @@ class HeadScores(NamedTuple):
 
     def explain(self) -> str:
         """Say which head acts outside of training, and why."""
-        head, *numbers = self.columns().values()
-        expected, played = (", ".join(f"{x:.3g}" for x in each) for each in numbers)
+        head, expected, played = self.columns().values()
+        beginning = f"head {head} plays ({describe(head)}); "
+        if not any(played):
+            return f"{beginning}explained variance of the heads on held-out episodes: {_listed(self.explained)}"
         return (
-            f"head {head} plays ({describe(head)}); expected returns of the heads: {expected}, "
-            f"from so many recent episodes: {played}"
+            f"{beginning}expected returns of the heads: {_listed(expected)}, "
+            f"from so many recent episodes: {_listed(played)}"
         )
+
+
+def _listed(numbers: Any) -> str:
+    return ", ".join(f"{x:.3g}" for x in numbers)
 
 
 def head_q(q: jax.Array) -> jax.Array:

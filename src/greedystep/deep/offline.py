@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,11 +14,18 @@ from greedystep.checks import INT32_MAX
 from greedystep.datasets import Dataset
 from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.heads import HEADS, head_q
 from greedystep.deep.learner import Learner, LearnerState
-from greedystep.deep.targets import LaneHyperparams
+from greedystep.deep.targets import LaneHyperparams, within
 from greedystep.deep.train_loop import map_lanes
-from greedystep.replay import ReplayBuffer, ReplayState
+from greedystep.replay import ReplayBuffer, ReplayState, RowIndex
 from greedystep.trajectory import Trajectory
+
+HELD_OUT_EVERY = 10
+"""Each so many-th episode of a log is held out of training where returns="auto", to choose the head that acts."""
+SCORED_STEPS, SCORED_AT_ONCE = 4096, 512
+"""Held-out steps that score the heads, and how many of them are valued at a time."""
+LEAST_VARIANCE = 1e-8
 
 
 class FitResult(NamedTuple):
@@ -89,6 +97,37 @@ def fit_lanes(
         return fit(learner, buffer, replay, state, own, key, begin, end)
 
     return map_lanes(one, lanes, states, hyperparams, keys)
+
+
+def head_scorer(learner: Learner, dataset: Any) -> Callable[[Any], jax.Array]:
+    """Return a function of the networks' arrays that gives `explained_variance` on this dataset, [H]."""
+    buffer, replay = fill_replay(learner, dataset)
+    score = jax.jit(partial(explained_variance, learner, buffer))
+    return lambda params: score(replay, params, jax.random.key(0))
+
+
+def explained_variance(
+    learner: Learner, buffer: ReplayBuffer, replay: ReplayState, params: Any, key: jax.Array
+) -> jax.Array:
+    """Return 1 - E[(y - Q_h(s, a))²] / Var[y] of each head h with its targets y = r + γ max_b Q_h(s', b), [H].
+
+    The means are over SCORED_STEPS steps of the replay buffer. A head that diverges leaves more unexplained; one that
+    gives all states the same value explains nothing, however small its errors. With bcq the maximum is over the actions
+    in the data.
+    """
+
+    def values_and_targets(index: RowIndex) -> tuple[jax.Array, jax.Array]:
+        rows = buffer.read(replay, index)
+        q, _ = learner.q_and_support(params, buffer.observations(replay, index))
+        next_q, support = learner.q_and_support(params, buffer.observations(replay, buffer.ahead(index, 1)))
+        taken = jnp.take_along_axis(head_q(q), rows.action[None, :, None], axis=-1)[..., 0]
+        best = within(support, head_q(next_q)).max(axis=-1)
+        return taken, rows.reward + learner.config.discount * ~rows.terminated * best
+
+    index = buffer.sample(key, replay, SCORED_STEPS)
+    blocks = jax.tree.map(lambda x: x.reshape(-1, SCORED_AT_ONCE), index)  # large images need much memory
+    q, targets = (x.swapaxes(0, 1).reshape(HEADS, -1) for x in lax.map(values_and_targets, blocks))
+    return 1 - ((targets - q) ** 2).mean(axis=-1) / jnp.maximum(targets.var(axis=-1), LEAST_VARIANCE)
 
 
 def updates_per_period(config: DQNConfig) -> int:
