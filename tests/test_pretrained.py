@@ -1,0 +1,169 @@
+"""Pretrained agents: the files of the package, the commands that use them, and the program that makes them."""
+
+import hashlib
+import subprocess
+import sys
+from importlib import resources
+
+import numpy as np
+import pytest
+
+import greedystep as gs
+from benchmarks import pretrained as maker
+from greedystep import io
+from greedystep.cli import main
+from greedystep.deep.dqn_run import DQNRunConfig
+from greedystep.deep.evaluator import play_policy
+from greedystep.numpy_policy import NumpyPolicy
+
+TINY = {"returns": "one-step", "hidden": (8,), "replay_size": 300, "batch_size": 4, "warmup": 40, "log_every": 50}
+
+
+# -- the files of the package ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", gs.pretrained.names())
+def test_every_agent_fits_its_card_and_its_environment(name):
+    card, policy = gs.pretrained.card(name), gs.load_pretrained(name)
+    content = (resources.files("greedystep.pretrained") / card["policy"]["file"]).read_bytes()
+    assert card["policy"]["sha256"] == hashlib.sha256(content).hexdigest()
+    assert card["policy"]["bytes"] == len(content) <= 300_000
+    assert card["policy"]["networks"] == len(policy.layers[0][0])
+    env = gs.envs.make(name, **card["options"])
+    assert (env.observation.shape, env.num_actions, name) == (policy.shape, policy.num_actions, policy.env)
+    assert str(env.observation.dtype) == policy.dtype
+    score, random, trial = card["score"], card["random"], card["selection"]
+    assert random["high"] < score["low"] <= score["mean"] <= score["high"]
+    assert score["episodes"] >= 500
+    assert trial["seed"] == card["training"]["seeds"][np.argmax(trial["mean_returns"])]
+
+
+def test_the_cards_are_those_of_the_recipes():
+    assert set(gs.pretrained.names()) <= set(maker.RECIPES) <= set(gs.envs.names())
+
+
+def test_the_best_known_players_are_there():
+    assert gs.pretrained.card("classic/cartpole")["score"]["mean"] > 475
+    assert gs.pretrained.card("classic/acrobot")["score"]["mean"] > -100
+    assert gs.pretrained.card("classic/mountaincar")["score"]["mean"] > -110
+
+
+def test_loading_needs_neither_jax_nor_gymnasium():
+    script = (
+        "import sys, greedystep as gs; p = gs.load_pretrained('classic/cartpole'); print(p.predict([0, 0, 0.1, 0.1]),"
+        "sorted({'jax', 'gymnasium', 'numba'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "1 []\n", done.stderr  # push the cart to where the pole falls
+
+
+def test_a_game_without_one_names_those_that_have_one():
+    sentence = r"^pretrained: there is no pretrained agent for 'toy/bomb'; these have one: classic/acrobot, "
+    for ask in (gs.load_pretrained, gs.pretrained.card):
+        with pytest.raises(ValueError, match=sentence):
+            ask("toy/bomb")
+
+
+# -- the commands ------------------------------------------------------------------------------------------------------
+
+
+def test_one_is_watched(capsys):
+    assert main(["watch", "classic/cartpole", "--pretrained", "--steps", "2", "--options", "limit=2"]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("classic/cartpole, pretrained: mean return 500 (95 % CI 500 to 500) over 1000 episodes")
+    first, _, last = said.out.splitlines()
+    assert " Q " in first
+    assert first.count("▸") == 1
+    assert last.split("  Q ")[0].endswith("return 2  truncated")
+
+
+def test_one_is_evaluated(tmp_path, capsys):
+    out = tmp_path / "x.json"
+    assert main(["eval", "classic/cartpole", "--pretrained", "--episodes", "3", "--out", str(out)]) == 0
+    assert "| 500 | 500 | 500 | 500 | 0 |" in capsys.readouterr().out
+    assert io.read_json(out)["returns"] == [[500, 500, 500]]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["watch", "toy/bomb"], "pretrained: there is no pretrained agent for 'toy/bomb'; these have one: classic/"),
+        (["eval", "runs/x"], "pretrained: there is no pretrained agent for 'runs/x'; these have one: classic/"),
+        (["watch", "classic/cartpole", "--policy", "random"], "policy: a pretrained agent plays, leave it out"),
+        (["watch", "classic/cartpole", "--lane", "0"], "lane: a pretrained agent plays, leave it out"),
+        (["watch", "classic/cartpole", "--epsilon", "2"], "epsilon: expected a number in [0, 1], got 2"),
+        (["eval", "classic/cartpole", "--env", "x"], "env: a pretrained agent plays in its own environment"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(words, sentence, capsys):
+    assert main([*words, "--pretrained"]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_the_list_of_environments_shows_them(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "500")
+    assert main(["envs"]) == 0
+    assert "classic/cartpole 500, " in capsys.readouterr().out.splitlines()[-1]
+    assert main(["envs", "classic/cartpole"]) == 0
+    assert "classic/cartpole, pretrained: mean return 500" in capsys.readouterr().out
+
+
+# -- the program that makes them ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Makes the agent of a tiny training in cart-pole; the exit status."""
+    monkeypatch.setattr(maker, "RECIPES", {"classic/cartpole": maker.Recipe(200, 2, "paper", TINY)})
+    words = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs"), "--episodes", "20"]
+    return lambda *more: maker.main([*words, *more])
+
+
+def test_an_agent_is_made_scored_and_kept(make, tmp_path, capsys):
+    config = DQNRunConfig.from_preset("classic/cartpole", "paper", seeds=(0, 1), steps=100, **TINY)
+    maker.train(tmp_path / "runs" / "classic-cartpole", config)  # as if it had been stopped half-way
+    assert make() == 0
+    assert len((tmp_path / "runs" / "classic-cartpole" / "metrics.jsonl").read_text().splitlines()) == 2 * 4
+    files = [tmp_path / "out" / f"classic-cartpole.{ending}" for ending in ("json", "npz")]
+    card, policy = io.read_json(files[0]), NumpyPolicy.load(files[1])
+    assert card["training"]["steps"] == 200
+    env = gs.envs.make("classic/cartpole")
+    fresh = play_policy(policy, env, seed=maker.SCORE_SEED, episodes=20)
+    assert card["score"]["mean"] == pytest.approx(fresh.mean)
+    trial = play_policy(policy, env, seed=maker.SELECTION_SEED, episodes=100)
+    assert max(card["selection"]["mean_returns"]) == pytest.approx(trial.mean)
+    assert 15 < card["random"]["mean"] < 35
+    before = [file.stat().st_mtime_ns for file in files]
+    capsys.readouterr()
+    assert make() == 0
+    assert "classic-cartpole.json is there already" in " ".join(capsys.readouterr().out.split())
+    assert [file.stat().st_mtime_ns for file in files] == before
+
+
+def test_the_maker_refuses_what_makes_no_sense(make, tmp_path, capsys):
+    config = DQNRunConfig.from_preset("classic/cartpole", "paper", seeds=(0, 1, 2), steps=50, **TINY)
+    maker.train(tmp_path / "runs" / "classic-cartpole", config)
+    for more, sentence in {
+        (): "classic-cartpole is a run with other settings",
+        ("chess",): "games: no name contains 'chess'",
+        ("--seeds", "0"): "seeds: expected an integer",
+        ("--episodes", "0"): "episodes: expected an integer",
+    }.items():
+        assert make(*more) == 2
+        assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_large_ensemble_leaves_networks_out(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    layers = [(random.normal(size=(3, 50, 40)), np.zeros((3, 40))), (random.normal(size=(3, 40, 2)), np.zeros((3, 2)))]
+    policy = NumpyPolicy("mlp", (50,), layers, env="x")
+    monkeypatch.setattr(maker, "MAX_BYTES", 7_000)
+    maker.save_networks_that_fit(policy, tmp_path / "p.npz")
+    fewer = NumpyPolicy.load(tmp_path / "p.npz")
+    assert (tmp_path / "p.npz").stat().st_size <= 7_000
+    assert fewer.layers[0][0].shape == (2, 50, 40)
+    np.testing.assert_allclose(fewer.layers[0][0], layers[0][0][:2], atol=0.04)
+    monkeypatch.setattr(maker, "MAX_BYTES", 1_000)
+    with pytest.raises(ValueError, match=r"^max_bytes: this policy needs at least \d+ bytes, got 1000$"):
+        maker.save_networks_that_fit(policy, tmp_path / "p.npz")
