@@ -12,10 +12,8 @@ import dataclasses
 import hashlib
 import shlex
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +36,7 @@ from greedystep.cli.args import (
     print_note,
 )
 from greedystep.cli.parser import parse
-from greedystep.evaluation import MAX_STEPS, Evaluation
+from greedystep.evaluation import Evaluation
 from greedystep.extras import MissingExtraError
 from greedystep.numpy_policy import NumpyPolicy
 
@@ -144,7 +142,7 @@ class Make:
         """Train one game, write its policy and its card, and return the card."""
         from greedystep import io
         from greedystep.deep.dqn_run import DQNRunConfig
-        from greedystep.deep.evaluator import Evaluator, play_policy
+        from greedystep.deep.evaluator import Evaluator, PolicyEvaluator
         from greedystep.provenance import provenance
 
         config = DQNRunConfig.from_preset(
@@ -160,9 +158,7 @@ class Make:
         file = self.out / pretrained.file_name(game, "npz")
         save_networks_that_fit(chosen, file)
         policy = NumpyPolicy.load(file)
-        play: Callable[..., Evaluation] = partial(
-            play_policy, policy, trainer.env, episodes=self.episodes, limit=MAX_STEPS
-        )
+        play = PolicyEvaluator(policy, trainer.env)
         settings = {"training": config.as_json(), "selection_episodes": self.selection_episodes}
         card = {
             "env": game,
@@ -172,8 +168,8 @@ class Make:
             "training": {"preset": recipe.preset, "settings": recipe.settings, "steps": int(trainer.state.step)}
             | {"seeds": list(config.seeds)},
             "selection": {"episodes": self.selection_episodes, "mean_returns": means, "seed": config.seeds[lane]},
-            "score": summary(play(seed=SCORE_SEED)),
-            "random": summary(play(seed=RANDOM_SEED, epsilon=1.0)),
+            "score": summary(play(SCORE_SEED, episodes=self.episodes)),
+            "random": summary(play(RANDOM_SEED, episodes=self.episodes, epsilon=1.0)),
             "provenance": provenance(settings | {"episodes": self.episodes}, command()),
         }
         io.write_json(self.out / pretrained.file_name(game, "json"), card)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from deep_runs import tiny
 
-from greedystep.deep.evaluator import Evaluator, play, play_policy
+from greedystep.deep.evaluator import Evaluator, PolicyEvaluator, play
 from greedystep.deep.train_loop import epsilon_greedy
 
 
@@ -45,10 +45,8 @@ def test_episodes_are_those_of_a_plain_loop(trainer, epsilon):
     lanes = Evaluator(trainer.learner, trainer.env)(trainer.params, 7, episodes=4, epsilon=epsilon, limit=15)
     assert lanes.returns.shape == (2, 4)
     np.testing.assert_array_equal(lanes.returns[1], played.returns)
-    exported = trainer.learner.numpy_policy(networks)
-    for found, expected in zip(
-        play_policy(exported, trainer.env, seed=7, episodes=4, epsilon=epsilon, limit=15), played, strict=True
-    ):
+    exported = PolicyEvaluator(trainer.learner.numpy_policy(networks), trainer.env)
+    for found, expected in zip(exported(7, episodes=4, epsilon=epsilon, limit=15), played, strict=True):
         np.testing.assert_array_equal(found, expected)
 
 

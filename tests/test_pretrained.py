@@ -13,10 +13,11 @@ from benchmarks import pretrained as maker
 from greedystep import io
 from greedystep.cli import main
 from greedystep.deep.dqn_run import DQNRunConfig
-from greedystep.deep.evaluator import play_policy
+from greedystep.deep.evaluator import PolicyEvaluator
 from greedystep.numpy_policy import NumpyPolicy
 
 TINY = {"returns": "one-step", "hidden": (8,), "replay_size": 300, "batch_size": 4, "warmup": 40, "log_every": 50}
+RECIPES = {"classic/cartpole": maker.Recipe(200, 2, "paper", TINY)}
 
 
 # -- the files of the package ------------------------------------------------------------------------------------------
@@ -111,46 +112,53 @@ def test_the_list_of_environments_shows_them(capsys, monkeypatch):
 # -- the program that makes them ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def make(tmp_path, monkeypatch):
-    """Makes the agent of a tiny training in cart-pole; the exit status."""
-    monkeypatch.setattr(maker, "RECIPES", {"classic/cartpole": maker.Recipe(200, 2, "paper", TINY)})
-    words = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs"), "--episodes", "20"]
-    return lambda *more: maker.main([*words, *more])
+WORDS = ["--episodes", "20", "--selection-episodes", "20"]
 
 
-def test_an_agent_is_made_scored_and_kept(make, tmp_path, capsys):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The folder of an agent that was made by a tiny training in cart-pole, which was stopped half-way."""
+    folder = tmp_path_factory.mktemp("made")
     config = DQNRunConfig.from_preset("classic/cartpole", "paper", seeds=(0, 1), steps=100, **TINY)
-    maker.train(tmp_path / "runs" / "classic-cartpole", config)  # as if it had been stopped half-way
-    assert make() == 0
-    assert len((tmp_path / "runs" / "classic-cartpole" / "metrics.jsonl").read_text().splitlines()) == 2 * 4
-    files = [tmp_path / "out" / f"classic-cartpole.{ending}" for ending in ("json", "npz")]
-    card, policy = io.read_json(files[0]), NumpyPolicy.load(files[1])
+    maker.train(folder / "runs" / "classic-cartpole", config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maker, "RECIPES", RECIPES)
+        assert maker.main([*WORDS, "--out", str(folder / "out"), "--runs", str(folder / "runs")]) == 0
+    return folder
+
+
+def test_an_agent_is_made_and_scored(made):
+    assert len((made / "runs" / "classic-cartpole" / "metrics.jsonl").read_text().splitlines()) == 2 * 4
+    card = io.read_json(made / "out" / "classic-cartpole.json")
     assert card["training"]["steps"] == 200
-    env = gs.envs.make("classic/cartpole")
-    fresh = play_policy(policy, env, seed=maker.SCORE_SEED, episodes=20)
-    assert card["score"]["mean"] == pytest.approx(fresh.mean)
-    trial = play_policy(policy, env, seed=maker.SELECTION_SEED, episodes=100)
-    assert max(card["selection"]["mean_returns"]) == pytest.approx(trial.mean)
-    assert 15 < card["random"]["mean"] < 35
+    play = PolicyEvaluator(NumpyPolicy.load(made / "out" / "classic-cartpole.npz"), gs.envs.make("classic/cartpole"))
+    assert card["score"]["mean"] == pytest.approx(play(maker.SCORE_SEED, episodes=20).mean)
+    assert max(card["selection"]["mean_returns"]) == pytest.approx(play(maker.SELECTION_SEED, episodes=20).mean)
+    assert 10 < card["random"]["mean"] < 40
+
+
+def test_what_is_made_is_not_made_again(made, monkeypatch, capsys):
+    monkeypatch.setattr(maker, "RECIPES", RECIPES)
+    files = sorted((made / "out").iterdir())
     before = [file.stat().st_mtime_ns for file in files]
-    capsys.readouterr()
-    assert make() == 0
+    assert maker.main([*WORDS, "--out", str(made / "out"), "--runs", str(made / "runs")]) == 0
     assert "classic-cartpole.json is there already" in " ".join(capsys.readouterr().out.split())
     assert [file.stat().st_mtime_ns for file in files] == before
 
 
-def test_the_maker_refuses_what_makes_no_sense(make, tmp_path, capsys):
-    config = DQNRunConfig.from_preset("classic/cartpole", "paper", seeds=(0, 1, 2), steps=50, **TINY)
-    maker.train(tmp_path / "runs" / "classic-cartpole", config)
-    for more, sentence in {
-        (): "classic-cartpole is a run with other settings",
-        ("chess",): "games: no name contains 'chess'",
-        ("--seeds", "0"): "seeds: expected an integer",
-        ("--episodes", "0"): "episodes: expected an integer",
-    }.items():
-        assert make(*more) == 2
-        assert sentence in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--seeds", "3"], "classic-cartpole is a run with other settings; choose another folder or delete it"),
+        (["chess"], "games: no name contains 'chess'; known are classic/cartpole"),
+        (["--seeds", "0"], "seeds: expected an integer"),
+        (["--episodes", "0"], "episodes: expected an integer"),
+    ],
+)
+def test_the_maker_refuses_what_makes_no_sense(more, sentence, made, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(maker, "RECIPES", RECIPES)
+    assert maker.main(["--out", str(tmp_path / "out"), "--runs", str(made / "runs"), *more]) == 2
+    assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -100,13 +100,13 @@ class Eval:
         import numpy as np
 
         from greedystep import envs, pretrained
-        from greedystep.deep.evaluator import play_policy
+        from greedystep.deep.evaluator import PolicyEvaluator
 
         if self.env is not None:
             raise ValueError("env: a pretrained agent plays in its own environment")
         name = self.agent.as_posix()
         policy, card = pretrained.load_pretrained(name), pretrained.card(name)
-        played = play_policy(policy, envs.make(name, **card["options"]), **how)
+        played = PolicyEvaluator(policy, envs.make(name, **card["options"]))(**how)
         about = {"config": card["training"] | {"env": name}, "steps": card["training"]["steps"]}
         return name, about, [card["selection"]["seed"]], Evaluation(*(np.asarray(x)[None] for x in played))
 

@@ -162,25 +162,29 @@ def play_on_host(
     return Evaluation(np.array(returns, np.float32), np.array(lengths, np.int32), np.array(unfinished))
 
 
-def play_policy(
-    policy: NumpyPolicy,
-    env: Environment,
-    *,
-    seed: int = 0,
-    episodes: int = 100,
-    epsilon: float = 0.0,
-    limit: int = MAX_STEPS,
-) -> Evaluation:
-    """Play episodes with an exported policy in a compiled environment, all side by side."""
-    check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
+@dataclass(frozen=True, eq=False)
+class PolicyEvaluator:
+    """Plays episodes with an exported policy in a compiled environment; compiled once per number of episodes."""
 
-    @jax.jit
-    def run(layers: Any, key: jax.Array, epsilon: jax.Array) -> Evaluation:
-        return play(partial(policy.batch_values, xp=jnp, layers=layers), env, key, epsilon, episodes, limit)
+    policy: NumpyPolicy
+    env: Environment
 
-    arguments = (policy.layers, jax.random.key(int(seed)), jnp.float32(epsilon))
-    check_device_memory(f"episodes={episodes}", largest_intermediate(run.trace(*arguments)))
-    return jax.device_get(run(*arguments))
+    def __call__(
+        self, seed: int = 0, *, episodes: int = 100, epsilon: float = 0.0, limit: int = MAX_STEPS
+    ) -> Evaluation:
+        """Play `episodes` episodes, all side by side, with the ε-greedy policy; the results are [E]."""
+        check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
+        key = jax.random.key(int(seed))
+        arguments = (self.policy.layers, key, jnp.float32(epsilon), int(episodes), int(limit))
+        check_device_memory(f"episodes={episodes}", largest_intermediate(self._run.trace(*arguments)))
+        return jax.device_get(self._run(*arguments))
+
+    @cached_property
+    def _run(self) -> Any:
+        def run(layers: Any, *how: Any) -> Evaluation:
+            return play(partial(self.policy.batch_values, xp=jnp, layers=layers), self.env, *how)
+
+        return jax.jit(run, static_argnums=(3, 4))
 
 
 # -- any policy --------------------------------------------------------------------------------------------------------
