@@ -21,7 +21,7 @@ import numpy as np
 from tyro.conf import Positional
 
 from benchmarks.command import select_games
-from greedystep import pretrained, signals
+from greedystep import __version__, pretrained, signals
 from greedystep.checks import INT32_MAX, check_int
 from greedystep.cli import BAD_INPUT, INTERRUPTED, TERMINATED
 from greedystep.cli.args import (
@@ -76,11 +76,11 @@ RECIPES = {
         {"returns": "greedy-step", "ensemble": 2, "hidden": (64, 64), "replay_size": 50_000, "learning_rate": 3e-3},
     ),
     # The best fixed setting of each of these tasks: results/paper/settings-best.md, fresh seeds in settings-fresh.md
-    "minatar/asterix": Recipe(10_000_000, 8, settings=_peng(0.3, 1, 1e-4)),
-    "minatar/breakout": Recipe(10_000_000, 8, settings=_peng(0.5, 1, 1e-3)),
-    "minatar/freeway": Recipe(10_000_000, 8, settings=_peng(0.3, 2, 1e-4)),
-    "minatar/seaquest": Recipe(10_000_000, 8, settings=_peng(0.7, 4, 3e-4)),
-    "minatar/space_invaders": Recipe(10_000_000, 8, settings=_peng(0.3, 2, 3e-4)),
+    "minatar/asterix": Recipe(5_000_000, 8, settings=_peng(0.3, 1, 1e-4)),
+    "minatar/breakout": Recipe(5_000_000, 8, settings=_peng(0.5, 1, 1e-3)),
+    "minatar/freeway": Recipe(5_000_000, 8, settings=_peng(0.3, 2, 1e-4)),
+    "minatar/seaquest": Recipe(5_000_000, 8, settings=_peng(0.7, 4, 3e-4)),
+    "minatar/space_invaders": Recipe(5_000_000, 8, settings=_peng(0.3, 2, 3e-4)),
     "ple/catcher": Recipe(1_000_000, 4, settings=_peng(0.5, 4, 3e-4)),
     "ple/pixelcopter": Recipe(2_000_000, 4, settings=_n_step(5, 4, 1e-3)),
     "ple/pong": Recipe(5_000_000, 4, settings=_n_step(3, 4, 1e-3)),
@@ -134,11 +134,11 @@ class Make:
                 say(console, f"{game}: {card} is there already")
                 continue
             with answering_bad_input():
-                made = self._make(game, dataclasses.replace(RECIPES[game], **changes), console)
+                made = self._make(game, dataclasses.replace(RECIPES[game], **changes))
             say(console, pretrained.describe(made))
         return 0
 
-    def _make(self, game: str, recipe: Recipe, console: Any) -> dict[str, Any]:
+    def _make(self, game: str, recipe: Recipe) -> dict[str, Any]:
         """Train one game, write its policy and its card, and return the card."""
         from greedystep import io
         from greedystep.deep.dqn_run import DQNRunConfig
@@ -170,6 +170,7 @@ class Make:
             "selection": {"episodes": self.selection_episodes, "mean_returns": means, "seed": config.seeds[lane]},
             "score": summary(play(SCORE_SEED, episodes=self.episodes)),
             "random": summary(play(RANDOM_SEED, episodes=self.episodes, epsilon=1.0)),
+            "version": __version__,
             "provenance": provenance(settings | {"episodes": self.episodes}, command()),
         }
         io.write_json(self.out / pretrained.file_name(game, "json"), card)

@@ -98,6 +98,10 @@ def test_a_file_is_made_as_small_as_asked(tmp_path):
         assert error <= {"float32": 0, "float16": 0.001, "int8": 0.05}[stored[-1]]
     assert stored == ["float32", "float16", "int8", "int8"]
     assert np.abs(io.read_npz(file)["weight0"]).max() == 63
+    arrays = io.read_npz(file)
+    np.savez_compressed(tmp_path / "wrong.npz", **arrays | {"unit0": arrays["unit1"]})
+    with pytest.raises(ValueError, match=r"wrong.npz is damaged: unit0 has shape \(3, 1, 2\) for weights of"):
+        NumpyPolicy.load(tmp_path / "wrong.npz")
     with pytest.raises(ValueError, match=r"^max_bytes: this policy needs at least \d+ bytes, got 100$"):
         policy.save(file, max_bytes=100)
     with pytest.raises(ValueError, match=r"^max_bytes: only an \.npz file is made smaller$"):

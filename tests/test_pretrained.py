@@ -33,6 +33,7 @@ def test_every_agent_fits_its_card_and_its_environment(name):
     env = gs.envs.make(name, **card["options"])
     assert (env.observation.shape, env.num_actions, name) == (policy.shape, policy.num_actions, policy.env)
     assert str(env.observation.dtype) == policy.dtype
+    assert card["version"]
     score, random, trial = card["score"], card["random"], card["selection"]
     assert random["high"] < score["low"] <= score["mean"] <= score["high"]
     assert score["episodes"] >= 500

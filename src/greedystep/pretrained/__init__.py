@@ -34,7 +34,7 @@ def card(env: str) -> dict[str, Any]:
     Entries: `env` and its `options`; `training` (preset, changed settings, steps per seed, seeds); `selection` (mean
     return of each seed's greedy play, and the `seed` that was chosen by it); `score` (greedy play of the policy in
     `episodes` fresh episodes: `mean` and its 95 % bootstrap interval `low` to `high`); `random` (the same of random
-    play); `policy` (its file); `provenance`.
+    play); `policy` (its file); `version` of greedystep; `provenance`.
     """
     with resources.as_file(resources.files(__name__) / file_name(_known(env), "json")) as path:
         return io.read_json(path)
