@@ -34,6 +34,7 @@ from greedystep.cli.args import (
     check_writable,
     one_or_more,
     print_note,
+    warnings_as_notes,
 )
 from greedystep.cli.parser import parse
 from greedystep.evaluation import Evaluation
@@ -79,7 +80,8 @@ RECIPES = {
     "minatar/asterix": Recipe(5_000_000, 8, settings=_peng(0.3, 1, 1e-4)),
     "minatar/breakout": Recipe(5_000_000, 8, settings=_peng(0.5, 1, 1e-3)),
     "minatar/freeway": Recipe(5_000_000, 8, settings=_peng(0.3, 2, 1e-4)),
-    "minatar/seaquest": Recipe(5_000_000, 8, settings=_peng(0.7, 4, 3e-4)),
+    # four networks of the usual 128 units would not fit into a file
+    "minatar/seaquest": Recipe(5_000_000, 8, settings=_peng(0.7, 4, 3e-4) | {"hidden": (72,)}),
     "minatar/space_invaders": Recipe(5_000_000, 8, settings=_peng(0.3, 2, 3e-4)),
     "ple/catcher": Recipe(1_000_000, 4, settings=_peng(0.5, 4, 3e-4)),
     "ple/pixelcopter": Recipe(2_000_000, 4, settings=_n_step(5, 4, 1e-3)),
@@ -156,15 +158,13 @@ class Make:
         lane = int(means.argmax())
         chosen = trainer.learner.numpy_policy(lane_of(trainer.params, lane), game)
         file = self.out / pretrained.file_name(game, "npz")
-        save_networks_that_fit(chosen, file)
-        policy = NumpyPolicy.load(file)
-        play = PolicyEvaluator(policy, trainer.env)
+        chosen.save(file, max_bytes=MAX_BYTES)
+        play = PolicyEvaluator(NumpyPolicy.load(file), trainer.env)
         settings = {"training": config.as_json(), "selection_episodes": self.selection_episodes}
         card = {
             "env": game,
             "options": config.options,
-            "policy": {"file": file.name, "bytes": file.stat().st_size, "sha256": sha256(file)}
-            | {"networks": len(policy.layers[0][0])},
+            "policy": {"file": file.name, "bytes": file.stat().st_size, "sha256": sha256(file)},
             "training": {"preset": recipe.preset, "settings": recipe.settings, "steps": int(trainer.state.step)}
             | {"seeds": list(config.seeds)},
             "selection": {"episodes": self.selection_episodes, "mean_returns": means, "seed": config.seeds[lane]},
@@ -191,28 +191,15 @@ def train(folder: Path, config: Any) -> Any:
             raise ValueError(f"runs: {folder} is a run with other settings; choose another folder or delete it")
     else:
         run = DQNRun.start(folder, config)
-    with closing(run), progress_line(Console(stderr=True), config.env, "compiling") as report:
-        for now in run.train():
+    with (
+        closing(run),
+        warnings_as_notes(),
+        progress_line(Console(stderr=True), config.env, "compiling") as report,
+        closing(run.train()) as chunks,
+    ):
+        for now in signals.interruptible(chunks):
             report(now.done / run.total, f"{now.done:,} steps, return {now.episode_return:.4g}")
     return run.trainer
-
-
-def save_networks_that_fit(policy: NumpyPolicy, file: Path) -> None:
-    """Write a policy to a file of at most MAX_BYTES, with the first of its networks only if all are too many.
-
-    The networks of an ensemble learn from the same targets, so that one acts much like the minimum of all.
-    """
-    for networks in range(len(policy.layers[0][0]), 0, -1):
-        layers = [(weight[:networks], bias[:networks]) for weight, bias in policy.layers]
-        fewer = NumpyPolicy(
-            policy.kind, policy.shape, layers, policy.scale, None, policy.caution, policy.dtype, policy.env
-        )
-        try:
-            fewer.save(file, max_bytes=MAX_BYTES)
-            break
-        except ValueError:
-            if networks == 1:
-                raise
 
 
 def lane_of(params: Any, lane: int) -> Any:
