@@ -49,10 +49,12 @@ def load_pretrained(env: str) -> NumpyPolicy:
 def describe(card: dict[str, Any]) -> str:
     """Return a card in one sentence."""
     score, random, training = card["score"], card["random"], card["training"]
+    seeds = len(training["seeds"])
+    which = f"the best of {seeds} seeds" if seeds > 1 else "one seed"
     return (
         f"{card['env']}, pretrained: mean return {score['mean']:.4g} (95 % CI {score['low']:.4g} to "
-        f"{score['high']:.4g}) over {score['episodes']} episodes, random play {random['mean']:.4g}; the best of "
-        f"{len(training['seeds'])} seeds after {training['steps']:,} steps"
+        f"{score['high']:.4g}) over {score['episodes']} episodes, random play {random['mean']:.4g}; {which} after "
+        f"{training['steps']:,} steps"
     )
 
 
