@@ -1,11 +1,13 @@
 """Evaluation: whole episodes, each once, beside a plain loop over steps."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
 from deep_runs import tiny
 
-from greedystep.deep.evaluator import Evaluator, play
+from greedystep.deep.evaluator import Evaluator, PolicyEvaluator, play
 from greedystep.deep.train_loop import epsilon_greedy
 
 
@@ -16,7 +18,7 @@ def trainer():
     return trainer
 
 
-def step_by_step(learner, env, networks, key, epsilon, episodes, limit):
+def step_by_step(learner, networks, env, key, epsilon, episodes, limit):
     """The same episodes, one step of one environment after another."""
     of_starts, of_steps = jax.random.split(key)
     states = [env.reset(k) for k in jax.random.split(of_starts, episodes)]
@@ -36,12 +38,16 @@ def step_by_step(learner, env, networks, key, epsilon, episodes, limit):
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])
 def test_episodes_are_those_of_a_plain_loop(trainer, epsilon):
     networks = jax.tree.map(lambda x: x[1], trainer.params)
-    how = (trainer.learner, trainer.env, networks, jax.random.key(7), epsilon, 4, 15)
-    for found, expected in zip(play(*how), step_by_step(*how), strict=True):
+    how = (trainer.env, jax.random.key(7), epsilon, 4, 15)
+    played = play(partial(trainer.learner.acting_q, networks), *how)
+    for found, expected in zip(played, step_by_step(trainer.learner, networks, *how), strict=True):
         np.testing.assert_array_equal(found, expected)
     lanes = Evaluator(trainer.learner, trainer.env)(trainer.params, 7, episodes=4, epsilon=epsilon, limit=15)
     assert lanes.returns.shape == (2, 4)
-    np.testing.assert_array_equal(lanes.returns[1], play(*how).returns)
+    np.testing.assert_array_equal(lanes.returns[1], played.returns)
+    exported = PolicyEvaluator(trainer.learner.numpy_policy(networks), trainer.env)
+    for found, expected in zip(exported(7, episodes=4, epsilon=epsilon, limit=15), played, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_limit_stops_what_would_go_on_for_ever(trainer):

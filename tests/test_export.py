@@ -1,13 +1,16 @@
 """What agents write for other programs: their policy for NumPy, and what they do as a dataset."""
 
+import itertools
 import subprocess
 import sys
 
 import equinox as eqx
 import numpy as np
+import onnxruntime
 import pytest
 
 import greedystep as gs
+from greedystep import io
 from greedystep.cli import main
 from greedystep.deep.collect import collect
 from greedystep.numpy_policy import NumpyPolicy
@@ -37,6 +40,72 @@ def test_a_policy_in_numpy_has_the_values_of_the_agent(env, settings, tmp_path):
     assert policy.predict(seen[0]) == agent.predict(seen[0])
     assert policy.num_actions == agent.env.num_actions
     assert (tmp_path / "policy.npz").stat().st_size < 300_000
+    agent.export_policy(tmp_path / "policy.onnx")
+    assert_same_in_onnx(tmp_path / "policy.onnx", policy, seen.astype(spec.dtype))
+    about = onnxruntime.InferenceSession(tmp_path / "policy.onnx").get_modelmeta()
+    assert about.custom_metadata_map == {"env": env, "greedystep": gs.__version__}
+
+
+def assert_same_in_onnx(path, policy, seen):
+    """ONNX Runtime gives the policy's values and actions, for batches of any size."""
+    session = onnxruntime.InferenceSession(path)
+    for batch in (seen, seen[:1]):
+        q, actions = session.run(["q_values", "action"], {"observation": batch})
+        np.testing.assert_allclose(q, policy.values(batch), rtol=1e-5, atol=1e-5)
+        assert actions.tolist() == policy.predict(batch).tolist()
+
+
+def random_policy(kind, shape, sizes, networks=3, **settings):
+    random = np.random.default_rng(1)
+    pairs = itertools.pairwise(sizes)
+    layers = [(random.normal(size=(networks, a, b)), random.normal(size=(networks, b))) for a, b in pairs]
+    return NumpyPolicy(kind, shape, layers, **settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"caution": 0.4}, {"caution": 0.0, "bcq_threshold": 0.5}, {"bcq_threshold": 1.0}, {"scale": 255.0}],
+    ids=str,
+)
+def test_onnx_has_every_way_of_acting(settings, tmp_path):
+    policy = random_policy("mlp", (2, 3), (6, 5, 4), dtype="uint8", **settings)
+    policy.save(tmp_path / "policy.onnx")
+    seen = np.random.default_rng(0).integers(0, 4, (20, 2, 3)).astype(np.uint8)
+    if "bcq_threshold" in settings:
+        assert np.isinf(policy.values(seen)).any()
+    assert_same_in_onnx(tmp_path / "policy.onnx", policy, seen)
+
+
+def test_without_the_package_onnx_a_sentence_says_what_to_install(tmp_path, capsys, monkeypatch):
+    gs.DQN("classic/cartpole", **TINY).save(tmp_path / "x.agent")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["export", str(tmp_path / "x.agent"), "--policy", str(tmp_path / "p.onnx")]) == 2
+    sentence = 'greedystep: ONNX files need onnx, which is not installed: pip install "greedystep[onnx]"\n'
+    assert capsys.readouterr().err == sentence
+    assert not (tmp_path / "p.onnx").exists()
+
+
+def test_a_file_is_made_as_small_as_asked(tmp_path):
+    policy, file = random_policy("mlp", (50,), (50, 40, 2)), tmp_path / "policy.npz"
+    seen = np.random.default_rng(0).normal(size=(30, 50))
+    stored = []
+    for max_bytes in (None, 15_000, 10_000, 9_000):
+        policy.save(file, max_bytes=max_bytes)
+        assert file.stat().st_size <= (max_bytes or 30_000)
+        loaded = NumpyPolicy.load(file)
+        stored.append(str(io.read_npz(file)["weight0"].dtype))
+        error = (loaded.values(seen) - policy.values(seen)).std() / policy.values(seen).std()
+        assert error <= {"float32": 0, "float16": 0.001, "int8": 0.05}[stored[-1]]
+    assert stored == ["float32", "float16", "int8", "int8"]
+    assert np.abs(io.read_npz(file)["weight0"]).max() == 63
+    arrays = io.read_npz(file)
+    np.savez_compressed(tmp_path / "wrong.npz", **arrays | {"unit0": arrays["unit1"]})
+    with pytest.raises(ValueError, match=r"wrong.npz is damaged: unit0 has shape \(3, 1, 2\) for weights of"):
+        NumpyPolicy.load(tmp_path / "wrong.npz")
+    with pytest.raises(ValueError, match=r"^max_bytes: this policy needs at least \d+ bytes, got 100$"):
+        policy.save(file, max_bytes=100)
+    with pytest.raises(ValueError, match=r"^max_bytes: only an \.npz file is made smaller$"):
+        policy.save(tmp_path / "policy.onnx", max_bytes=9_000)
 
 
 def test_a_policy_of_bytes_is_scaled_as_the_agent_does(tmp_path):
@@ -106,6 +175,7 @@ def test_the_command_writes_episodes_and_the_policy(tmp_path, capsys):
     for more, sentence in {
         (): "out: say what to write",
         ("--out", "log.txt"): "out: expected a file that ends in .npz, got 'log.txt'",
+        ("--policy", "p.txt"): "policy: expected a file that ends in .npz or .onnx, got 'p.txt'",
         ("--policy", "p.npz", "--lane", "3"): "lane: expected an integer",
     }.items():
         assert main([*words, *more]) == 2

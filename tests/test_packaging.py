@@ -36,7 +36,10 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path):
     (wheel,) = tmp_path.glob("greedystep-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     page = {f"greedystep/report/{name}" for name in ("page.html", "page.css", "page.js", "charts.js")}
-    assert {"greedystep/py.typed", *page} <= set(names)
+    folder = ROOT / "src" / "greedystep" / "pretrained"
+    agents = {f"greedystep/pretrained/{path.name}" for path in folder.iterdir() if path.suffix in (".json", ".npz")}
+    assert len(agents) == 2 * len(greedystep.pretrained.names()) > 0
+    assert {"greedystep/py.typed", *page, *agents} <= set(names)
     assert not [name for name in names if name.startswith(("benchmarks/", "tests/", "examples/"))]
 
     venv.create(tmp_path / "empty", with_pip=True)
@@ -48,6 +51,8 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path):
     assert "v is within" in run(programs / "greedystep", "plan", "frozenlake-4x4", cwd=elsewhere)
     assert not list((tmp_path / "empty").rglob("jax"))  # that is what the extra `deep` is for
     table = "import greedystep as gs; gs.TabularAgent('toy/choice'); print(gs.__file__)"
+    acting = "import greedystep as gs; print(gs.load_pretrained('classic/cartpole').predict([0, 0, 0.1, 0.1]))"
+    assert run(programs / "python", "-c", acting, cwd=elsewhere) == "1\n"
     assert str(tmp_path / "empty") in run(programs / "python", "-c", table, cwd=elsewhere)
 
 

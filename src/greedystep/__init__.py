@@ -11,7 +11,7 @@ from typing import Any as _Any
 from greedystep.extras import deep_extra as _deep_extra
 
 if _TYPE_CHECKING:
-    from greedystep import datasets, envs, models, operators, returns, stats, tabular, trajectory
+    from greedystep import datasets, envs, models, operators, pretrained, returns, stats, tabular, trajectory
     from greedystep.agents import load
     from greedystep.deep import callbacks
     from greedystep.deep.agent import DQN
@@ -24,6 +24,7 @@ if _TYPE_CHECKING:
     from greedystep.planning import Solution, solve
     from greedystep.planning.other_criteria import solve_average_reward, solve_finite_horizon
     from greedystep.planning.simulate import simulate
+    from greedystep.pretrained import load_pretrained
     from greedystep.tabular import TabularAgent
     from greedystep.trajectory import Trajectory
 
@@ -41,6 +42,7 @@ _MODULES = {
     "check_env": "deep.env_check",
     "evaluate_policy": "deep.evaluator",
     "load": "agents",
+    "load_pretrained": "pretrained",
     "simulate": "planning.simulate",
     "solve": "planning",
     "solve_average_reward": "planning.other_criteria",
@@ -63,8 +65,10 @@ __all__ = [
     "envs",
     "evaluate_policy",
     "load",
+    "load_pretrained",
     "models",
     "operators",
+    "pretrained",
     "returns",
     "simulate",
     "solve",

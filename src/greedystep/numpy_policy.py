@@ -3,12 +3,15 @@
 agent.export_policy("policy.npz")                       # or `greedystep export RUN --policy policy.npz`
 policy = gs.NumpyPolicy.load("policy.npz")              # imports neither JAX nor Gymnasium
 action = policy.predict(observation)
+policy.save("policy.onnx")                              # for ONNX Runtime and the like
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,10 @@ FILE_FORMAT = "greedystep-policy-1"
 KINDS = ("mlp", "one-hot", "conv")
 SIDE = 3
 """Width and height of the filters of a convolution."""
+DTYPES = ("float32", "bool", "uint8", "uint16", "int8", "int16", "int32")
+"""Dtypes that observations can have."""
+LEVELS = (127, 63)
+"""Numbers of levels above zero to which weights are rounded, one after another, until a file is small enough."""
 
 
 class NumpyPolicy:
@@ -34,6 +41,8 @@ class NumpyPolicy:
         bcq_threshold: if given, the last of the networks is not among the M: it has the logits of the behaviour, and
             actions are only those whose probability is at least this share of the most probable one's.
         caution: c; 1 for the minimum over the networks, 0 for their mean.
+        dtype: dtype of observations in the environment, for ONNX; `predict` takes any.
+        env: name of the environment, for whoever finds the file.
     """
 
     def __init__(
@@ -44,12 +53,15 @@ class NumpyPolicy:
         scale: float = 1.0,
         bcq_threshold: float | None = None,
         caution: float = 1.0,
+        dtype: str = "float32",
+        env: str = "",
     ):
         if kind not in KINDS:
             raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
         self.kind, self.shape, self.scale = kind, tuple(int(size) for size in shape), float(scale)
         self.layers = [(np.asarray(w, np.float32), np.asarray(b, np.float32)) for w, b in layers]
         self.bcq_threshold, self.caution = bcq_threshold, float(caution)
+        self.dtype, self.env = str(dtype), str(env)
         self._check()
 
     def _check(self) -> None:
@@ -78,6 +90,8 @@ class NumpyPolicy:
             inputs = weight.shape[2]
         if self.bcq_threshold is not None and not (0 <= self.bcq_threshold <= 1 < len(self.layers[0][0])):
             raise ValueError(f"bcq_threshold: expected 0 to 1 and two networks or more, got {self.bcq_threshold}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype: expected one of {', '.join(DTYPES)}, got {self.dtype!r}")
         if not 0 <= self.caution <= 1:
             raise ValueError(f"caution: expected 0 to 1, got {self.caution}")
         if not all(np.isfinite(array).all() for layer in self.layers for array in layer):
@@ -97,40 +111,48 @@ class NumpyPolicy:
         batch = seen.shape[: seen.ndim - len(self.shape)]
         if seen.shape[len(batch) :] != self.shape or seen.dtype.kind not in "biuf":
             raise ValueError(f"observations: expected numbers of shape {self.shape}, or many, got shape {seen.shape}")
-        layers = self.layers
+        if self.kind == "one-hot" and seen.size and not 0 <= seen.min() <= seen.max() < self.layers[0][0].shape[1]:
+            raise ValueError(f"observations: expected states in 0..{self.layers[0][0].shape[1] - 1}, got {seen}")
+        return self.batch_values(seen.reshape(-1, *self.shape)).reshape(*batch, self.num_actions)
+
+    def batch_values(self, observations: Any, xp: Any = np, layers: Sequence[tuple[Any, Any]] | None = None) -> Any:
+        """Return the Q-values of a batch of observations, [B, ...] -> [B, A], without checks.
+
+        Args:
+            xp: the module that computes: NumPy, or jax.numpy in a compiled program.
+            layers: weights and biases that are arguments of such a program (by default the policy's own).
+        """
+        layers = self.layers if layers is None else layers
         if self.kind == "one-hot":
-            states = seen.reshape(-1).astype(np.int64)
             (weight, bias), *layers = layers
-            if states.size and not 0 <= states.min() <= states.max() < weight.shape[1]:
-                raise ValueError(f"observations: expected states in 0..{weight.shape[1] - 1}, got {observations}")
-            x = weight[:, states] + bias[:, None]  # a row of the weights per state: [M, B, outputs]
-            return self._rest(np.maximum(x, 0) if layers else x, layers).reshape(*batch, self.num_actions)
-        x = seen.reshape(-1, *self.shape).astype(np.float32) / np.float32(self.scale)
+            x = xp.asarray(weight)[:, observations.astype(np.int32)] + bias[:, None]  # a row per state: [M, B, outputs]
+            return self._rest(xp.maximum(x, 0) if layers else x, layers, xp)
+        x = observations.astype(np.float32) / np.float32(self.scale)
         if self.kind == "conv":
             (weight, bias), *layers = layers
             _, height, width, _ = x.shape
             rows, columns = height - SIDE + 1, width - SIDE + 1
             patches = [x[:, i : i + rows, j : j + columns] for i in range(SIDE) for j in range(SIDE)]
-            patches = np.concatenate(patches, axis=-1).reshape(len(x), rows * columns, -1)
-            found = np.einsum("bpi,mio->mbpo", patches, weight, optimize=True) + bias[:, None, None]
-            x = np.maximum(found, 0).reshape(len(weight), len(x), -1)
+            patches = xp.concatenate(patches, axis=-1).reshape(len(x), rows * columns, -1)
+            found = xp.einsum("bpi,mio->mbpo", patches, weight, optimize=True) + bias[:, None, None]
+            x = xp.maximum(found, 0).reshape(len(weight), len(x), -1)
         else:
-            x = np.broadcast_to(x.reshape(len(x), -1), (len(layers[0][0]), len(x), layers[0][0].shape[1]))
-        return self._rest(x, layers).reshape(*batch, self.num_actions)
+            x = xp.broadcast_to(x.reshape(len(x), -1), (len(layers[0][0]), len(x), layers[0][0].shape[1]))
+        return self._rest(x, layers, xp)
 
-    def _rest(self, x: np.ndarray, layers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    def _rest(self, x: Any, layers: Sequence[tuple[Any, Any]], xp: Any) -> Any:
         """Apply linear layers with ReLUs between them, [M, B, inputs], and combine the networks."""
         for number, (weight, bias) in enumerate(layers):
             x = x @ weight + bias[:, None]
             if number < len(layers) - 1:
-                x = np.maximum(x, 0)
+                x = xp.maximum(x, 0)
         if self.bcq_threshold is None:
             return self._combine(x)
         logits = x[-1]
-        probability = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return np.where(probability >= self.bcq_threshold, self._combine(x[:-1]), -np.inf)
+        probability = xp.exp(logits - logits.max(axis=-1, keepdims=True))
+        return xp.where(probability >= self.bcq_threshold, self._combine(x[:-1]), -np.inf)
 
-    def _combine(self, q: np.ndarray) -> np.ndarray:
+    def _combine(self, q: Any) -> Any:
         """Return the Q-values of all networks together, [M, B, A] -> [B, A]."""
         least = q.min(axis=0)
         return least if self.caution == 1 else q.mean(axis=0) + np.float32(self.caution) * (least - q.mean(axis=0))
@@ -140,31 +162,78 @@ class NumpyPolicy:
         actions = self.values(observations).argmax(axis=-1)
         return int(actions) if np.ndim(actions) == 0 else actions
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the policy to an .npz file, atomically and without pickle."""
-        arrays: dict[str, Any] = {f"weight{i}": w for i, (w, _) in enumerate(self.layers)}
-        arrays |= {f"bias{i}": b for i, (_, b) in enumerate(self.layers)}
+    def save(self, path: str | os.PathLike, *, max_bytes: int | None = None) -> None:
+        """Write the policy to a file: ONNX if its name ends in .onnx, else .npz, atomically and without pickle.
+
+        Args:
+            max_bytes: for .npz: store the weights with fewer bits where the file would be larger than that. What is
+                loaded from such a file differs a little from this policy.
+        """
+        if Path(path).suffix == ".onnx":
+            if max_bytes is not None:
+                raise ValueError("max_bytes: only an .npz file is made smaller")
+            from greedystep.onnx_policy import onnx_bytes
+
+            content = onnx_bytes(self)
+        else:
+            content = self._npz(max_bytes)
+        with io.atomic_write(path) as file:
+            file.write(content)
+
+    def _npz(self, max_bytes: int | None) -> bytes:
+        """Return the content of an .npz file of at most that many bytes; ValueError if it cannot be so small."""
         about: dict[str, Any] = {"format": FILE_FORMAT, "kind": self.kind, "scale": self.scale}
+        about |= {"dtype": self.dtype, "env": self.env, "shape": np.array(self.shape, np.int64)}
         if self.bcq_threshold is not None:
             about["bcq_threshold"] = self.bcq_threshold
         if self.caution != 1:
             about["caution"] = self.caution
-        with io.atomic_write(path) as file:
-            np.savez_compressed(file, **about, shape=np.array(self.shape, np.int64), **arrays)
+        about |= {f"bias{i}": b for i, (_, b) in enumerate(self.layers)}
+        size = 0
+        for weights in self._stored_weights():
+            file = BytesIO()
+            np.savez_compressed(file, **about, **weights)
+            size = file.tell()
+            if max_bytes is None or size <= max_bytes:
+                return file.getvalue()
+        raise ValueError(f"max_bytes: this policy needs at least {size} bytes, got {max_bytes}")
+
+    def _stored_weights(self) -> Iterator[dict[str, Any]]:
+        """Yield the weights as they are stored, with fewer and fewer bits.
+
+        First float32, then float16, then integers from -127 to 127 times a unit per output, then from -63 to 63, which
+        can be compressed better.
+        """
+        for dtype in (np.float32, np.float16):
+            yield {f"weight{i}": w.astype(dtype) for i, (w, _) in enumerate(self.layers)}
+        for levels in LEVELS:
+            stored = {}
+            for i, (w, _) in enumerate(self.layers):
+                unit = np.maximum(np.abs(w).max(axis=1, keepdims=True), np.float32(1e-20)) / np.float32(levels)
+                stored |= {f"weight{i}": np.rint(w / unit).astype(np.int8), f"unit{i}": unit}
+            yield stored
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> NumpyPolicy:
         """Read a policy written by `save`; ValueError says in one sentence what is wrong with another file."""
         arrays = io.load_npz(path, FILE_FORMAT, "policy")
+
+        def layer(i: int) -> tuple[np.ndarray, np.ndarray]:
+            bias = io.get_array(arrays, f"bias{i}", "f", 2)
+            if f"unit{i}" not in arrays:
+                return io.get_array(arrays, f"weight{i}", "f", 3), bias
+            weight, unit = io.get_array(arrays, f"weight{i}", "i", 3), io.get_array(arrays, f"unit{i}", "f", 3)
+            if unit.shape != (weight.shape[0], 1, weight.shape[2]):
+                raise ValueError(f"unit{i} has shape {unit.shape} for weights of {weight.shape}")
+            return weight * unit, bias
+
         try:
-            count = sum(name.startswith("weight") for name in arrays)
-            layers = [
-                (io.get_array(arrays, f"weight{i}", "f", 3), io.get_array(arrays, f"bias{i}", "f", 2))
-                for i in range(count)
-            ]
+            layers = [layer(i) for i in range(sum(name.startswith("weight") for name in arrays))]
+            texts = {name: str(io.get_array(arrays, name, "U", 0)) for name in ("dtype", "env") if name in arrays}
             kind, scale = str(io.get_array(arrays, "kind", "U", 0)), float(io.get_array(arrays, "scale", "f", 0))
             threshold = float(io.get_array(arrays, "bcq_threshold", "f", 0)) if "bcq_threshold" in arrays else None
             caution = float(io.get_array(arrays, "caution", "f", 0)) if "caution" in arrays else 1.0
-            return cls(kind, io.get_array(arrays, "shape", "iu", 1).tolist(), layers, scale, threshold, caution)
+            shape = io.get_array(arrays, "shape", "iu", 1).tolist()
+            return cls(kind, shape, layers, scale, threshold, caution, **texts)
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

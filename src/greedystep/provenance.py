@@ -31,7 +31,7 @@ def provenance(config: Mapping[str, Any], command: str | None = None) -> dict[st
         "command": command or command_line(),
         "config": config,
         "config_hash": config_hash(config),
-        "versions": {"greedystep": _version("greedystep"), **{name: _version(name) for name in _dependencies()}},
+        "versions": {"greedystep": version_of("greedystep"), **{name: version_of(name) for name in _dependencies()}},
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu": f"{_cpu_name()} ({available_cores()} logical cores)",
@@ -63,7 +63,8 @@ def _dependencies() -> list[str]:
     return []
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
     with suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
     return None

@@ -50,7 +50,7 @@ ABOUT = """Exact planning with a proven error bound, the greedy-step paper's age
   greedystep reproduce all            run the paper's experiments, write results/quick/report.html
   greedystep envs                     list the environments
   greedystep check CartPole-v1        say what is wrong with an environment
-  greedystep watch minatar/breakout   watch random play, or an agent: watch RUN
+  greedystep watch minatar/breakout   watch random play, a trained agent (--pretrained), or yours: watch RUN
   greedystep bench planning           time it beside other packages (in a checkout of the source)
   greedystep COMMAND --help           every option of a command
   greedystep --version"""

@@ -48,6 +48,9 @@ class Envs:
 def _print_all(console: Console, found: dict[str, Description | None]) -> None:
     from rich.table import Table
 
+    from greedystep import pretrained
+    from greedystep.runs.progress import say
+
     table = Table(header_style="bold")
     table.add_column("name", no_wrap=True)
     for heading in ("observation", "actions"):
@@ -61,11 +64,14 @@ def _print_all(console: Console, found: dict[str, Description | None]) -> None:
         limit = "none" if env.limit is None else f"{env.limit:,}"
         table.add_row(name, env.observation, env.actions, "yes" if env.stochastic else "no", limit)
     console.print(table, markup=False, highlight=False)
+    scores = [f"{name} {pretrained.card(name)['score']['mean']:.4g}" for name in pretrained.names()]
+    say(console, f"Pretrained (`greedystep watch NAME --pretrained`), with their mean returns: {', '.join(scores)}")
 
 
 def _print_one(console: Console, env: Description) -> None:
     from rich.table import Table
 
+    from greedystep import pretrained
     from greedystep.envs.gymnasium_ids import gymnasium_id
     from greedystep.runs.progress import say
 
@@ -74,7 +80,10 @@ def _print_one(console: Console, env: Description) -> None:
     say(console, f"actions: {env.actions}")
     say(console, f"stochastic: {'yes' if env.stochastic else 'no'}")
     say(console, f"limit: {'none' if env.limit is None else env.limit}")
-    say(console, f"in Gymnasium: {gymnasium_id(env.name)}\n")
+    say(console, f"in Gymnasium: {gymnasium_id(env.name)}")
+    if env.name in pretrained.names():
+        say(console, pretrained.describe(pretrained.card(env.name)))
+    say(console, "")
     table = Table("option", "default", "meaning", header_style="bold")
     for option in env.options:
         table.add_row(option.name, repr(option.default), option.about)

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 class Eval:
     """Evaluate the agents of a run: play whole episodes without learning and tabulate their returns."""
 
-    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`; networks or a table.
+    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`; networks or a table. With
+    # --pretrained the name of an environment.
     agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
+
+    # Evaluate the pretrained agent of an environment; `greedystep envs` shows which have one.
+    pretrained: bool = False
 
     # Episodes per seed.
     episodes: Count = 100
@@ -68,13 +72,16 @@ class Eval:
 
         how: Any = {"seed": self.seed, "episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
         check_arguments(**how)  # before the agent is read
-        if is_table(self.agent):
+        if self.pretrained:
+            name, about, seeds, played = self._play_pretrained(how)
+        elif is_table(self.agent):
             name, about, seeds, played = self._play_table()
         else:
             name, about, seeds, played = self._play_networks(how)
         result = {**about, "seeds": seeds, **played._asdict()}
         greedy = "" if self.epsilon == 0 else f", {self.epsilon:g} of the actions at random"
-        which = f", {self.agent.name}" if self.agent.is_file() else f" after {about['steps']} steps"
+        is_file = not self.pretrained and self.agent.is_file()
+        which = f", {self.agent.name}" if is_file else f" after {about['steps']} steps"
         title = f"{name}{which}: {self.episodes} episodes{greedy}"
         return result, tabulate(title, seeds, played)
 
@@ -88,6 +95,20 @@ class Eval:
         played = Evaluator(trainer.learner, env)(trainer.params, **how)
         settings = trainer.about() if self.agent.is_file() else read_config(self.agent)[0].as_json()
         return env.name, {"config": settings, "steps": int(trainer.state.step)}, trainer.seeds, played
+
+    def _play_pretrained(self, how: dict[str, Any]) -> tuple[str, dict[str, Any], list[int], Evaluation]:
+        import numpy as np
+
+        from greedystep import envs, pretrained
+        from greedystep.deep.evaluator import PolicyEvaluator
+
+        if self.env is not None:
+            raise ValueError("env: a pretrained agent plays in its own environment")
+        name = self.agent.as_posix()
+        policy, card = pretrained.load_pretrained(name), pretrained.card(name)
+        played = PolicyEvaluator(policy, envs.make(name, **card["options"]))(**how)
+        about = {"config": card["training"] | {"env": name}, "steps": card["training"]["steps"]}
+        return name, about, [card["selection"]["seed"]], Evaluation(*(np.asarray(x)[None] for x in played))
 
     def _play_table(self) -> tuple[str, dict[str, Any], list[int], Evaluation]:
         import numpy as np

@@ -28,7 +28,8 @@ class Export:
     # `minari`).
     minari: Annotated[str | None, NO_HINT] = None
 
-    # Write the greedy policy to this .npz file, which `gs.NumpyPolicy.load` reads without JAX.
+    # Write the greedy policy to this file: .npz, which `gs.NumpyPolicy.load` reads without JAX, or .onnx, an ONNX model
+    # (the extra `onnx`).
     policy: MaybePath = None
 
     # Episodes to play.
@@ -52,11 +53,12 @@ class Export:
 
         with answering_bad_input():
             if self.out is None and self.minari is None and self.policy is None:
-                raise ValueError("out: say what to write: --out FILE.npz, --minari ID or --policy FILE.npz")
-            for name, path in (("out", self.out), ("policy", self.policy)):
+                raise ValueError("out: say what to write: --out FILE.npz, --minari ID or --policy FILE")
+            for name, path, endings in (("out", self.out, (".npz",)), ("policy", self.policy, (".npz", ".onnx"))):
                 if path is not None:
-                    if path.suffix != ".npz" or path.is_dir():
-                        raise ValueError(f"{name}: expected a file that ends in .npz, got {str(path)!r}")
+                    if path.suffix not in endings or path.is_dir():
+                        expected = " or ".join(endings)
+                        raise ValueError(f"{name}: expected a file that ends in {expected}, got {str(path)!r}")
                     check_writable(path.parent)
             check_int("episodes", self.episodes)
             check_float("epsilon", self.epsilon, 0, 1)

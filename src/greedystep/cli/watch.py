@@ -44,7 +44,10 @@ class Watch:
     # Who plays: random, or a run's agent (default: the agent of a run, else random).
     policy: Annotated[Literal["random", "agent"] | None, arg(metavar="{random,agent}", help_behavior_hint="")] = None
 
-    # For a run: share of random actions (default: 0, always the best one).
+    # Let the pretrained agent of the environment play; `greedystep envs` shows which have one.
+    pretrained: bool = False
+
+    # For an agent: share of random actions (default: 0, always the best one).
     epsilon: MaybeReal = None
 
     # For a run with several seeds: which one of them, counted from 0 (default: 0).
@@ -112,6 +115,8 @@ class Watch:
 
         steps = DEFAULT_STEPS if self.steps is None and self.episodes is None else self.steps
         length: Any = {"steps": steps, "episodes": self.episodes}
+        if self.pretrained:
+            return self._pretrained(length)
         if self.env not in envs.names() and Path(self.env).exists():
             if self.options:
                 raise ValueError("options: a run keeps its own")
@@ -141,6 +146,24 @@ class Watch:
         env = envs.make(self.env, **parse_options(self.options))
         return env, play(env, random_policy(env), self.seed, **length)
 
+    def _pretrained(self, length: dict[str, Any]) -> tuple[Any, Iterator[RolloutStep]]:
+        """Return the environment of a pretrained agent, and an iterator over the steps that it plays."""
+        from greedystep import envs, pretrained
+        from greedystep.cli.q_player import QPlayer
+        from greedystep.envs.rollout import play
+
+        for name, value in (("policy", self.policy), ("lane", self.lane)):
+            if value is not None:
+                raise ValueError(f"{name}: a pretrained agent plays, leave it out")
+        policy, card = pretrained.load_pretrained(self.env), pretrained.card(self.env)
+        env = envs.make(self.env, **(card["options"] | parse_options(self.options)))
+        if (env.observation.shape, env.num_actions) != (policy.shape, policy.num_actions):
+            raise ValueError("options: the pretrained agent needs the same observations and actions as in training")
+        print_note(pretrained.describe(card))
+        player = QPlayer.of_policy(policy, env)
+        epsilon = check_float("epsilon", self.epsilon or 0.0, 0, 1)
+        return env, player.annotate(play(env, player.policy(epsilon), self.seed, **length))
+
     def _playground(self, env: Any) -> tuple[Any, Any]:
         """Return the environment to show, and the function that plays episodes in it."""
         from greedystep.envs.host import HostEnvironment
@@ -152,7 +175,7 @@ class Watch:
     def _table(self, path: Path, length: dict[str, Any]) -> tuple[Any, Iterator[RolloutStep]]:
         """Return the environment of a tabular agent, and an iterator over the steps that it plays."""
         from greedystep.agents import load
-        from greedystep.cli.table_player import annotate, table_policy
+        from greedystep.cli.q_player import QPlayer
         from greedystep.envs.host import HostEnvironment
         from greedystep.envs.rollout import random_policy
 
@@ -163,7 +186,8 @@ class Watch:
         env, play_in = self._playground(task.as_env() if hasattr(task, "as_env") else HostEnvironment(task.name))
         if self.policy == "random":
             return env, play_in(env, random_policy(env), self.seed, **length)
-        return env, annotate(agent, play_in(env, table_policy(agent, self.epsilon or 0.0), self.seed, **length))
+        player = QPlayer.of_table(agent)
+        return env, player.annotate(play_in(env, player.policy(self.epsilon or 0.0), self.seed, **length))
 
     def _frames(self, env: Any, moments: Iterator[RolloutStep]) -> Iterator[Any]:
         from greedystep.envs.rendering import HEIGHT, add_q_panel
@@ -182,9 +206,14 @@ class Watch:
     def _show(self, console: Any, env: Any, moments: Iterator[RolloutStep], fps: float) -> None:
         from greedystep.report.video import live
 
+        caption = []
+        if self.pretrained:
+            from greedystep import pretrained
+
+            caption = [f"pretrained, mean return {pretrained.card(self.env)['score']['mean']:.4g}"]
         with live(console, fps) as show:
             for moment in moments:
-                words = self._words(env, moment)
+                words = [*self._words(env, moment), *caption]
                 rows = min(round(LIVE_ROWS * self.scale), 2 * (console.height - len(words)))
                 show(self._image(env, moment, rows, console.width), words)
 

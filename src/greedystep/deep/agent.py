@@ -31,7 +31,7 @@ from greedystep.deep.presets import OFFLINE_RULE, Preset
 from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import DivergedError, Row, Trainer
-from greedystep.envs.host import HostEnvironment, Vectorization
+from greedystep.envs.host import HostEnvironment, LoggedEnvironment, Vectorization
 from greedystep.evaluation import MAX_STEPS, Evaluation
 from greedystep.numpy_policy import NumpyPolicy
 from greedystep.runs.progress import ReportProgress, progress_line
@@ -292,8 +292,13 @@ class DQN:
         return f"DQN({self.env.name!r}, returns={config.returns!r}{networks}, {self.steps} steps)"
 
     def export_policy(self, path: str | os.PathLike) -> NumpyPolicy:
-        """Write the greedy policy to a small file that acts with NumPy alone, and return it; see `NumpyPolicy`."""
-        policy = self.trainer.learner.numpy_policy(self.networks)
+        """Write the greedy policy to a small file and return it; see `NumpyPolicy`.
+
+        Args:
+            path: .npz for a file that acts with NumPy alone, .onnx for an ONNX model (the extra `onnx`).
+        """
+        env = "" if isinstance(self.env, LoggedEnvironment) else self.env.name
+        policy = self.trainer.learner.numpy_policy(self.networks, env)
         policy.save(path)
         return policy
 

@@ -21,18 +21,24 @@ from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.envs.core import Environment
 from greedystep.envs.host import HostEnvironment
 from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
+from greedystep.numpy_policy import NumpyPolicy
 
 SIDE_BY_SIDE = 16
 """Largest number of host environments that play side by side."""
 
 
 def play(
-    learner: Learner, env: Environment, params: Any, key: jax.Array, epsilon: jax.Array, episodes: int, limit: int
+    acting_q: Callable[[jax.Array], jax.Array],
+    env: Environment,
+    key: jax.Array,
+    epsilon: jax.Array,
+    episodes: int,
+    limit: int,
 ) -> Evaluation:
     """Play episodes side by side to their ends, or for `limit` steps each; works under jit and vmap.
 
     Args:
-        params: arrays of the online networks, [M, ...].
+        acting_q: the Q-values to act on, a function of observations: [B, ...] -> [B, A].
         epsilon: fraction of random actions; all others are greedy.
     """
     start_key, step_key = jax.random.split(key)
@@ -41,7 +47,7 @@ def play(
     def play_step(carry: tuple) -> tuple:
         t, states, so_far = carry
         action_key, env_key = jax.random.split(jax.random.fold_in(step_key, t))
-        action, _ = epsilon_greedy(action_key, learner.acting_q(params, observe(states)), epsilon)
+        action, _ = epsilon_greedy(action_key, acting_q(observe(states)), epsilon)
         states, step = advance(jax.random.split(env_key, episodes), states, action)
         playing = so_far.unfinished  # steps after the end of an episode do not count
         after = Evaluation(
@@ -85,7 +91,11 @@ class Evaluator:
     @cached_property
     def _lanes(self) -> Any:
         assert isinstance(self.env, Environment)
-        one = partial(play, self.learner, self.env)
+        env = self.env
+
+        def one(params: Any, *how: Any) -> Evaluation:
+            return play(partial(self.learner.acting_q, params), env, *how)
+
         return jax.jit(jax.vmap(one, in_axes=(0, None, None, None, None)), static_argnums=(3, 4))
 
     # -- on the host ---------------------------------------------------------------------------------------------------
@@ -150,6 +160,31 @@ def play_on_host(
             envs.close()
     returns, lengths, unfinished = zip(*done, strict=True)
     return Evaluation(np.array(returns, np.float32), np.array(lengths, np.int32), np.array(unfinished))
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyEvaluator:
+    """Plays episodes with an exported policy in a compiled environment; compiled once per number of episodes."""
+
+    policy: NumpyPolicy
+    env: Environment
+
+    def __call__(
+        self, seed: int = 0, *, episodes: int = 100, epsilon: float = 0.0, limit: int = MAX_STEPS
+    ) -> Evaluation:
+        """Play `episodes` episodes, all side by side, with the ε-greedy policy; the results are [E]."""
+        check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
+        key = jax.random.key(int(seed))
+        arguments = (self.policy.layers, key, jnp.float32(epsilon), int(episodes), int(limit))
+        check_device_memory(f"episodes={episodes}", largest_intermediate(self._run.trace(*arguments)))
+        return jax.device_get(self._run(*arguments))
+
+    @cached_property
+    def _run(self) -> Any:
+        def run(layers: Any, *how: Any) -> Evaluation:
+            return play(partial(self.policy.batch_values, xp=jnp, layers=layers), self.env, *how)
+
+        return jax.jit(run, static_argnums=(3, 4))
 
 
 # -- any policy --------------------------------------------------------------------------------------------------------

@@ -146,8 +146,12 @@ class Learner:
         q, support = self.q_and_support(state.target_params, observations)
         return BootstrapValues(q, selection_q, support)
 
-    def numpy_policy(self, policy: Any) -> NumpyPolicy:
-        """Return the greedy policy of these networks, with "auto" of its best head, for use without JAX."""
+    def numpy_policy(self, policy: Any, env: str = "") -> NumpyPolicy:
+        """Return the greedy policy of these networks, with "auto" of its best head, for use without JAX.
+
+        Args:
+            env: name of the environment, to be written down with it.
+        """
         networks, head = split_policy(policy)
         kind, layers = numpy_layers(eqx.combine(networks, self._static))
         caution, config = 1.0, self.config
@@ -163,7 +167,8 @@ class Learner:
             w, b = (np.concatenate([x[own][..., ours], x[rest][..., first]]) for x in last)
             layers.append((w, b))
         scale = 255.0 if self.observation.dtype == np.uint8 else 1.0
-        return NumpyPolicy(kind, self.observation.shape, layers, scale, config.bcq_threshold, caution)
+        about = {"dtype": str(self.observation.dtype), "env": env}
+        return NumpyPolicy(kind, self.observation.shape, layers, scale, config.bcq_threshold, caution, **about)
 
     # -- targets and minibatches ---------------------------------------------------------------------------------------
 
