@@ -1,8 +1,8 @@
 """Benchmark of learning from logs: greedy play and time per update beside d3rlpy's DQN, CQL and behaviour cloning.
 
 The logs, networks, batches, learning rates and numbers of updates are the same for all. Ours are the default of `fit`
-(Peng's Q(λ) with bcq), and greedy-step and one-step returns with bcq. A score is the mean return of greedy play on a
-scale on which the random log's mean return is 0 and the expert's is 1.
+(Peng's Q(λ) with bcq), and auto, greedy-step and one-step returns with bcq. A score is the mean return of greedy play
+on a scale on which the random log's mean return is 0 and the expert's is 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TASKS: dict[str, OfflineTask] = {
     "classic/mountaincar": replace(_PAPER["mountaincar"], steps=60_000, updates=6_000, episodes=50),
 }
 DEFAULT = method("Peng's Q(λ)", "bcq")
-OURS = (DEFAULT, method("greedy-step", "bcq"), method("one-step", "bcq"))
+OURS = (DEFAULT, method("auto", "bcq"), method("greedy-step", "bcq"), method("one-step", "bcq"))
 MIN_SHARES = {"random": 1.0, "mixed": 0.95, "expert": 0.95}
 """Targets for the score of our default over that of the better of d3rlpy's DQN and CQL, by kind of log."""
 MIN_SPEEDUP = 3.0

@@ -80,6 +80,12 @@ def test_networks_begin_with_kaiming_weights_and_no_bias_and_differ():
         assert (layer.weight[0] != layer.weight[1]).all()
 
 
+def test_the_scale_of_the_first_weights_is_a_setting():
+    learners = [Learner(DQNConfig(init_scale=scale), BOARD, ACTIONS) for scale in (1.0, 0.25)]
+    large, small = (learner.init(jax.random.key(0)).params for learner in learners)
+    jax.tree.map(lambda x, y: np.testing.assert_array_equal(x / 4, y), large, small)
+
+
 def test_numbered_states_have_an_input_each():
     numbers = ObservationSpec((), np.dtype(np.int32), 0, 5)
     networks = make_ensemble(default_network((4,)), jax.random.key(0), 1, numbers, 2)

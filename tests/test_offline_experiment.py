@@ -102,7 +102,7 @@ def fits(monkeypatch):
 def test_every_method_is_fitted_to_every_log_once(fits, tmp_path):
     one_task = len(offline.METHODS) * 3
     result = offline.run("paper", silent, tmp_path, ["catcher"])
-    assert len(fits) == len(set(fits)) == one_task == 39
+    assert len(fits) == len(set(fits)) == one_task == 48
     numbers = result["numbers"]
     assert len(numbers["logged_tasks"]["catcher"]["fits"]) == one_task
     assert f"Breakout: 0 of {one_task} fits are made" in numbers["missing"]
@@ -121,7 +121,7 @@ def test_figures_tables_and_claims_come_from_the_result_alone(fits, tmp_path):
     result = json.loads(io.to_json(offline.run("paper", silent, tmp_path, ["catcher", "cartpole"])))
     assert set(offline.draw(result)) == {"offline"}
     table, logs = offline.tables(result)
-    assert len(table.rows) == 2 * 39
+    assert len(table.rows) == 2 * 48
     assert len(logs.rows) == 2 * 3
     verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
     assert verdicts == {"offline-narrow": "confirmed", "offline-broad": "confirmed", "offline-greedy-step": "partly"}

@@ -63,6 +63,9 @@ class DeepSettings:
     # Sizes of the hidden layers; images first pass a convolution with 16 filters of 3 x 3.
     hidden: Annotated[tuple[int, ...] | Unset, SIZES, NO_HINT] = UNSET
 
+    # Standard deviation of the initial weights, as a multiple of sqrt(2 / inputs).
+    init_scale: RealSetting = UNSET
+
     # Discount factor.
     discount: RealSetting = UNSET
 

@@ -91,6 +91,9 @@ class DQNConfig:
     """Update one random network per batch, as Maxmin DQN does, or all of them on the same batch."""
     hidden: tuple[int, ...] = (128,)
     """Sizes of the hidden layers; images first pass a convolution with 16 filters of 3 x 3."""
+    init_scale: float = 1.0
+    """Standard deviation of the initial weights, as a multiple of sqrt(2 / inputs) (He et al. 2015), which the paper's
+    code has in all layers. 0.4 is that of PyTorch's linear layers: first values near 0, forgotten sooner."""
     discount: float = 0.99
     """Discount factor."""
     time_limits: Literal["bootstrap", "terminal"] = "bootstrap"
@@ -251,7 +254,7 @@ class DQNConfig:
             raise ValueError(f"target_period: too short for a pool of returns, got {self.target_period}")
 
 
-LATER_SETTINGS = ("conservatism", "cql_alpha", "bcq_threshold")
+LATER_SETTINGS = ("conservatism", "cql_alpha", "bcq_threshold", "init_scale")
 """Settings that earlier versions did not have."""
 
 
@@ -279,6 +282,7 @@ _RANGES = {
     "target_epsilon": (0, 1, False),
     "cql_alpha": (0, FLOAT32_MAX, False),
     "bcq_threshold": (0, 1, False),
+    "init_scale": (0, FLOAT32_MAX, False),
     "discount": (0, 1, False),
     "target_rate": (0, 1, True),
     "epsilon_start": (0, 1, False),

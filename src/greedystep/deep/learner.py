@@ -75,7 +75,7 @@ class Learner:
 
     @property
     def _make_network(self) -> MakeNetwork:
-        return self.network or default_network(self.config.hidden)
+        return self.network or default_network(self.config.hidden, self.config.init_scale)
 
     @property
     def _num_outputs(self) -> int:

@@ -153,14 +153,14 @@ def conv_by_rows(filters: Dense, image: jax.Array) -> jax.Array:
     return rows @ everywhere + jnp.tile(filters.bias, across)
 
 
-def default_network(hidden: Sequence[int]) -> MakeNetwork:
+def default_network(hidden: Sequence[int], init_scale: float = 1.0) -> MakeNetwork:
     """Return the function that makes the default network for the shape of the observations.
 
     `ConvNet` for small images [H, W, C], `NatureNet` for those of at least 36 x 36 pixels, [H, W, C] or [C, H, W],
-    `OneHotMLP` for state numbers, `MLP` for everything else.
+    `OneHotMLP` for state numbers, `MLP` for everything else. All weights are multiplied with `init_scale`.
     """
 
-    def make(key: jax.Array, observation: ObservationSpec, num_actions: int) -> Network:
+    def choose(key: jax.Array, observation: ObservationSpec, num_actions: int) -> Network:
         if len(observation.shape) == 3 and sorted(observation.shape)[1] >= LARGE:
             return NatureNet(key, observation.shape, hidden, num_actions)
         if len(observation.shape) == 3 and min(observation.shape[:2]) >= SIDE:
@@ -169,6 +169,10 @@ def default_network(hidden: Sequence[int]) -> MakeNetwork:
             states = int(observation.high) + 1
             return OneHotMLP(MLP(key, states, hidden, num_actions), states)
         return MLP(key, math.prod(observation.shape), hidden, num_actions)
+
+    def make(key: jax.Array, observation: ObservationSpec, num_actions: int) -> Network:
+        network = choose(key, observation, num_actions)
+        return jax.tree.map(lambda x: init_scale * x if eqx.is_array(x) else x, network)  # biases are 0 anyway
 
     return make
 

@@ -11,8 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from greedystep.datasets import Dataset
 from greedystep.deep import offline
 from greedystep.deep.evaluator import Evaluator
+from greedystep.deep.heads import HeadPolicy
 from greedystep.deep.learner import Learner
 from greedystep.deep.presets import make_config
 from greedystep.deep.targets import LaneHyperparams
@@ -49,9 +51,12 @@ class LaneFit:
         Args:
             on_piece: called with the updates of a piece, of one seed, when they are made. If it raises, the fit stops.
         """
-        spec, total, count = self._env.observation, self.task.updates, len(log)
-        steps = sum(map(len, log))
-        _, replay = ReplayBuffer.from_episodes(log, steps, count, spec.shape, spec.dtype, rows=self._rows)
+        spec, total = self._env.observation, self.task.updates
+        chooses_head = self.config.returns == "auto"
+        data = held_out = Dataset.of(log)
+        if chooses_head:
+            data, held_out = data.split(offline.HELD_OUT_EVERY)
+        _, replay = ReplayBuffer.from_episodes(data, data.steps, len(data), spec.shape, spec.dtype, rows=self._rows)
         keys = jax.vmap(jax.random.key)(self._seeds)
         states = jax.jit(jax.vmap(self._learner.init))(keys)
         numbers = (getattr(self.config, name) or 0.0 for name in LaneHyperparams._fields)
@@ -66,7 +71,11 @@ class LaneFit:
             states, keys, loss = fitted.state, fitted.key, np.asarray(fitted.loss)
             seconds += time.perf_counter() - started
             on_piece(end - begin)
-        played = self._evaluate(states.params, EVALUATION_SEED, episodes=self.task.episodes, limit=LIMIT)
+        policies = states.params
+        if chooses_head:
+            explained = jax.vmap(offline.head_scorer(self._learner, held_out))(states.params)
+            policies = HeadPolicy(states.params, explained.argmax(axis=-1))
+        played = self._evaluate(policies, EVALUATION_SEED, episodes=self.task.episodes, limit=LIMIT)
         return {
             "returns": np.asarray(played.returns).mean(axis=1).tolist(),
             "loss": [float(x) if np.isfinite(x) else None for x in loss],
