@@ -266,6 +266,7 @@ def test_the_first_screen_is_short_and_a_link_unfolds_what_it_leads_to(browser, 
     browser.click("#headlines tbody a")
     target = browser.evaluate("location.hash.slice(1)")
     browser.wait_for(f"document.getElementById({target!r}).checkVisibility()")
+    browser.open("about:blank")
     browser.open(f"{report.as_uri()}#fig4")
     browser.wait_for("document.querySelector('#fig4-charts .panel svg').checkVisibility()")
     assert browser.evaluate("document.querySelector('#fig4').getBoundingClientRect().top") < 300
@@ -275,12 +276,12 @@ WORDS = """(() => {
   const broken = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node = walk.nextNode(); node; node = walk.nextNode()) {
     if (!node.parentElement.checkVisibility() || node.parentElement.closest("script, svg, code, pre")) continue;
-    for (const word of node.data.matchAll(/[\\p{L}]+/gu)) {
+    for (const word of node.data.matchAll(/[\\p{L}\\p{N}_:./]+/gu)) {
       if (word[0].length > 20) continue;
       const range = document.createRange();
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
-      if (new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size > 1) broken.push(word[0]);
+      if (new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size > 1) broken.push(`${word[0]} in ${node.parentElement.closest("td, th, li, p, div").className}`);
     }
   }
   return broken;
@@ -369,6 +370,7 @@ def test_the_page_never_scrolls_sideways(browser, width):
 
 def test_paper_is_white_and_whole(browser, tmp_path):
     browser.media("dark", "print")
+    browser.evaluate(UNFOLD)
     assert computed(browser, "body", "backgroundColor") in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
     assert computed(browser, "body", "color") == "rgb(0, 0, 0)"
     for control in ("nav", "#theme", ".choices", ".charts"):
@@ -380,6 +382,7 @@ def test_paper_is_white_and_whole(browser, tmp_path):
     browser.evaluate(
         "addEventListener('beforeprint', () => { opened = document.querySelectorAll('details:not([open])').length; })"
     )
+    browser.evaluate(UNFOLD.replace("true", "false"))
     browser.media()
     printed = browser.pdf()
     assert printed.startswith(b"%PDF-")
