@@ -10,7 +10,7 @@ import pytest
 from deep_experiments import MadeUp, silent
 from deep_runs import SETTINGS
 
-from greedystep import experiments, io
+from greedystep import io
 from greedystep.cli import main
 from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, presets
 from greedystep.experiments import sticky_actions as luck
@@ -419,30 +419,6 @@ def test_a_quick_run_checks_the_verdicts_of_the_full_one(made_up, tmp_path, monk
     assert not (tmp_path / "three").exists()
     assert main(["report", "results/paper", "--kept", "alone"]) == 2
     assert "kept: only results of scale quick" in capsys.readouterr().err
-
-
-def test_the_page_of_the_kept_results_comes_before_anything_is_run(made_up, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["reproduce", "fig1", "fig3", "--scale", "paper", "--only", "breakout", "--out", "x"]) == 2
-    assert main(["reproduce", "fig3", "fig5", "--scale", "paper", "--only", "breakout"]) == 0
-    order = []
-    for name in ("fig3", "fig5"):
-        module = experiments.load(name)
-
-        def run(scale, progress, name=name, run=module.run, **more):
-            page = Path("results/quick/report.html").read_text()
-            order.append((name, [n for n in ("fig3", "fig5") if f'id="{n}-quick-charts"' in page]))
-            assert 'id="fig3-charts"' in page
-            assert 'id="fig5-charts"' in page
-            return run(scale, progress, **more)
-
-        monkeypatch.setattr(module, "run", run)
-    assert main(["reproduce", "fig3", "fig5"]) == 0
-    assert order == [("fig3", []), ("fig5", ["fig3"])]
-    page = Path("results/quick/report.html").read_text()
-    assert all(f'id="{name}-quick-charts"' in page for name in ("fig3", "fig5"))
-    scales = [io.read_json(Path("results", scale, "fig3.json"))["settings"]["scale"] for scale in ("quick", "paper")]
-    assert scales == ["quick", "paper"]
 
 
 # -- for real ---------------------------------------------------------------------------------------------------------

@@ -281,7 +281,7 @@ WORDS = """(() => {
       const range = document.createRange();
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
-      if (new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size > 1) broken.push(`${word[0]} in ${node.parentElement.closest("td, th, li, p, div").className}`);
+      if (new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size > 1) broken.push(word[0]);
     }
   }
   return broken;

@@ -142,8 +142,7 @@ PARAGRAPH = (
         ("horizon-overestimation",),
         {
             "confirmed": "The likely reason is over-estimation: the maximum over n prefers values that err upwards, so "
-            "that Q minus the behaviour return grows with the look-ahead N (from N = 1 to unlimited N: "
-            "{horizon-overestimation}).",
+            "that the further it looks ahead, the more Q exceeds the return of the behaviour policy.",
         },
     ),
     Passage(

@@ -55,7 +55,7 @@ def render(sections: Sequence[Section], problems: Sequence[str] = ()) -> str:
         ),
         verdicts.sentences(results),
         _errata(results),
-        elements.part("chance", "Luck in stochastic environments", *luck),
+        elements.part("chance", "Stochastic environments", *luck),
         _making([*results, *quick]),
         _missing(sections, problems),
     ]

@@ -259,7 +259,7 @@ def looking_ahead(numbers: Numbers) -> Outcome:
         f"one-step Q-learning that replays each episode backwards needs {_range(ratios, '.2g')} times the episodes; "
         f"{sum(same)} of {len(same)} trials with the same seed end in the same episode",
         "one pass from the end of an episode carries its reward as far as the operator does (fig2)",
-        f"{_range(ratios, '.2g')} times the episodes",
+        "as many episodes" if set(ratios) == {1.0} else f"{_range(ratios, '.2g')} times the episodes",
     )
 
 
