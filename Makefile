@@ -7,7 +7,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3 python; do \
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make reproduce   run the paper's experiments at quick scale -> results/quick/report.html"
+	@echo "make reproduce   show the kept results, then check them at quick scale -> results/quick/report.html"
 	@echo "make test        lint, types and tests"
 	@echo "make bench       time greedystep beside other packages -> benchmarks/results/"
 	@echo "make docs        build the guides and the reference -> site/index.html"

@@ -59,7 +59,7 @@ def test_auto_is_as_good_if_it_is_on_every_task(means, verdict):
     assert claim.verdict == verdict
 
 
-@pytest.mark.parametrize(("shift", "verdict"), [(0.5, "confirmed"), (-0.5, "refuted"), (0.0, "partly")])
+@pytest.mark.parametrize(("shift", "verdict"), [(0.5, "confirmed"), (-0.5, "refuted"), (0.0, "undecided")])
 def test_auto_is_better_than_the_single_setting_if_the_interval_says_so(shift, verdict):
     noise = np.random.default_rng(0).normal(size=(2, 10)) / 10
     scores = {auto.AUTO: {"a": noise[0] + shift}, auto.SINGLE: {"a": noise[1]}}

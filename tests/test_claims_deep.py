@@ -5,7 +5,7 @@ import pytest
 from made_runs import against, made, verdicts
 
 from greedystep.experiments import fig4, fig5, horizon
-from greedystep.experiments.claims import FAILED, NOT_KNOWN, UNDECIDED, Claim
+from greedystep.experiments.claims import NOT_KNOWN, UNDECIDED, WITH_REASON, Claim
 from greedystep.experiments.deep.suite import GREEDY, METHODS, TASKS
 from greedystep.experiments.fig3 import performance_claims
 
@@ -20,7 +20,7 @@ def everyone(task, ours, theirs):
 
 def test_a_reason_belongs_to_a_failure():
     Claim("a", "b", "c", 1, 2, "refuted", "because")
-    with pytest.raises(ValueError, match="reason: only a claim that is partly right or refuted"):
+    with pytest.raises(ValueError, match="reason: only a claim that is partly or undecided or refuted has one"):
         Claim("a", "b", "c", 1, 2, "confirmed", "because")
 
 
@@ -52,7 +52,7 @@ def test_times_of_chance_are_not_judged():
     ("theirs", "expected"),
     [
         ((50, 50, 10, 10), "confirmed"),
-        ((50, 45.6, 10, 10), "partly"),  # the level is 90 % of the way from 5.9 at the first point
+        ((50, 45.6, 10, 10), "undecided"),  # the level is 90 % of the way from 5.9 at the first point
         ((50, 10, 10, 10), "refuted"),
     ],
 )
@@ -60,7 +60,7 @@ def test_several_converge_to_the_same_level(theirs, expected):
     found = against("pong", made(50, first=5), *map(made, theirs))
     claim = performance_claims.same_level(found, "pong")
     assert claim.verdict == expected
-    assert claim.reason == {"confirmed": "", "partly": UNDECIDED, "refuted": "most of them end lower"}[expected]
+    assert claim.reason == {"confirmed": "", "undecided": UNDECIDED, "refuted": "most of them end lower"}[expected]
 
 
 def test_there_is_no_level_where_greedy_step_has_not_learned():
@@ -101,7 +101,7 @@ def on_three(ours, theirs):
     return {key: one for task in THREE for key, one in everyone(task, ours, theirs).items()}
 
 
-@pytest.mark.parametrize(("ours", "expected"), [(20, "confirmed"), (10, "partly"), (5, "refuted")])
+@pytest.mark.parametrize(("ours", "expected"), [(20, "confirmed"), (10, "undecided"), (5, "refuted")])
 def test_state_of_the_art_is_judged_against_all_others(ours, expected):
     found = on_three(made(ours), made(8)) | {(task, "peng"): made(10) for task in THREE}
     claim = performance_claims.state_of_the_art(found)
@@ -126,13 +126,13 @@ def test_priors_are_tuned_case_by_case(varying, expected):
             found[task, method] = made(1, setting={option: value})
     claim = performance_claims.tuned_case_by_case(found)
     assert claim.verdict == expected
-    assert ("fig3-settings" in claim.reason) == (expected in FAILED)
+    assert ("fig3-settings" in claim.reason) == (expected in WITH_REASON)
     del found["pong", "peng"]
     assert performance_claims.tuned_case_by_case(found).verdict == "untested"
 
 
 @pytest.mark.parametrize(
-    ("ours", "expected"), [(15, "confirmed"), (10, "partly"), (5, "refuted"), (np.nan, "untested")]
+    ("ours", "expected"), [(15, "confirmed"), (10, "undecided"), (5, "refuted"), (np.nan, "untested")]
 )
 def test_sooner_than_dqn(ours, expected):
     found = {("catcher", GREEDY): made(ours, steps=1000), ("catcher", "dqn"): made(10, steps=1000)}
@@ -149,7 +149,7 @@ def by_networks(*finals, **many):
 
 
 @pytest.mark.parametrize(
-    ("finals", "expected"), [((5, 9, 9, 9), "confirmed"), ((9, 9, 9, 9), "partly"), ((9, 12, 9, 9), "refuted")]
+    ("finals", "expected"), [((5, 9, 9, 9), "confirmed"), ((9, 9, 9, 9), "undecided"), ((9, 12, 9, 9), "refuted")]
 )
 def test_six_is_good_only_if_something_is_worse(finals, expected):
     assert verdicts(fig4.claims(by_networks(*finals)))["fig4-six"] == expected
@@ -159,13 +159,13 @@ def test_six_is_good_only_if_something_is_worse(finals, expected):
     ("claim", "many", "expected"),
     [
         ("fig4-better", {"final": 9}, "confirmed"),
-        ("fig4-better", {"final": 5}, "partly"),
+        ("fig4-better", {"final": 5}, "undecided"),
         ("fig4-better", {"final": 3}, "refuted"),
         ("fig4-smaller-q", {"q": 0.0}, "confirmed"),
-        ("fig4-smaller-q", {"q": 1.0}, "partly"),
+        ("fig4-smaller-q", {"q": 1.0}, "undecided"),
         ("fig4-smaller-q", {"q": 2.0}, "refuted"),
         ("fig4-overestimation", {"over": -1.0}, "confirmed"),
-        ("fig4-overestimation", {"over": 0.0}, "partly"),
+        ("fig4-overestimation", {"over": 0.0}, "undecided"),
         ("fig4-overestimation", {"over": 1.0}, "refuted"),
     ],
 )
@@ -174,7 +174,7 @@ def test_six_networks_against_one(claim, many, expected):
     assert verdicts(fig4.claims(found))[claim] == expected
 
 
-@pytest.mark.parametrize(("loses", "other", "expected"), [(1, 5, "confirmed"), (3, 3, "partly"), (5, 1, "refuted")])
+@pytest.mark.parametrize(("loses", "other", "expected"), [(1, 5, "confirmed"), (3, 3, "undecided"), (5, 1, "refuted")])
 def test_more_stable_means_less_lost(loses, other, expected):
     many, one = made(10), made(10)
     many.returns[:, -1] -= loses
@@ -183,13 +183,13 @@ def test_more_stable_means_less_lost(loses, other, expected):
     assert verdicts(fig4.claims(found))["fig4-stable"] == expected
 
 
-@pytest.mark.parametrize(("early", "expected"), [(0.1, "confirmed"), (0.5, "partly"), (0.9, "refuted")])
+@pytest.mark.parametrize(("early", "expected"), [(0.1, "confirmed"), (0.5, "undecided"), (0.9, "refuted")])
 def test_a_longer_horizon_is_faster_early(early, expected):
     found = {("pong", horizon.FULL_MAXMIN): made(10, reached=early), ("pong", horizon.horizon(1, 6)): made(10)}
     assert verdicts(horizon.claims(found))["horizon-faster"] == expected
 
 
-@pytest.mark.parametrize(("double", "expected"), [(9, "confirmed"), (5, "partly"), (3, "refuted")])
+@pytest.mark.parametrize(("double", "expected"), [(9, "confirmed"), (5, "undecided"), (3, "refuted")])
 def test_double_beside_greedy_step_alone(double, expected):
     found = {("pong", horizon.FULL): made(5), ("pong", horizon.FULL_DOUBLE): made(double)}
     assert verdicts(horizon.claims(found))["horizon-double"] == expected
@@ -198,7 +198,7 @@ def test_double_beside_greedy_step_alone(double, expected):
 def test_steps_that_stay_are_undecided():
     n = 5 + np.array([[0.3], [-0.3]] * 2 + [[0.0]]) * np.linspace(-1, 1, 100)  # two rise, two fall, one stays
     got = fig5.claims({("pong", GREEDY): made(10, n=n)})
-    assert {claim.verdict for claim in got} <= {"partly", "untested"}
+    assert {claim.verdict for claim in got} <= {"undecided", "untested"}
     assert got[0].reason == f"Pong: {UNDECIDED}"
 
 
@@ -223,7 +223,7 @@ def test_a_failure_that_nothing_explains_says_so():
     claim = performance_claims.twice(against("breakout", made(10), made(10)), "breakout")
     assert (claim.verdict, claim.reason) == ("refuted", NOT_KNOWN)
     claim = performance_claims.twice(against("breakout", made(15), made(10)), "breakout")
-    assert (claim.verdict, claim.reason) == ("partly", UNDECIDED)
+    assert (claim.verdict, claim.reason) == ("undecided", UNDECIDED)
 
 
 def test_over_estimation_is_a_reason_where_it_is_larger_than_the_rivals():
@@ -303,5 +303,5 @@ def test_every_failure_has_a_reason_and_nothing_else_has():
         found |= everyone(task, made(5), made(10, setting=setting))
     claims = performance_claims.claims(found)
     assert {claim.verdict for claim in claims} >= {"refuted", "confirmed"}
-    assert all(bool(claim.reason) == (claim.verdict in FAILED) for claim in claims)
+    assert all(bool(claim.reason) == (claim.verdict in WITH_REASON) for claim in claims)
     assert len({claim.id for claim in claims}) == len(claims)

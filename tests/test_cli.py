@@ -458,6 +458,30 @@ def test_reproduce_all_and_again(stands, elsewhere, capsys):
     assert stands["fig1"].runs == 3
 
 
+def test_the_kept_results_are_on_the_page_before_anything_is_run(stands, elsewhere, capsys):
+    three = ["table1", "fig1", "fig2"]
+    assert main(["reproduce", *three, "--scale", "paper"]) == 0  # what is kept
+    page, seen = elsewhere / "results" / "quick" / "report.html", []
+    shows = "Quick run, to check it"
+    for name in three:
+
+        def run(scale, progress, run=stands[name].run, name=name):
+            html = page.read_text()
+            assert all(f'id="{one}"' in html for one in three)
+            seen.append((name, html.count(shows)))
+            return run(scale, progress)
+
+        stands[name].run = run
+    assert main(["reproduce", *three]) == 0
+    assert seen == [(name, place) for place, name in enumerate(three)]  # each is added when it is finished
+    html = page.read_text()
+    assert html.count(shows) == html.count('data-check="consistent"') == len(three)
+    assert f"consistent with {len(three)} of them, not consistent with 0" in html
+    assert "shows the kept results" in capsys.readouterr().err
+    pictures = {file.name for file in page.parent.glob("*.png")}
+    assert pictures == {f"{name}.png" for name in three}
+
+
 def test_an_interrupted_reproduction_keeps_what_is_finished(stands, elsewhere, capsys):
     stands["fig1"].interrupt = True
     assert main(["reproduce", "all", "--out", "here"]) == 130

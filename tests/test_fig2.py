@@ -259,7 +259,7 @@ def numbers(medians=None, epsilon_one=11.0, quality=None, tasks=("choice", "trac
         (toy_claims.no_growth, {}, "confirmed"),
         (toy_claims.no_growth, {"medians": {"greedy-step": lambda d: d**1.0}, "tasks": ["choice"]}, "partly"),
         (toy_claims.no_growth, {"medians": {"greedy-step": lambda d: d**1.0}}, "refuted"),
-        (toy_claims.no_growth, {"medians": {"greedy-step": lambda d: d**0.5}}, "untested"),
+        (toy_claims.no_growth, {"medians": {"greedy-step": lambda d: d**0.5}}, "undecided"),
         (toy_claims.no_growth, {"medians": {"greedy-step": lambda d: None}}, "untested"),
         (toy_claims.steep_growth, {}, "partly"),
         (toy_claims.steep_growth, {"medians": {"watkins": lambda d: 2.0**d}}, "confirmed"),

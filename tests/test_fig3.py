@@ -1,7 +1,9 @@
 """The experiments with networks, from the plan to the files, on made-up trainings; and one real training of lanes."""
 
 import json
+import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -266,7 +268,7 @@ def test_claims_have_names_of_their_own(made_up):
 def test_the_made_up_numbers_arrive_in_the_verdicts(made_up, tmp_path):
     result = fig3.run("paper", silent, tmp_path, ["breakout"])
     verdict = {claim["id"]: claim["verdict"] for claim in result["claims"]}
-    assert verdict["fig3-twice-breakout"] == "partly"  # (18 + 6) / (10 + 6) is about 1.5
+    assert verdict["fig3-twice-breakout"] == "undecided"  # (18 + 6) / (10 + 6) is about 1.5
     assert verdict["fig3-twice-seaquest"] == "untested"
     step = fig5.run("paper", silent, tmp_path, ["breakout"])["claims"]
     assert {claim["verdict"] for claim in step} == {"confirmed"}
@@ -377,30 +379,46 @@ def test_gathering_runs_nothing(made_up, tmp_path, monkeypatch, capsys):
     assert "gather: table1 is short and made in one piece" in capsys.readouterr().err
 
 
-def test_full_results_are_shown_beside_quick_ones(made_up, tmp_path, monkeypatch, capsys):
+def test_a_quick_run_checks_the_verdicts_of_the_full_one(made_up, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "fig3", "--out", "alone"]) == 0
     assert main(["reproduce", "fig3", "--scale", "paper", "--only", "breakout"]) == 0
-    assert main(["reproduce", "fig3", "--out", "both"]) == 0  # finds results/paper by itself
-    alone, both, full = (io.read_json(f"{folder}/fig3.json") for folder in ("alone", "both", "results/paper"))
-    assert set(both["numbers"]["tasks"]) - set(alone["numbers"]["tasks"]) == {"breakout-kept"}
-    assert both["numbers"]["tasks"]["breakout-kept"]["title"] == "Breakout, kept"
-    assert both["numbers"]["kept"]["command"] == full["provenance"]["command"]
-    verdicts = [{claim["id"]: claim for claim in result["claims"]} for result in (alone, both, full)]
-    taken = [name for name in verdicts[0] if verdicts[0][name] != verdicts[1][name]]
-    assert "fig3-twice-breakout" in taken
-    for name in taken:
-        assert verdicts[0][name]["verdict"] == "untested"
-        assert verdicts[1][name]["verdict"] == verdicts[2][name]["verdict"] != "untested"
-        assert verdicts[1][name]["measured"].endswith("(kept results)")
+    full = io.read_json("results/paper/fig3.json")
+    for claim in full["claims"]:
+        if claim["id"] == "fig3-equal-time":
+            claim |= {"verdict": "refuted", "reason": "made up"}
+    io.write_json(Path("results/paper/fig3.json"), full)
     capsys.readouterr()
+    assert main(["reproduce", "fig3", "--out", "both"]) == 0  # finds results/paper by itself
+    assert "shows the kept results" in capsys.readouterr().err
+    alone, both = (io.read_json(f"{folder}/fig3.json") for folder in ("alone", "both"))
+    assert both["claims"] == alone["claims"]  # its own verdicts stay in its JSON,
+    page = Path("both/report.html").read_text()
+    shown = dict(re.findall(r'data-claim="([^"]+)" data-verdict="(\w+)"', page))
+    assert shown == {
+        claim["id"]: claim["verdict"] for claim in full["claims"]
+    }  # and the page has those of the full run
+    checks = dict(re.findall(r'data-claim="([^"]+)".*?data-check="([^"]+)"', page))
+    own = {claim["id"]: claim["verdict"] for claim in both["claims"]}
+    assert own["fig3-equal-time"] == "confirmed"
+    assert checks["fig3-equal-time"] == "not consistent"
+    assert checks["fig3-twice-breakout"] == "not checked"  # a quick run is too short for it
+    assert set(checks) == set(shown)
+    assert 'id="fig3-charts"' in page
+    assert 'id="fig3-quick-charts"' in page
+    written = page
+    assert main(["report", "both"]) == 0
+    assert Path("both/report.html").read_text() == written
+    assert "| quick run |" in Path("both/claims.md").read_text()
     assert main(["reproduce", "fig3", "--out", "three", "--kept", "nowhere"]) == 2
     assert main(["reproduce", "fig3", "--out", "four/../three", "--kept", "nowhere"]) == 2
     assert not (tmp_path / "four").exists()
     assert "no such file or folder: nowhere" in capsys.readouterr().err
     assert main(["reproduce", "fig3", "--out", "three", "--kept", "alone", "--scale", "paper"]) == 2
-    assert "kept: results are shown beside those of --scale quick only" in capsys.readouterr().err
+    assert "kept: results of --scale quick are checked" in capsys.readouterr().err
     assert not (tmp_path / "three").exists()
+    assert main(["report", "results/paper", "--kept", "alone"]) == 2
+    assert "kept: only results of scale quick" in capsys.readouterr().err
 
 
 # -- for real ---------------------------------------------------------------------------------------------------------

@@ -13,13 +13,15 @@ import pytest
 
 from greedystep import experiments, figures, tables
 from greedystep.cli import main
-from greedystep.experiments import errata
-from greedystep.experiments.claims import VERDICTS, Claim
-from greedystep.experiments.sentences import SENTENCES
+from greedystep.experiments import errata, outcome
+from greedystep.experiments.claims import VERDICTS, WITH_REASON, Claim, check
+from greedystep.experiments.sentences import BEYOND_THE_PAPER, SENTENCES
 from greedystep.experiments.table1 import theorems
 from greedystep.io import write_json
 from greedystep.provenance import provenance
-from greedystep.report import elements, page, results
+from greedystep.report import elements, page, results, verdicts
+from greedystep.report.front import PAPER
+from greedystep.report.terminal import VERDICT_STYLES
 from greedystep.tables import Table
 
 NASTY = 'a <b>"bold"</b> & $summary | γ ≤ 1_000 % \\ {x}'
@@ -29,7 +31,9 @@ CLAIMS = [
     Claim("rate", "It contracts with γ²", "Theorem 3", "γ²", 0.9801, "partly"),
     Claim("nasty", NASTY, NASTY, NASTY, float("inf"), "refuted"),
     Claim("later", "It learns to play", "Section 6", None, None, "untested"),
+    Claim("level", "It is level with DQN", "Section 6", 1, "0.9 to 1.1", "undecided", "too few seeds (rate; fig1)"),
 ]
+CLAIM_IDS = {one for sentence in SENTENCES for one in sentence.evidence if isinstance(one, str)} | {*BEYOND_THE_PAPER}
 TABLE = Table("fig1", NASTY, ["method", "work", "met"], [["VI", 12345.678, True], [NASTY, None, False]])
 
 
@@ -67,7 +71,9 @@ def result(monkeypatch):
 
 
 def test_a_claim_is_checked():
-    with pytest.raises(ValueError, match="verdict: expected one of confirmed, partly, refuted, untested, got 'true'"):
+    with pytest.raises(
+        ValueError, match="verdict: expected one of confirmed, partly, undecided, refuted, untested, got 'true'"
+    ):
         Claim("a", "b", "c", 1, 1, "true")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="where: expected some text"):
         Claim("a", "b", " ", 1, 1, "confirmed")
@@ -267,13 +273,97 @@ def test_missing_and_short_trainings_are_listed(result):
     assert page.gaps([result])["Smaller than in the paper"] == ["Figure 1: scale quick; in full: --scale paper"]
 
 
+# -- the outcome in words ---------------------------------------------------------------------------------------------
+
+
+def claims_of(verdict, measured="x"):
+    ids = {id for one in (*outcome.HEADLINES, *outcome.PARAGRAPH) for id in one.claims}
+    reason = "because" if verdict in WITH_REASON else ""
+    return {id: asdict(Claim(id, "c", "w", 1, measured, verdict, reason, f"<{id}>")) for id in ids}
+
+
+def test_the_first_screen_has_one_paragraph_and_at_most_ten_rows():
+    assert len(outcome.HEADLINES) <= 10
+    assert len({one.id for one in outcome.HEADLINES}) == len(outcome.HEADLINES)
+    typed = [one.says for one in outcome.HEADLINES] + [one.measured for one in outcome.HEADLINES]
+    typed += [sentence for one in outcome.PARAGRAPH for sentence in one.says.values()]
+    allowed = r"Q\*|\{[\w-]+\}|95 %|N = 1|about 20 episodes"  # what the paper says, and notation
+    assert [text for text in typed if re.search(r"\d", re.sub(allowed, "", text))] == []  # numbers are measured
+    for text in typed:
+        for id in re.findall(r"\{([\w-]+)\}", text):
+            assert id in CLAIM_IDS, id
+    assert {id for one in (*outcome.HEADLINES, *outcome.PARAGRAPH) for id in one.claims} <= CLAIM_IDS
+
+
+def test_the_words_follow_the_verdicts():
+    said = {verdict: outcome.paragraph([{"claims": claims_of(verdict).values()}]) for verdict in VERDICTS}
+    assert "is not reproduced: Greedy-Step DQN gets <fig3-twice-breakout>, <fig3-twice-seaquest>" in said["refuted"]
+    assert "is reproduced: Greedy-Step DQN gets <fig3-twice-breakout>" in said["confirmed"]
+    assert "is undecided" in said["undecided"]
+    assert said["untested"] == ""
+    claims = claims_of("confirmed")
+    claims["fig3-twice-seaquest"] |= {"verdict": "refuted", "reason": "no"}
+    row = outcome.rows([{"claims": claims.values()}])[0]
+    assert (row.verdict, row.explained) == ("partly", ("fig3-twice-seaquest",))
+    del claims["fig3-twice-breakout"]
+    row = outcome.rows([{"claims": claims.values()}])[0]
+    assert row.verdict == "untested"
+    assert "Breakout (not run: fig3), Seaquest <fig3-twice-seaquest>" in row.measured
+    assert outcome.rows([{"claims": []}]) == []
+    claims["fig3-equal-time"]["brief"] = ""
+    assert any(one.measured == "x" for one in outcome.rows([{"claims": claims.values()}]))
+
+
+def test_the_kept_outcome_is_what_the_kept_results_say():
+    folder = Path(__file__).parents[1] / "results" / "paper"
+    found = results.collect([folder])
+    written = (folder / "outcome.md").read_text()
+    assert written.startswith(outcome.paragraph(found.results) + "\n")
+    rows = outcome.rows(found.results)
+    assert len(rows) == len(outcome.HEADLINES)
+    assert all(f"| {row.says} | {row.measured} | {row.verdict} |\n" in written for row in rows)
+    assert not any("not run" in row.measured for row in rows)
+    html = (folder / "report.html").read_text()
+    assert dict(re.findall(r'data-claim="([^"]+)" data-verdict="(\w+)"', html)) == {
+        claim["id"]: claim["verdict"] for result in found.results for claim in result["claims"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("full", "quick", "expected"),
+    [
+        ("confirmed", "confirmed", "consistent"),
+        ("confirmed", "refuted", "not consistent"),
+        ("refuted", "confirmed", "not consistent"),
+        ("refuted", "partly", "consistent"),
+        ("undecided", "refuted", "consistent"),
+        ("confirmed", "untested", "not checked"),
+        ("untested", "confirmed", "not checked"),
+    ],
+)
+def test_a_quick_verdict_checks_the_full_one(full, quick, expected):
+    assert check(full, quick) == expected
+
+
+def test_quick_results_check_full_ones_and_never_replace_them(result):
+    full = {**result, "settings": {"scale": "paper"}}
+    other = {**full, "name": "fig2"}
+    quick = results.Found([result], ["a file is damaged"])
+    both = results.beside(quick, results.Found([full, other], []), ())
+    assert both == ([full], ["a file is damaged"], {"fig1"}, {"fig1": result})
+    assert results.beside(quick, results.Found([full, other], []), ["fig2"]).results == [full, other]
+    assert results.beside(quick, results.Found([other], []), ()) == (*quick[:2], set(), {})
+    again = results.Found([full], [])
+    assert results.beside(again, results.Found([full, other], []), ()).kept == set()
+
+
 # -- the paper sentence by sentence -----------------------------------------------------------------------------------
 
 
 def test_every_sentence_has_a_row_that_leads_to_its_evidence(result):
     one = next(check for sentence in SENTENCES for check in sentence.evidence if isinstance(check, str))
     claim = Claim(one, "Something", "Abstract", 1, 1, "confirmed")
-    html = page.sentences([{**result, "claims": [asdict(claim)]}])
+    html = verdicts.sentences([{**result, "claims": [asdict(claim)]}])
     found = re.findall(r'<tr id="sentence-([^"]+)" data-verdict="(\w+)">', html)
     assert [id for id, _ in found] == [sentence.id for sentence in SENTENCES]
     assert set(re.findall(r'href="#claim-([^"]+)"', html)) == {one}  # the other claims are not on the page
@@ -350,9 +440,9 @@ def render(result):
 def test_claims_come_first_one_row_each(result):
     html = render(result)
     assert Rows(html).claims == [(claim.id, claim.verdict) for claim in CLAIMS]
-    assert html.index('id="claims"') < html.index("<section")
-    assert "4 claims: 1 confirmed, 1 partly, 1 refuted, 1 untested." in html
-    assert set(page.MARKS) == set(VERDICTS)
+    assert html.index('id="outcome"') < html.index('id="claims"') < html.index('id="fig1"')
+    assert "5 claims: 1 confirmed, 1 partly, 1 undecided, 1 refuted, 1 untested." in html
+    assert set(verdicts.MARKS) == set(VERDICTS) == set(VERDICT_STYLES)
 
 
 def test_a_claim_tells_where_it_stands_why_it_failed_and_where_the_evidence_is(result):
@@ -363,6 +453,7 @@ def test_a_claim_tells_where_it_stands_why_it_failed_and_where_the_evidence_is(r
     assert 'data-label="Where">Theorem 3<' in row[0]
     assert "Why: the &lt;proof&gt; has a gap" in row[0]
     assert '<a href="#fig1">Figure 1</a>' in row[0]
+    assert 'Why: too few seeds (<a href="#claim-rate">rate</a>; <a href="#fig1">Figure 1</a>)' in html
 
 
 def test_the_page_needs_nothing_outside_itself_and_is_escaped(result):
@@ -371,14 +462,23 @@ def test_the_page_needs_nothing_outside_itself_and_is_escaped(result):
     assert all(address.startswith("data:") for address in found.loaded)
     inner = {link[1:] for link in found.links if link.startswith("#")}
     assert inner <= set(re.findall(r' id="([^"]+)"', html))
-    assert {link for link in found.links if not link.startswith("#")} == {page.PAPER}
-    assert "http" not in re.sub(r'src="data:[^"]*"', "", html).replace("http-equiv", "").replace(page.PAPER, "")
+    assert {link for link in found.links if not link.startswith("#")} == {PAPER}
+    assert "http" not in re.sub(r'src="data:[^"]*"', "", html).replace("http-equiv", "").replace(PAPER, "")
     assert "<b>" not in html
     assert "&lt;b&gt;&quot;bold&quot;&lt;/b&gt; &amp; $summary" in html
 
 
-def test_no_experiment_has_the_id_of_another_section():
+def test_no_two_parts_have_one_id_or_one_name():
     assert not set(experiments.NAMES) & set(page.OWN_SECTIONS)
+    names = [*map(experiments.heading, experiments.NAMES), *page.OWN_SECTIONS.values()]
+    assert len(set(names)) == len(names)
+
+
+def test_every_part_but_the_first_screen_is_folded(result):
+    html = render(result)
+    parts = set(re.findall(r'<details open class="part" id="([^"]+)">', html))
+    assert parts == {*page.OWN_SECTIONS, "fig1"}
+    assert html.count("<section") == 1
 
 
 def test_a_long_table_or_list_is_folded_and_a_short_one_is_not():

@@ -17,6 +17,9 @@ from greedystep.report import results, run_report
 NASTY = '</script><script>pwned = 1</script><img src=x onerror="pwned = 1">'
 
 
+UNFOLD = "document.querySelectorAll('details').forEach(d => { d.open = true; })"
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     """A page of an exact result and four made-up ones at quick scale; two experiments are missing, and one task."""
@@ -52,6 +55,13 @@ def browser(opened, report):
     assert opened.complaints() == []
 
 
+@pytest.fixture
+def unfolded(browser):
+    """The page with everything unfolded."""
+    browser.evaluate(UNFOLD)
+    return browser
+
+
 def every(browser, selector, expression):
     """The expression for each element `e` that the selector finds."""
     return browser.evaluate(f"[...document.querySelectorAll({selector!r})].map(e => {expression})")
@@ -70,7 +80,8 @@ def step_of(browser):
     return int(said[1].replace(",", ""))
 
 
-def test_everything_is_drawn_from_the_page_alone(browser):
+def test_everything_is_drawn_from_the_page_alone(unfolded):
+    browser = unfolded
     titles = every(browser, "#fig3-charts .panel", "e.querySelector('figcaption').textContent")
     quantities = len(every(browser, "#fig3-charts h3", "1"))
     assert len(titles) == 3 * quantities
@@ -91,7 +102,8 @@ def test_everything_is_drawn_from_the_page_alone(browser):
     assert len(ids) == len(set(ids))
 
 
-def test_text_in_a_result_is_only_text(browser):
+def test_text_in_a_result_is_only_text(unfolded):
+    browser = unfolded
     assert browser.evaluate("typeof pwned") == "undefined"
     assert NASTY in every(browser, "#fig3-charts .legend button", "e.textContent")
     browser.evaluate(
@@ -102,7 +114,8 @@ def test_text_in_a_result_is_only_text(browser):
     browser.events.clear()
 
 
-def test_hovering_shows_the_numbers_of_all_shown_methods(browser):
+def test_hovering_shows_the_numbers_of_all_shown_methods(unfolded):
+    browser = unfolded
     panel = "#fig4-charts .panel"
     assert browser.evaluate(f"document.querySelector('{panel} .readout').hidden")
     browser.hover(f"{panel} svg")
@@ -126,20 +139,23 @@ def test_hovering_shows_the_numbers_of_all_shown_methods(browser):
     assert browser.evaluate(f"document.querySelector('{panel} .readout').hidden")
 
 
-def test_quantities_of_one_task_stand_side_by_side(browser):
+def test_quantities_of_one_task_stand_side_by_side(unfolded):
+    browser = unfolded
     tops = every(browser, "#horizon-charts .panel", "e.checkVisibility() ? e.getBoundingClientRect().top : null")
     assert len({top for top in tops if top is not None}) == 1
     assert sum(top is not None for top in tops) == 3
 
 
-def test_bars_are_read_too(browser):
+def test_bars_are_read_too(unfolded):
+    browser = unfolded
     last = "#fig5-charts > div:last-child > div:last-child"
     browser.hover(f"{last} .panel svg")
     said = browser.evaluate(f"document.querySelector('{last} .readout').textContent")
     assert re.match(r"chosen n [\d+-]+first [\d,]+ steps0\.\d+last [\d,]+ steps0\.\d+", said)
 
 
-def test_the_arrow_keys_go_from_point_to_point(browser):
+def test_the_arrow_keys_go_from_point_to_point(unfolded):
+    browser = unfolded
     browser.evaluate("document.querySelector('#fig4-charts .panel svg').focus()")
     steps = []
     for key in ("Home", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowRight"):
@@ -152,7 +168,8 @@ def test_the_arrow_keys_go_from_point_to_point(browser):
     assert browser.evaluate("document.querySelector('#fig4-charts .readout').hidden")
 
 
-def test_curves_that_are_no_trainings_have_their_own_axes(browser):
+def test_curves_that_are_no_trainings_have_their_own_axes(unfolded):
+    browser = unfolded
     spec = browser.evaluate("JSON.parse(document.querySelector('#fig1-charts script').textContent)")
     (horizons,) = spec["grids"]
     panel = "#fig1-charts .panel"
@@ -175,7 +192,9 @@ def test_curves_that_are_no_trainings_have_their_own_axes(browser):
     assert every(browser, "#fig1 .static img", "e.checkVisibility()") == [False]
 
 
-def test_one_legend_picks_methods_in_all_panels(browser):
+def test_one_legend_picks_methods_in_all_panels(unfolded):
+    browser = unfolded
+
     def shown(figure="fig4"):
         return set(every(browser, f"#{figure}-charts path[data-method]", "e.dataset.method"))
 
@@ -195,7 +214,9 @@ def test_one_legend_picks_methods_in_all_panels(browser):
     assert shown() == {"0", "1", "2", "3"}
 
 
-def test_quantities_are_chosen_too(browser):
+def test_quantities_are_chosen_too(unfolded):
+    browser = unfolded
+
     def visible():
         return every(browser, "#fig3-charts h3", "e.checkVisibility() ? e.textContent : ''")
 
@@ -204,22 +225,91 @@ def test_quantities_are_chosen_too(browser):
     assert [words for words in visible() if words] == ["return of the last 100 episodes", "mean Q"]
 
 
-def test_claims_are_filtered_by_their_verdict(browser):
+def test_a_button_selects_the_claims_with_its_verdict(browser):
     rows = every(browser, "#claims tr[data-claim]", "e.dataset.verdict")
-    assert set(rows) >= {"confirmed", "partly"}
+    assert {*rows} >= {"confirmed", "partly"}
+
+    def shown():
+        return [one for one in every(browser, "#claims tr", "e.checkVisibility() && e.dataset.verdict") if one]
+
+    def pressed():
+        return every(browser, "button[data-show][aria-pressed=true]", "e.dataset.show")
+
+    assert shown() == []  # folded
+    assert pressed() == [""]
     browser.click("button[data-show=confirmed]")
-    shown = every(browser, "#claims tr[data-claim]", "e.checkVisibility() ? e.dataset.verdict : ''")
-    assert set(shown) == {"", *rows} - {"confirmed"}
-    assert shown.count("") == rows.count("confirmed")
+    assert shown() == ["confirmed"] * rows.count("confirmed")
+    assert pressed() == ["confirmed"]
+    browser.click("button[data-show=partly]")
+    assert shown() == ["partly"] * rows.count("partly")
     browser.media(media="print")
     assert all(every(browser, "#claims tr[data-claim]", "e.checkVisibility()"))
     browser.media()
     claim = browser.evaluate("document.querySelector('#claims tr[hidden]').id")
     browser.evaluate(f"location.hash = {claim!r}")
     browser.wait_for(f"document.getElementById({claim!r}).checkVisibility()")
+    assert pressed() == [""]
+    browser.click("button[data-show=partly]")
+    browser.click("button[data-show=partly]")
+    assert shown() == rows  # pressed again: all
 
 
-def test_tables_are_sorted_by_a_click_on_a_heading(browser):
+def test_the_first_screen_is_short_and_a_link_unfolds_what_it_leads_to(browser, report):
+    for width, height in ((1280, 2_000), (400, 4_000)):
+        browser.resize(width, 900, mobile=width < 500)
+        assert browser.evaluate("document.documentElement.scrollHeight") < height
+        figure = browser.evaluate("document.querySelector('#outcome img').getBoundingClientRect().width")
+        assert 300 < figure <= 500
+    browser.resize(1200, 900)
+    assert 1 <= len(every(browser, "#headlines tbody tr", "1")) <= 10
+    assert every(browser, "details", "e.open").count(True) == 0
+    browser.click("#headlines tbody a")
+    target = browser.evaluate("location.hash.slice(1)")
+    browser.wait_for(f"document.getElementById({target!r}).checkVisibility()")
+    browser.open("about:blank")
+    browser.open(f"{report.as_uri()}#fig4")
+    browser.wait_for("document.querySelector('#fig4-charts .panel svg').checkVisibility()")
+    assert browser.evaluate("document.querySelector('#fig4').getBoundingClientRect().top") < 300
+
+
+WORDS = """(() => {
+  const broken = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    if (!node.parentElement.checkVisibility() || node.parentElement.closest("script, svg, code, pre")) continue;
+    for (const word of node.data.matchAll(/[\\p{L}\\p{N}_:./]+/gu)) {
+      if (word[0].length > 20) continue;
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+})()"""
+
+
+@pytest.mark.parametrize("width", [360, 400, 820, 1280])
+def test_no_word_is_broken_into_syllables(unfolded, width):
+    unfolded.resize(width, mobile=width < 500)
+    assert unfolded.evaluate(WORDS) == []
+
+
+def test_broken_words_are_seen(unfolded):
+    unfolded.resize(400, mobile=True)
+    unfolded.evaluate("document.querySelector('#headlines td').style.cssText = 'width: 2rem; overflow-wrap: anywhere'")
+    assert unfolded.evaluate(WORDS) != []
+
+
+def test_every_panel_says_which_run_it_shows(unfolded):
+    said = every(unfolded, "#fig3-charts .panel .run", "e.textContent")
+    assert "20k steps, 5 seeds, preset paper" in said
+    for name in ("fig1", "fig3", "fig4"):
+        run = unfolded.evaluate(f"document.querySelector('#{name} p.run').textContent")
+        assert re.match(r"Scale quick, \d{4}-\d\d-\d\d, greedystep [\d.]+", run)
+
+
+def test_tables_are_sorted_by_a_click_on_a_heading(unfolded):
+    browser = unfolded
     table = "#fig4 .wide table"
     headings = every(browser, f"{table} th", "e.textContent")
     column = headings.index("mean return") + 1
@@ -269,7 +359,7 @@ def test_the_system_s_wish_is_followed(browser):
 @pytest.mark.parametrize("width", [320, 375, 390, 768, 1200])
 def test_the_page_never_scrolls_sideways(browser, width):
     browser.resize(width, mobile=True)
-    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    browser.evaluate(UNFOLD)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     boxes = every(browser, ".wide", "e.scrollWidth > e.clientWidth")
     assert any(boxes) or width > 768  # what is wide scrolls in its own box
@@ -280,6 +370,7 @@ def test_the_page_never_scrolls_sideways(browser, width):
 
 def test_paper_is_white_and_whole(browser, tmp_path):
     browser.media("dark", "print")
+    browser.evaluate(UNFOLD)
     assert computed(browser, "body", "backgroundColor") in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
     assert computed(browser, "body", "color") == "rgb(0, 0, 0)"
     for control in ("nav", "#theme", ".choices", ".charts"):
@@ -291,6 +382,7 @@ def test_paper_is_white_and_whole(browser, tmp_path):
     browser.evaluate(
         "addEventListener('beforeprint', () => { opened = document.querySelectorAll('details:not([open])').length; })"
     )
+    browser.evaluate(UNFOLD.replace("true", "false"))
     browser.media()
     printed = browser.pdf()
     assert printed.startswith(b"%PDF-")

@@ -23,7 +23,7 @@ from greedystep.experiments import (
     table1,
 )
 from greedystep.experiments import sticky_actions as luck
-from greedystep.experiments.claims import FAILED, NOT_KNOWN
+from greedystep.experiments.claims import NOT_KNOWN, WITH_REASON
 from greedystep.experiments.sentence_verdicts import (
     Evidence,
     Row,
@@ -149,6 +149,11 @@ def test_the_experiment_of_a_claim_is_known_by_its_name(results):
         (["untested"], ["confirmed"], "untested"),
         (["refuted", "untested"], [], "partly"),  # of three tasks one was run: the others may hold
         (["untested"], ["refuted"], "refuted"),  # a counterexample
+        (["undecided"], [], "undecided"),
+        (["undecided"], ["confirmed"], "partly"),
+        (["refuted", "undecided"], [], "undecided"),
+        (["undecided"], ["refuted"], "refuted"),
+        (["undecided", "untested"], [], "undecided"),
         (["untested"], ["confirmed", "refuted"], "partly"),
         ([], ["confirmed"], "confirmed"),
     ],
@@ -208,7 +213,7 @@ def test_theorems_are_judged_as_the_facts_are(results):
 
 def test_failures_have_reasons_and_nothing_else_has(results):
     for row in rows(results.values()):
-        assert bool(row.reason) == (row.verdict in FAILED), row.id
+        assert bool(row.reason) == (row.verdict in WITH_REASON), row.id
         assert row.measured
 
 

@@ -71,6 +71,8 @@ class Chart:
     """Whether figures draw intervals as bands; otherwise only the last interval, beside the line's end."""
     if_empty: str = "not run"
     """Text in a figure's panel if the chart is empty."""
+    run: str = ""
+    """Which run the page's panel shows: length, seeds, preset."""
 
 
 def line_styles(charts: Iterable[Chart]) -> dict[str, Style]:
@@ -117,7 +119,7 @@ def learning_charts(
             if curve:
                 band = (curve["low"], curve["high"]) if len(entry["seeds"]) > 1 else ((), ())
                 lines.append(Line(entry["label"], entry["steps"], curve["estimate"], *band, styles.get(name), shown))
-        about = {"shown": quantity in quantities, "if_empty": NOT_TRAINED}
+        about = {"shown": quantity in quantities, "if_empty": NOT_TRAINED, "run": which_run(task)}
         return Chart(task_title(task), "environment steps", QUANTITIES[quantity], lines, **about)
 
     recorded = [name for name in QUANTITIES if any(entry["curves"][name] for entry in entries)] or list(quantities)
@@ -138,7 +140,7 @@ def step_histogram(task: Mapping[str, Any], bins: Sequence[str]) -> Chart:
         for phase, colour in phases.items()
         if any(entry[phase])
     ]
-    return Chart(title, "chosen n", y, bins=bins[:used], bars=bars)
+    return Chart(title, "chosen n", y, bins=bins[:used], bars=bars, run=which_run(task))
 
 
 def task_title(task: Mapping[str, Any]) -> str:
@@ -146,6 +148,18 @@ def task_title(task: Mapping[str, Any]) -> str:
     trained, full = float(f"{trained_steps(task):.2g}"), task["full_steps"]  # two digits: curves may end a little early
     part = "" if trained_steps(task) >= full else f" ({short_count(trained)} of {short_count(full)} steps)"
     return textwrap.fill(f"{task['title']}{part}", TITLE_WIDTH)
+
+
+def which_run(task: Mapping[str, Any]) -> str:
+    """Return the length, seeds and preset of a task's trainings, as in "5M steps, 5 to 10 seeds, preset fast"."""
+    entries = task["methods"].values()
+    if not entries:
+        return ""
+    steps, seeds = ([f(one) for one in entries] for f in (lambda one: one["steps"][-1], lambda one: len(one["seeds"])))
+    length = " to ".join(dict.fromkeys(short_count(float(f"{end:.2g}")) for end in (min(steps), max(steps))))
+    number = " to ".join(dict.fromkeys(str(end) for end in (min(seeds), max(seeds))))
+    presets = ", ".join(dict.fromkeys(str(one["preset"]) for one in entries if one.get("preset")))
+    return ", ".join([f"{length} steps", f"{number} seeds", *([f"preset {presets}"] if presets else [])])
 
 
 def trained_steps(task: Mapping[str, Any]) -> int:

@@ -77,6 +77,36 @@ def draw_charts(charts: Sequence[Chart], columns: int, height: float = 3.4) -> F
     return figure
 
 
+@style()
+def draw_forest(
+    labels: Sequence[str], intervals: Sequence[Sequence[float]], claimed: Mapping[int, float], x: str
+) -> Figure:
+    """Draw a forest plot: one (estimate, low, high) per row, the top one first, and a line where x is 1.
+
+    Args:
+        labels: of the rows.
+        intervals: (estimate, low, high) of each row.
+        claimed: row number -> a claimed value, drawn as a diamond.
+        x: label of the horizontal axis.
+    """
+    figure, axis = panels()
+    figure.set_size_inches(5.2, 0.37 * len(labels) + 0.9)
+    estimates, lows, highs = np.asarray(intervals, float).T
+    places = np.arange(len(labels))
+    axis.axvline(1, color=GREY, linewidth=1, linestyle="-")
+    axis.hlines(places, lows, highs, color=COLOURS[1], linewidth=3)
+    axis.plot(estimates, places, "o", color=COLOURS[1], markersize=7, label="measured, with 95 % CI")
+    if claimed:
+        axis.plot(list(claimed.values()), list(claimed), "D", color=COLOURS[0], markersize=7, label="the paper reports")
+    axis.set_yticks(places, labels, fontsize="small")
+    axis.set_ylim(len(labels) - 0.4, -0.6)
+    axis.set_xlim(left=0)
+    axis.set_xlabel(x)
+    axis.grid(axis="y", visible=False)
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
+
+
 def draw_learning_charts(
     numbers: Mapping[str, Any],
     styles: Mapping[str, Style],
@@ -161,15 +191,22 @@ def legend(figure: Figure, axes: Any) -> None:
         figure.legend(list(found.values()), list(found), **where)
 
 
+def to_bytes(figure: Figure, suffix: str) -> bytes:
+    """Return a figure as the content of a file with this suffix, .png or .svg; the same figure gives the same bytes."""
+    picture = io.BytesIO()
+    about = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}[suffix]
+    with style():
+        figure.savefig(picture, format=suffix[1:], metadata=about)
+    return picture.getvalue()
+
+
 def save(figure: Figure, stem: str | os.PathLike) -> list[Path]:
     """Write `stem`.png and `stem`.svg, each completely or not at all; the same figure gives the same bytes."""
     written = []
-    for suffix, about in ((".png", {"Software": None}), (".svg", {"Date": None, "Creator": None})):
-        picture = io.BytesIO()
-        with style():
-            figure.savefig(picture, format=suffix[1:], metadata=about)
+    for suffix in (".png", ".svg"):
         path = Path(f"{os.fspath(stem)}{suffix}")
+        picture = to_bytes(figure, suffix)
         with atomic_write(path) as file:
-            file.write(picture.getvalue())
+            file.write(picture)
         written.append(path)
     return written

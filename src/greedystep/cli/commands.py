@@ -47,7 +47,7 @@ ABOUT = """Exact planning with a proven error bound, the greedy-step paper's age
   greedystep eval RUN                 evaluate a trained agent
   greedystep export RUN --out LOG.npz write what an agent does, or its policy, for other programs
   greedystep report RUN RUN --out DIR compare runs by their learning curves
-  greedystep reproduce all            run the paper's experiments, write results/quick/report.html
+  greedystep reproduce all            check the kept results by quick runs: results/quick/report.html
   greedystep envs                     list the environments
   greedystep check CartPole-v1        say what is wrong with an environment
   greedystep watch minatar/breakout   watch random play, a trained agent (--pretrained), or yours: watch RUN

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from greedystep import __version__, experiments, schema, signals
+from greedystep import __version__, experiments, signals
 from greedystep.cli.args import (
     NAMES,
     BadInputError,
@@ -20,14 +20,14 @@ from greedystep.cli.args import (
     print_note,
     warnings_as_notes,
 )
-from greedystep.cli.report import conclude
+from greedystep.cli.report import conclude, has_results, read_kept
 from greedystep.io import write_json
 from greedystep.provenance import config_hash, provenance
 from greedystep.runs.lock import lock_folder
 from greedystep.runs.part_store import PartStore
 
-KEPT = Path("results", "paper")
-KEPT_TASK = {"title": str, "methods": dict}
+if TYPE_CHECKING:
+    from greedystep.report.results import Found
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ class Reproduce:
     # For fig2 to offline.
     gather: bool = False
 
-    # Folder with results of the full size, for scale quick: their learning curves are drawn beside what is trained,
-    # labelled as kept, and give the verdict where a quick training is too short to (default: results/paper, if there).
+    # Folder with results of the full size, for scale quick: the page shows them, with their verdicts, as soon as the
+    # command starts, and what is run checks them: consistent with the full run or not (default: results/paper, if
+    # there).
     kept: MaybePath = None
 
     def run(self) -> int:
@@ -76,7 +77,14 @@ class Reproduce:
                 check_writable(out)
                 locks.enter_context(lock_folder(out))
                 present = _present(out)
-            parts = PartStore(out / "parts")
+            parts, drawn = PartStore(out / "parts"), results.Drawn()
+
+            def found() -> results.Found:
+                own = results.collect([out]) if has_results(out) else results.Found([], [])
+                return results.beside(own, kept, names)
+
+            if found().kept:
+                print_note(f"{results.write(found(), out, drawn)} shows the kept results; what is run is added to it.")
             try:
                 for name in names:
                     settings = {"experiment": name, "scale": self.scale}
@@ -84,13 +92,15 @@ class Reproduce:
                         print_note(f"{name}: already in {out}")
                         continue
                     with warnings_as_notes():
-                        self._run_one(name, settings, out, parts, kept.get(name))
+                        self._run_one(name, settings, out, parts)
+                    if kept.results:
+                        results.write(found(), out, drawn)
             except KeyboardInterrupt:
                 print_note(
                     f"What is finished is in {out} and is not run again; --gather judges and draws what is there."
                 )
                 raise
-            return conclude(results.collect([out]), out)
+            return conclude(found(), out, drawn)
 
     def _names(self) -> list[str]:
         if not self.names:
@@ -113,27 +123,15 @@ class Reproduce:
             if task not in known:
                 raise BadInputError(f"only: {task!r} is not a task; there are {', '.join(known)}")
 
-    def _kept(self) -> dict[str, dict[str, Any]]:
-        """Return {name: result} of the kept full-size results, to be shown beside quick ones."""
-        if self.scale == "paper":
-            if self.kept is not None:
-                raise BadInputError("kept: results are shown beside those of --scale quick only")
-            return {}
+    def _kept(self) -> Found:
+        """Return the full-size results that quick ones check."""
+        if self.scale == "paper" and self.kept is not None:
+            raise BadInputError("kept: results of --scale quick are checked against them, not those of --scale paper")
         from greedystep.report import results
 
-        if self.kept is None and not _has_results(KEPT):
-            return {}
-        found = results.collect([self.kept or KEPT])
-        for problem in found.problems:
-            print_note(f"kept: {problem}")
-        for result in found.results:
-            for name, task in schema.check(result["numbers"].get("tasks", {}), dict, "numbers.tasks").items():
-                schema.check(task, KEPT_TASK, f"numbers.tasks.{name}")
-        return {result["name"]: result for result in found.results}
+        return results.Found([], []) if self.scale == "paper" else read_kept(self.kept)
 
-    def _run_one(
-        self, name: str, settings: dict[str, Any], out: Path, parts: PartStore, kept: dict[str, Any] | None
-    ) -> None:
+    def _run_one(self, name: str, settings: dict[str, Any], out: Path, parts: PartStore) -> None:
         from rich.console import Console
 
         from greedystep.runs.progress import progress_line
@@ -146,8 +144,6 @@ class Reproduce:
         )
         with progress_line(Console(stderr=True), name) as report:
             result = experiment.run(self.scale, report, **more)
-        if kept is not None and kept["numbers"].keys() & {"tasks", "maps"}:
-            result = _beside(result, kept)
         for sentence in (*result["numbers"].get("problems", ()), *result["numbers"].get("missing", ())):
             print_note(f"{name}: {sentence}")
         # Asked after the run: only then is it known which device was used.
@@ -157,15 +153,11 @@ class Reproduce:
                 parts.pack(name)
 
 
-def _has_results(folder: Path) -> bool:
-    return any((folder / f"{name}.json").exists() for name in experiments.NAMES)
-
-
 def _present(folder: Path) -> dict[str, dict[str, Any]]:
     """Return {name: result} of the results in the folder; ValueError if one cannot be read."""
     from greedystep.report import results
 
-    if not _has_results(folder):
+    if not has_results(folder):
         return {}
     found = results.collect([folder])
     if found.problems:
@@ -179,22 +171,3 @@ def _is_whole(settings: dict[str, Any], result: dict[str, Any]) -> bool:
     versions = made.get("versions")
     is_same = made.get("config_hash") == config_hash(settings) and isinstance(versions, dict)
     return is_same and versions.get("greedystep") == __version__ and not result["numbers"].get("missing")
-
-
-def _beside(result: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
-    """Return the result with the tasks of a kept one as further panels, and its verdicts where `result` has none."""
-    made = kept["provenance"]
-    numbers = result["numbers"] | {"kept": {name: made.get(name) for name in ("command", "commit", "date", "device")}}
-    if "tasks" in kept["numbers"]:
-        numbers["tasks"] = result["numbers"]["tasks"] | {
-            f"{name}-kept": task | {"title": f"{task['title']}, kept"}
-            for name, task in kept["numbers"]["tasks"].items()
-            if task["methods"]
-        }
-    judged = {
-        claim["id"]: claim | {"measured": f"{claim['measured']} (kept results)"}
-        for claim in kept["claims"]
-        if claim["verdict"] != "untested"
-    }
-    claims = [judged.get(one["id"], one) if one["verdict"] == "untested" else one for one in result["claims"]]
-    return result | {"numbers": numbers, "claims": claims}

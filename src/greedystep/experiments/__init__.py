@@ -48,6 +48,8 @@ Name = Literal[
 NAMES: tuple[Name, ...] = get_args(Name)
 """All experiments: the paper's in its order, then horizon N, sticky actions (luck), presets, settings, auto, logs."""
 
+HEADINGS = {"luck": "Sticky actions"}
+"""Experiment -> its heading, where that is not its name."""
 MODULES = {"luck": "sticky_actions"}
 """Experiment -> its module, where that has another name."""
 
@@ -88,7 +90,9 @@ def load(name: str) -> Experiment:
 
 
 def heading(name: str) -> str:
-    """Return an experiment's name as the paper writes it: "Figure 3" for fig3."""
+    """Return an experiment's name as the paper writes it ("Figure 3" for fig3), or its own heading."""
+    if name in HEADINGS:
+        return HEADINGS[name]
     known = re.fullmatch(r"(table|fig)(\d+)", name)
     return f"{'Table' if known[1] == 'table' else 'Figure'} {known[2]}" if known else name.capitalize()
 

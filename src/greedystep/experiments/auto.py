@@ -213,20 +213,23 @@ def as_good(scores: AllScores, tasks: Mapping[str, Any]) -> Outcome:
     "not in the paper",
 )
 def better_than_single(scores: AllScores) -> Outcome:
-    """Confirmed if the 95 % CI of the difference of IQMs over common tasks is above 0, refuted if below."""
+    """Confirmed if the 95 % CI of the difference of IQMs over common tasks is above 0, refuted if below.
+
+    Undecided if it contains 0.
+    """
     common = [task for task in scores[AUTO] if task in scores[SINGLE]]
     if not common:
         return Outcome("untested", "no task has trainings of both")
     ours, theirs = ({task: scores[role][task] for task in common} for role in (AUTO, SINGLE))
     gap = difference(ours, theirs, "iqm")
-    verdict = "confirmed" if gap.low > 0 else "refuted" if gap.high < 0 else "partly"
+    verdict = "confirmed" if gap.low > 0 else "refuted" if gap.high < 0 else "undecided"
     wins = probability_of_improvement(ours, theirs)
     return Outcome(
         verdict,
         f"IQM of auto minus that of the best single setting over {len(common)} tasks: {gap.estimate:.2f} "
         f"(95 % CI {gap.low:.2f} to {gap.high:.2f}); probability of improvement {wins.estimate:.2f} "
         f"({wins.low:.2f} to {wins.high:.2f})",
-        "" if verdict != "partly" else "the 95 % CI contains 0",
+        brief=f"{gap.estimate:.2f} ({gap.low:.2f} to {gap.high:.2f})",
     )
 
 

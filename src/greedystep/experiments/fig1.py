@@ -72,11 +72,12 @@ def _claims(rows: list[dict[str, Any]]) -> list[Claim]:
     work = f"{max(ours)} iterations against up to {max(one_step)}; {full:.2g} times the work of value iteration "
     work += f"with look-ahead N, {half:.2g} times with the shortest look-ahead that does it, N/2"
     why = "one iteration that looks N steps ahead costs as much as N sweeps (fig1, Bellman sweeps)"
+    brief = f"{max(ours)} iterations against up to {max(one_step)}, at {half:.2g} times the work"
     verdict = _faster(max(ours) < max(one_step), min(half, full))
     return [
         judged("fig1-two-iterations", two, where, 2, 2 if is_two else ours, verdict_if(is_two)),
         judged("fig1-n-iterations", n, where, "N", "N" if is_n else one_step, verdict_if(is_n)),
-        judged("fig1-faster", faster, where, "faster", work, verdict, why),
+        judged("fig1-faster", faster, where, "faster", work, verdict, why, brief),
     ]
 
 

@@ -79,7 +79,7 @@ def larger_at_first(runs: AllRuns, task: str) -> Outcome:
     first, last = phases(runs[task, GREEDY])
     gap = mean(first - last)
     measured = f"n = {first.mean():.3g} at first and {last.mean():.3g} at the end, a difference of {gap}"
-    return Outcome(gap.above(), measured, _why(runs, task))
+    return Outcome(gap.above(), measured, _why(runs, task), f"{first.mean():.3g} to {last.mean():.3g}")
 
 
 @rule(

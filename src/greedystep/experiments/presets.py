@@ -59,7 +59,7 @@ def agree(runs: Mapping[str, MethodRuns]) -> Outcome:
             mean_difference(*(runs[name(method, preset)].final_return for method in pair)).above()
             for preset in ("paper", "fast")
         }
-        if not ahead & {"partly", "untested"}:
+        if not ahead & {"undecided", "untested"}:
             (alike if len(ahead) == 1 else unlike).append(" and ".join(METHODS[method].label for method in pair))
     differ = len(alike) + len(unlike)
     measured = f"{differ} pairs of methods differ with both presets (95 % CIs exclude 0), {len(alike)} in the same way"

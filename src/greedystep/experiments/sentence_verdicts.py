@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from greedystep.experiments import NAMES
-from greedystep.experiments.claims import FAILED, NOT_KNOWN, Verdict
+from greedystep.experiments.claims import NOT_KNOWN, WITH_REASON, Verdict, together
 from greedystep.experiments.sentences import SENTENCES, CheckedBy
 from greedystep.io import read_json
 
@@ -69,7 +69,7 @@ def rows(results: Iterable[Mapping[str, Any]], outcomes: Mapping[str, str] | Non
             for one in sentence.evidence
         )
         verdict, measured = verdict_of(evidence), "; ".join(dict.fromkeys(str(one.measured) for one in evidence))
-        reason = _reason(evidence) if verdict in FAILED else ""
+        reason = _reason(evidence) if verdict in WITH_REASON else ""
         found.append(Row(sentence.id, sentence.says, sentence.where, measured, verdict, reason, evidence))
     return found
 
@@ -90,7 +90,7 @@ def verdict_of_test(evidence: CheckedBy, outcome: str | None) -> Verdict:
 
 
 def verdict_of(evidence: Iterable[Evidence]) -> Verdict:
-    """Return the verdict on a sentence: the common verdict of its evidence, or partly where verdicts differ.
+    """Return the verdict on a sentence: that of its evidence together (`claims.together`).
 
     With untested evidence it is untested if the rest is confirmed, and otherwise at best partly; but a counterexample
     refutes the sentence if nothing speaks for it.
@@ -98,25 +98,28 @@ def verdict_of(evidence: Iterable[Evidence]) -> Verdict:
     evidence = tuple(evidence)
     verdicts: set[Verdict] = {one.verdict for one in evidence}
     known = verdicts - {"untested"}
+    is_countered = any(one.claim is None and one.verdict == "refuted" for one in evidence)
+    if is_countered and not known & {"confirmed", "partly"}:
+        return "refuted"
     if known == verdicts:
-        return known.pop() if len(known) == 1 else "partly"
+        return together(known)
     if known <= {"confirmed"}:
         return "untested"
-    return "refuted" if known == {"refuted"} and any(one.claim is None for one in evidence) else "partly"
+    return "undecided" if known == {"undecided"} else "partly"
 
 
 def _of_claim(name: str, claim: Mapping[str, Any] | None) -> Evidence:
     experiment = experiment_of(name)
     if claim is None:
         return Evidence(name, experiment, "untested", f"not run: greedystep reproduce {experiment}")
-    reason = (claim.get("reason") or NOT_KNOWN) if claim["verdict"] in FAILED else ""
+    reason = (claim.get("reason") or NOT_KNOWN) if claim["verdict"] in WITH_REASON else ""
     return Evidence(name, experiment, claim["verdict"], claim["measured"], reason)
 
 
 def _of_test(evidence: CheckedBy, outcome: str | None) -> Evidence:
     verdict = verdict_of_test(evidence, outcome)
     says = evidence.says if outcome == "passed" else f"{outcome or 'not run'}: {evidence.says}"
-    return Evidence(None, evidence.test, verdict, says, says if verdict in FAILED else "")
+    return Evidence(None, evidence.test, verdict, says, says if verdict in WITH_REASON else "")
 
 
 def _reason(evidence: tuple[Evidence, ...]) -> str:

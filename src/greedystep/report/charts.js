@@ -60,6 +60,7 @@
       this.box = document.createElement("figure");
       this.box.className = "panel";
       this.box.innerHTML = `<figcaption>${clean(spec.title)}</figcaption>
+        ${spec.run ? `<small class="run">${clean(spec.run)}</small>` : ""}
         <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" tabindex="0"
           aria-label="${clean(`${spec.title}: ${quantity.label}`)}"></svg>
         <div class="readout" role="status" hidden></div>`;

@@ -37,10 +37,11 @@ def text(value: Any) -> str:
     return escape(cell(value))
 
 
-def section(id: str, title: str, *parts: str, above: str = "") -> str:
-    """Return a section with a heading that can be linked to."""
+def part(id: str, title: str, *parts: str, above: str = "") -> str:
+    """Return a part of the page that is folded under its heading, which can be linked to; a link unfolds it."""
     small = f"<small>{text(above)}</small> " if above else ""
-    return "\n".join([f'<section id="{escape(id)}">', f"<h2>{small}{text(title)}</h2>", *parts, "</section>"])
+    head = f"<summary><h2>{small}{text(title)}</h2></summary>"
+    return "\n".join([f'<details open class="part" id="{escape(id)}">{head}', *parts, "</details>"])
 
 
 def folded(summary: str, *parts: str) -> str:
@@ -48,12 +49,12 @@ def folded(summary: str, *parts: str) -> str:
     return "\n".join([f"<details open><summary>{text(summary)}</summary>", *parts, "</details>"])
 
 
-def picture(name: str, svg: bytes, title: str) -> str:
+def picture(name: str, svg: bytes, title: str, caption: str = "") -> str:
     """Return an <img> element of an SVG file; unlike inline SVG, ids of two drawings cannot clash."""
     source = quote(shorten_svg(svg).replace(b"\n", b" "), safe=" ,;:=/.()-!?@*+_~[]")  # shorter than base64
     return (
         f'<figure><img alt="{text(f"{title} ({name})")}" src="data:image/svg+xml,{source}">'
-        f"<figcaption><code>{text(name)}</code></figcaption></figure>"
+        f"<figcaption>{text(caption) or f'<code>{text(name)}</code>'}</figcaption></figure>"
     )
 
 
@@ -159,6 +160,7 @@ def chart_data(charts: Sequence[Chart]) -> dict[str, Any]:
 
 def _panel(chart: Chart, place: Mapping[str, int], grids: Grids) -> dict[str, Any]:
     panel: dict[str, Any] = {"title": chart.title, "x": chart.x, "logX": chart.log_x, "logY": chart.log_y}
+    panel |= {"run": chart.run} if chart.run else {}
     if chart.bins:
         bars = [{"label": b.label, "values": _rounded(b.heights, 4)} | page_colours(b.colour) for b in chart.bars]
         return panel | {"bins": list(chart.bins), "bars": bars}

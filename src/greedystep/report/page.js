@@ -16,24 +16,36 @@
   dark.addEventListener("change", name);
   name();
 
-  // Rows of the claims by their verdict.
+  // Folded parts: everything is unfolded without scripts, and folded with them; a link to something unfolds it.
+  const folded = [...document.querySelectorAll("details")];
+  for (const one of folded) one.open = false;
+  function reveal(element) {
+    for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    if (element.matches("tr[hidden]")) select("");
+    element.scrollIntoView();
+  }
+  function follow() {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (target) reveal(target);
+  }
+
+  // A button selects the claims with its verdict; pressed again, or "all", it shows all of them.
   const rows = document.querySelectorAll("#claims tr[data-verdict]");
   const verdicts = [...document.querySelectorAll("button[data-show]")];
+  function select(verdict) {
+    for (const one of verdicts) one.setAttribute("aria-pressed", one.dataset.show === verdict);
+    for (const row of rows) row.hidden = verdict !== "" && row.dataset.verdict !== verdict;
+  }
   for (const one of verdicts) {
     one.addEventListener("click", () => {
-      one.setAttribute("aria-pressed", one.getAttribute("aria-pressed") !== "true");
-      const shown = new Set(verdicts.filter((v) => v.getAttribute("aria-pressed") === "true").map((v) => v.dataset.show));
-      for (const row of rows) row.hidden = !shown.has(row.dataset.verdict);
+      select(one.getAttribute("aria-pressed") === "true" ? "" : one.dataset.show);
+      document.getElementById("all-claims").open = true;
     });
   }
-  // A link to a claim that is filtered away shows it again.
-  addEventListener("hashchange", () => {
-    const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (row && row.hidden) {
-      row.hidden = false;
-      row.scrollIntoView();
-    }
-  });
+  addEventListener("hashchange", follow);
+  for (const link of document.querySelectorAll('a[href^="#"]')) {
+    link.addEventListener("click", () => { if (link.hash === location.hash) follow(); });
+  }
 
   // A click on a heading sorts its table, a second one the other way round; what has no number comes last.
   const amount = (cell) => Number(cell.textContent.replace("∞", "Infinity"));
@@ -59,9 +71,7 @@
     heading.addEventListener("keydown", (event) => { if (event.key === "Enter") sort(heading); });
   }
 
-  // Long parts are folded up on the screen, and printed.
-  const folded = [...document.querySelectorAll("details")];
-  for (const one of folded) one.open = false;
+  // What is folded is printed.
   let open = [];
   addEventListener("beforeprint", () => {
     open = folded.filter((one) => one.open);
@@ -70,4 +80,6 @@
   addEventListener("afterprint", () => {
     for (const one of folded) one.open = open.includes(one);
   });
+
+  follow();
 }

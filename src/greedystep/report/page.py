@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 from greedystep import experiments
 from greedystep.experiments import PageCharts, errata, heading
-from greedystep.experiments.claims import VERDICTS
-from greedystep.experiments.sentence_verdicts import Evidence, rows
-from greedystep.report import elements
+from greedystep.report import elements, verdicts
 from greedystep.report.elements import text
+from greedystep.report.front import front, note, which_run
+from greedystep.report.verdicts import badge
 from greedystep.tables import Table
 
-PAPER = "https://arxiv.org/abs/2102.11717"
-
-OWN_SECTIONS = {"sentences": "Sentences", "errata": "Errata", "chance": "Luck"}
+OWN_SECTIONS = {"all-claims": "Claims", "experiments": "Figures and tables", "sentences": "Sentences"}
+OWN_SECTIONS |= {"errata": "Errata", "chance": "Stochastic environments"}
 OWN_SECTIONS |= {"making": "How it was made", "missing": "What is missing"}
-"""Sections besides those of the experiments: id and entry in the table of contents."""
+"""Parts besides those of the experiments: id and name."""
 
 
 class Section(NamedTuple):
@@ -32,21 +30,33 @@ class Section(NamedTuple):
     charts: PageCharts | None = None
     problems: Sequence[str] = ()
     """One sentence for each figure or table that could not be made."""
+    check: Section | None = None
+    """The same experiment, run quickly to check the verdicts of this one."""
 
 
 def render(sections: Sequence[Section], problems: Sequence[str] = ()) -> str:
     """Return the page as HTML; `problems` are sentences on files that could not be read."""
     results = [section.result for section in sections]
+    pictures = {name: svg for section in sections for name, svg in section.pictures.items()}
+    quick = [section.check.result for section in sections if section.check is not None]
+    checks = {claim["id"]: claim for result in quick for claim in result["claims"]}
+    total = sum(len(result["claims"]) for result in results)
+    links = (f'<a href="#{escape(one["name"])}">{text(heading(one["name"]))}</a>' for one in results)
     luck = (_paragraph(errata.luck_note(results)), elements.table(errata.LUCK_TABLE))
     body = [
-        _summary(results, problems),
-        _contents(results),
-        *_claims(results),
-        *map(_section, sections),
-        sentences(results),
+        front(results, pictures, checks, note(results, problems)),
+        verdicts.buttons(results),
+        elements.part("all-claims", f"All claims ({total})", verdicts.claims_table(results, checks)),
+        elements.part(
+            "experiments",
+            f"Figures and tables ({len(results)} experiments)",
+            f"<nav>{' '.join(links)}</nav>",
+            *map(_section, sections),
+        ),
+        verdicts.sentences(results),
         _errata(results),
-        elements.section("chance", "Luck in stochastic environments", *luck),
-        _making(results),
+        elements.part("chance", "Stochastic environments", *luck),
+        _making([*results, *quick]),
         _missing(sections, problems),
     ]
     return elements.document(
@@ -67,138 +77,46 @@ def _paragraph(words: str) -> str:
     return f"<p>{text(words)}</p>"
 
 
-def _summary(results: list[dict[str, Any]], problems: Sequence[str]) -> str:
-    total = _count_verdicts((claim["verdict"] for result in results for claim in result["claims"]), "claims")
-    share = f"{len(results)} of {len(experiments.NAMES)} experiments are on this page"
-    scales = ", ".join(sorted({str(result["settings"].get("scale")) for result in results}))
-    unread = f", {len(problems)} could not be read" if problems else ""
-    return (
-        f'<p>Wang, Wu, He and Tan, <cite>Greedy-Step Off-Policy Reinforcement Learning</cite>, <a href="{PAPER}">arXiv '
-        f"2102.11717</a> (2021). <strong>{text(total)}</strong> Each verdict follows from a rule in the experiment's "
-        f"code. {share} (scale: {text(scales)}){unread}; "
-        f'<a href="#missing">what is missing or shorter than requested</a> is listed at the end.</p>'
-    )
-
-
-def _contents(results: list[dict[str, Any]]) -> str:
-    links = {result["name"]: heading(result["name"]) for result in results} | OWN_SECTIONS
-    return " ".join(["<nav>", *(f'<a href="#{escape(to)}">{text(name)}</a>' for to, name in links.items()), "</nav>"])
-
-
-# -- verdicts ---------------------------------------------------------------------------------------------------------
-
-MARKS = {"confirmed": "✓", "partly": "~", "refuted": "✗", "untested": "?"}
-"""Verdict -> sign shown beside its colour, for readers who cannot tell the colours apart."""
-
-
-def _count_verdicts(verdicts: Iterable[str], what: str) -> str:
-    """Return the counts as text, as in "3 claims: 2 confirmed, 1 refuted."."""
-    tally = Counter(verdicts)
-    parts = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
-    return f"{sum(tally.values())} {what}: {parts}." if tally else f"No {what}."
-
-
-def _badge(verdict: str) -> str:
-    return f'<span class="verdict" data-verdict="{verdict}">{MARKS[verdict]} {verdict}</span>'
-
-
-def _claims(results: list[dict[str, Any]]) -> list[str]:
-    tally = Counter(claim["verdict"] for result in results for claim in result["claims"])
-    buttons = [
-        f'<button type="button" aria-pressed="true" data-show="{verdict}" class="verdict" data-verdict="{verdict}">'
-        f"{MARKS[verdict]} {verdict} ({tally[verdict]})</button>"
-        for verdict in VERDICTS
-        if tally[verdict]
-    ]
-    cards = []
-    for name, claim in ((result["name"], claim) for result in results for claim in result["claims"]):
-        id = escape(claim["id"])
-        reason = f" <small>Why: {text(claim['reason'])}</small>" if claim.get("reason") else ""
-        cells = {
-            "claim": text(claim["claim"]),
-            "where": text(claim["where"]),
-            "claimed": text(claim["claimed"]),
-            "measured": f"{text(claim['measured'])}{reason}",
-            "verdict": _badge(claim["verdict"]),
-            "evidence": f'<a href="#{escape(name)}">{text(heading(name))}</a>',
-        }
-        cards.append((f'id="claim-{id}" data-claim="{id}" data-verdict="{claim["verdict"]}"', cells))
-    return [
-        f'<div class="choices control" role="group" aria-label="Show claims that are">{"".join(buttons)}</div>',
-        _cards("claims", ("claim", "where", "claimed", "measured", "verdict", "evidence"), cards),
-    ]
-
-
-def sentences(results: list[dict[str, Any]]) -> str:
-    """Return the section with a verdict for every sentence of the paper."""
-    found = rows(results)
-    present = {claim["id"] for result in results for claim in result["claims"]}
-    cards = []
-    for row in found:
-        reason = f"<small>Why: {text(row.reason)}</small>" if row.reason else ""
-        cells = {
-            "where": text(row.where),
-            "says": f"{text(row.sentence)} {reason}",
-            "verdict": _badge(row.verdict),
-            "evidence": f"<ul>{''.join(f'<li>{_evidence(one, present)}</li>' for one in row.evidence)}</ul>",
-        }
-        cards.append((f'id="sentence-{escape(row.id)}" data-verdict="{row.verdict}"', cells))
-    table = _cards("sentence-rows", ("where", "says", "verdict", "evidence"), cards)
-    return elements.section(
-        "sentences",
-        "The paper, sentence by sentence",
-        "<p>Every sentence of the paper that can be checked, in our words, with its evidence: claims of the table "
-        "above, and recorded outcomes of this project's tests. A sentence is confirmed if all evidence is.</p>",
-        elements.folded(_count_verdicts((row.verdict for row in found), "sentences"), table),
-    )
-
-
-def _evidence(one: Evidence, present: set[str]) -> str:
-    if one.claim is None:
-        return f"{MARKS[one.verdict]} {text(one.measured)} <small><code>{text(one.link)}</code></small>"
-    if one.claim in present:
-        return f'{MARKS[one.verdict]} <a href="#claim-{escape(one.claim)}">{text(one.claim)}</a>'
-    return f"{MARKS[one.verdict]} {text(one.claim)} <small>{text(one.measured)}</small>"
-
-
-def _cards(id: str, columns: Sequence[str], cards: list[tuple[str, dict[str, str]]]) -> str:
-    """Return an HTML table of (attributes, {column: cell}) rows; narrow screens show each row as a labelled card."""
-    names = {key: "The paper says" if key in ("claim", "says") else key.capitalize() for key in columns}
-    head = "".join(f'<th class="{key}">{name}</th>' for key, name in names.items())
-    lines = [f'<table id="{id}" class="cards"><thead><tr>{head}</tr></thead>', "<tbody>"]
-    for attributes, cells in cards:
-        inner = [f'<td class="{key}" data-label="{names[key]}">{cell}</td>' for key, cell in cells.items()]
-        lines.append(f"<tr {attributes}>{''.join(inner)}</tr>")
-    return "\n".join([*lines, "</tbody>", "</table>"])
-
-
 # -- the experiments --------------------------------------------------------------------------------------------------
 
 
 def _section(section: Section) -> str:
     result = section.result
     claims = [
-        f'<li>{_badge(claim["verdict"])}<a href="#claim-{escape(claim["id"])}">{text(claim["claim"])}</a></li>'
+        f'<li>{badge(claim["verdict"])}<a href="#claim-{escape(claim["id"])}">{text(claim["claim"])}</a></li>'
         for claim in result["claims"]
     ]
+    shown = _shown(section, result["name"])
+    if section.check is not None:
+        quick = _shown(section.check, f"{result['name']}-quick")
+        shown = ["<h3>Full run</h3>", *shown, "<h3>Quick run, to check it</h3>", *quick]
+    return elements.part(
+        result["name"],
+        result["title"],
+        f'<ul class="judged">{"".join(claims)}</ul>' if claims else "",
+        *shown,
+        above=heading(result["name"]),
+    )
+
+
+def _shown(section: Section, id: str) -> list[str]:
+    """Return the figures, charts, tables, settings and provenance of one run of an experiment."""
+    result = section.result
     pictures = {name: elements.picture(name, svg, result["title"]) for name, svg in section.pictures.items()}
     drawn = list(pictures.values())
     if section.charts is not None:
         charts, caption, replaces = section.charts
         same = [picture for name, picture in pictures.items() if replaces in (None, name)]
         others = [picture for picture in drawn if picture not in same]
-        drawn = [_paragraph(caption), elements.charts(result["name"], charts, same), *others]
-    return elements.section(
-        result["name"],
-        result["title"],
-        f'<ul class="judged">{"".join(claims)}</ul>' if claims else "",
+        drawn = [_paragraph(caption), elements.charts(id, charts, same), *others]
+    return [
+        f'<p class="run">{text(which_run(result))}.</p>',
         f'<div class="missing">{elements.bullets(section.problems)}</div>' if section.problems else "",
         *drawn,
         *map(elements.table, section.tables),
         elements.folded("Settings", elements.pairs(result["settings"])),
         elements.folded("Provenance", *elements.provenance(result["provenance"])),
-        above=heading(result["name"]),
-    )
+    ]
 
 
 def _making(results: list[dict[str, Any]]) -> str:
@@ -215,7 +133,7 @@ def _making(results: list[dict[str, Any]]) -> str:
         rows.append([heading(result["name"]), *about, *machine])
     header = ["experiment", "command", "scale", "date (UTC)", "device", "processor", "commit"]
     table = Table("making", "Commands and machines; package versions are listed with each experiment", header, rows)
-    return elements.section("making", "How it was made", elements.table(table))
+    return elements.part("making", "How it was made", elements.table(table))
 
 
 def _errata(results: list[dict[str, Any]]) -> str:
@@ -227,7 +145,7 @@ def _errata(results: list[dict[str, Any]]) -> str:
             f"{text(one.example)}<br><em>Correct:</em> {text(one.instead)}<br><small>"
             f"{text(f'On random models: {counted}. ' if counted else '')}<code>{text(one.test)}</code></small></li>"
         )
-    return elements.section(
+    return elements.part(
         "errata",
         "Errata of the paper",
         "<p>Statements of the paper that are wrong as printed, with the smallest counterexample of each. The numbers "
@@ -245,7 +163,7 @@ def _missing(sections: Sequence[Section], problems: Sequence[str]) -> str:
     found |= gaps([section.result for section in sections])
     parts = [f"<h3>{text(name)}</h3>{elements.bullets(lacks)}" for name, lacks in found.items() if lacks]
     nothing = "<p>Nothing: every experiment was run in full.</p>"
-    return elements.section("missing", "What is missing, or shorter than requested", *(parts or [nothing]))
+    return elements.part("missing", "What is missing, or shorter than requested", *(parts or [nothing]))
 
 
 def gaps(results: Sequence[dict[str, Any]]) -> dict[str, list[str]]:

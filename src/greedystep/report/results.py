@@ -4,6 +4,7 @@ NAME.json           a result
 NAME-*.png, .svg    its figures
 NAME-*.md, .tex     its tables
 claims.md, .tex     the table of all claims
+outcome.md          the first screen of the page
 report.html         all results of the folder on one page
 
 A result that cannot be read or drawn does not stop the others: the page names it and says why.
@@ -11,13 +12,15 @@ A result that cannot be read or drawn does not stop the others: the page names i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from greedystep import experiments, figures, schema, tables
-from greedystep.experiments.claims import Claim
+from greedystep.experiments import outcome
+from greedystep.experiments.claims import Claim, check
 from greedystep.io import read_json, write_text
 from greedystep.report import page
 from greedystep.tables import Table
@@ -36,6 +39,10 @@ class Found(NamedTuple):
 
     results: list[dict[str, Any]]
     problems: list[str]
+    kept: frozenset[str] = frozenset()
+    """Names of the results that were read from a folder of full-size results, to be shown and not written again."""
+    checks: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    """Quick results by name, which check the verdicts of full-size ones."""
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -88,23 +95,71 @@ def collect(paths: Iterable[Path]) -> Found:
     return Found([found[name][1] for name in experiments.NAMES if name in found], problems)
 
 
-def write(found: Found, folder: Path) -> Path:
-    """Write the figures and tables of all results into the folder; return the path of the page."""
-    sections = [_draw(result, folder) for result in found.results]
-    columns = ("claim", "where", "claimed", "measured", "verdict")
-    rows = [
-        [*(claim[column] for column in columns), experiments.heading(result["name"]), claim.get("reason") or None]
-        for result in found.results
-        for claim in result["claims"]
-    ]
-    title = "What the paper claims, and what was measured"
-    tables.write(Table("claims", title, [*columns, "evidence", "why"], rows), folder / "claims")
+def beside(found: Found, kept: Found, names: Iterable[str]) -> Found:
+    """Return the results of these experiments with the full-size ones in `kept` in place of quick ones.
+
+    The quick ones check the verdicts of the full-size ones; what `kept` does not have stays as it is.
+    """
+    own, full = ({result["name"]: result for result in one.results} for one in (found, kept))
+    quick = {name for name, result in own.items() if result["settings"].get("scale") == "quick"}
+    wanted = [name for name in experiments.NAMES if name in own or (name in full and name in set(names))]
+    is_kept = frozenset(name for name in wanted if name in full and (name in quick or name not in own))
+    results = [full[name] if name in is_kept else own[name] for name in wanted]
+    checks = {name: own[name] for name in is_kept & quick}
+    return Found(results, [*found.problems, *kept.problems], is_kept, checks)
+
+
+Drawn = dict[tuple[str, str, bool], page.Section]
+"""Sections that were drawn already, by experiment, date of the result and whether it is a kept one."""
+
+
+def write(found: Found, folder: Path, drawn: Drawn | None = None) -> Path:
+    """Write the figures and tables of all results into the folder; return the path of the page.
+
+    Of kept results only the page is made. What is in `drawn` is not drawn again.
+    """
+    known: Drawn = {} if drawn is None else drawn
+
+    def section(result: dict[str, Any], is_kept: bool) -> page.Section:
+        key = (result["name"], str(result["provenance"].get("date")), is_kept)
+        if key not in known:
+            known[key] = _draw(result, None if is_kept else folder)
+        return known[key]
+
+    sections = []
+    for result in found.results:
+        quick = found.checks.get(result["name"])
+        check = None if quick is None else section(quick, is_kept=False)
+        sections.append(section(result, result["name"] in found.kept)._replace(check=check))
+    tables.write(claims_table(found), folder / "claims")
+    if rows := outcome.rows(found.results):
+        write_text(folder / "outcome.md", _outcome_markdown(outcome.paragraph(found.results), rows))
     write_text(folder / PAGE, page.render(sections, found.problems))
     return folder / PAGE
 
 
-def _draw(result: dict[str, Any], folder: Path) -> page.Section:
-    """Write the figures and tables of one result, and return its section of the page."""
+def _outcome_markdown(paragraph: str, rows: list[outcome.Row]) -> str:
+    """Return the first screen of the page as Markdown."""
+    header = ["the paper says", "measured", "verdict"]
+    table = Table("outcome", outcome.CAPTION, header, [[row.says, row.measured, row.verdict] for row in rows])
+    return f"{paragraph}\n\n![{outcome.CAPTION}]({outcome.FIGURE}.png)\n\n{tables.markdown(table)}"
+
+
+def claims_table(found: Found) -> Table:
+    """Return all claims as a table, with a last column on what the quick run says where there is one."""
+    columns = ("claim", "where", "claimed", "measured", "verdict")
+    quick = {claim["id"]: claim for result in found.checks.values() for claim in result["claims"]}
+    rows = []
+    for name, claim in ((result["name"], claim) for result in found.results for claim in result["claims"]):
+        row = [*(claim[column] for column in columns), experiments.heading(name), claim.get("reason") or None]
+        mine = quick.get(claim["id"])
+        rows.append([*row, *([None if mine is None else check(claim["verdict"], mine["verdict"])] if quick else [])])
+    header = [*columns, "evidence", "why", *(["quick run"] if quick else [])]
+    return Table("claims", "What the paper claims, and what was measured", header, rows)
+
+
+def _draw(result: dict[str, Any], folder: Path | None) -> page.Section:
+    """Return a result's section of the page; write its figures and tables into the folder, if one is given."""
     experiment = experiments.load(result["name"])
     problems: list[str] = []
 
@@ -122,11 +177,15 @@ def _draw(result: dict[str, Any], folder: Path) -> page.Section:
 
     pictures = {}
     for key, drawing in (attempt("figures", experiment.draw) or {}).items():
-        _, svg = figures.save(drawing, folder / stem(key))
-        pictures[stem(key)] = svg.read_bytes()
+        if folder is None:
+            pictures[stem(key)] = figures.to_bytes(drawing, ".svg")
+        else:
+            _, svg = figures.save(drawing, folder / stem(key))
+            pictures[stem(key)] = svg.read_bytes()
     made = attempt("tables", experiment.tables) or []
-    for table in made:
-        tables.write(table, folder / stem(table.id))
+    if folder is not None:
+        for table in made:
+            tables.write(table, folder / stem(table.id))
     charts = attempt("charts", partial(experiments.page_charts, experiment))
     shown = result if attempt("summary", page.check) else result | {"numbers": {}}
     return page.Section(shown, pictures, made, charts, problems)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from greedystep.experiments.claims import check
 from greedystep.runs.progress import say
 from greedystep.tables import cell
 
@@ -24,7 +26,7 @@ MAX_STATES = 16
 
 MARKS = {"goal": "G", "hole": "H", "wall": "#"}
 MARK_STYLES = {"goal": "bold green", "hole": "bold red", "wall": "dim"}
-VERDICT_STYLES = {"confirmed": "green", "partly": "yellow", "refuted": "red", "untested": "dim"}
+VERDICT_STYLES = {"confirmed": "green", "partly": "yellow", "undecided": "magenta", "refuted": "red", "untested": "dim"}
 ASCII_ARROWS = str.maketrans("↑→↓←", "^>v<")
 
 
@@ -52,8 +54,9 @@ def print_solution(console: Console, model: NamedModel, solution: Solution) -> N
         _print_summary(console, solution)
 
 
-def print_claims(console: Console, results: list[dict[str, Any]]) -> None:
-    """Print a table of all claims with what was measured and the verdict."""
+def print_claims(console: Console, results: list[dict[str, Any]], quick: Iterable[dict[str, Any]] = ()) -> None:
+    """Print a table of all claims with what was measured and the verdict, and whether `quick` results agree with it."""
+    checks = {claim["id"]: claim["verdict"] for result in quick for claim in result["claims"]}
     table = RichTable(header_style="bold", show_lines=True, expand=True)
     for heading, width in (("claim", 4), ("claimed", 2), ("measured", 5)):
         table.add_column(heading, ratio=width, overflow="fold")
@@ -61,6 +64,8 @@ def print_claims(console: Console, results: list[dict[str, Any]]) -> None:
     for result in results:
         for claim in result["claims"]:
             verdict = Text(claim["verdict"], style=VERDICT_STYLES[claim["verdict"]])
+            if claim["id"] in checks:
+                verdict.append(f"\n{check(claim['verdict'], checks[claim['id']])}", style="dim")
             cells = (Text(cell(claim[key])) for key in ("claim", "claimed", "measured"))
             table.add_row(*cells, verdict)
     console.print(table)

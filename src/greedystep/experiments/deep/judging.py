@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from greedystep.experiments.claims import Claim, Outcome, Verdict
+from greedystep.experiments.claims import Claim, Outcome, Verdict, together
 from greedystep.experiments.deep.method_runs import MethodRuns
 from greedystep.experiments.deep.suite import BASELINES, GREEDY, METHODS, TASKS
 from greedystep.stats import difference, interval
@@ -28,13 +28,13 @@ class Estimate(NamedTuple):
     high: Any
 
     def above(self, threshold: float = 0.0) -> Verdict:
-        """Confirmed if the CI lies above the threshold, refuted if below, partly around it; untested without a CI."""
+        """Confirmed if the CI lies above the threshold, refuted if below, undecided around it; untested without CI."""
         if np.isnan(self.low) or np.isnan(self.high):
             return "untested"
-        return "confirmed" if self.low > threshold else "refuted" if self.high < threshold else "partly"
+        return "confirmed" if self.low > threshold else "refuted" if self.high < threshold else "undecided"
 
     def below(self, threshold: float = 0.0) -> Verdict:
-        """Confirmed if the CI lies below the threshold, refuted if above, partly around it; untested without a CI."""
+        """Confirmed if the CI lies below the threshold, refuted if above, undecided around it; untested without CI."""
         return Estimate(-self.estimate, -self.high, -self.low).above(-threshold)
 
     def is_above(self, threshold: float = 0.0) -> bool:
@@ -64,16 +64,14 @@ def mean_difference(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
 
 
 def over_tasks(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return one verdict for several tasks: theirs if all agree, else partly. Untested ones count only if all are."""
+    """Return one verdict for several tasks (`together`). Untested ones count only if all are."""
     known: set[Verdict] = {verdict for verdict in verdicts if verdict != "untested"}
-    if not known:
-        return "untested"
-    return known.pop() if len(known) == 1 else "partly"
+    return together(known) if known else "untested"
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return one verdict for conditions that must all hold: refuted, untested, partly or confirmed, in this order."""
-    order: tuple[Verdict, ...] = ("refuted", "untested", "partly", "confirmed")
+    """Return one verdict for conditions that must all hold: the first of `order` that is among them."""
+    order: tuple[Verdict, ...] = ("refuted", "untested", "undecided", "partly", "confirmed")
     given = set(verdicts)
     return next(verdict for verdict in order if verdict in given)
 
@@ -84,6 +82,7 @@ def combine(outcomes: Mapping[str, Outcome]) -> Outcome:
         over_tasks(one.verdict for one in outcomes.values()),
         "; ".join(f"{TASKS[task].title}: {one.measured}" for task, one in outcomes.items()),
         join_reasons({task: one.reason for task, one in outcomes.items()}),
+        ", ".join(f"{TASKS[task].title} {one.brief}" for task, one in outcomes.items() if one.brief),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from greedystep.experiments.claims import NOT_KNOWN, Claim, Outcome, Verdict, judges, verdict_of_parts
+from greedystep.experiments.claims import NOT_KNOWN, Claim, Outcome, Verdict, judges, together, verdict_of_parts
 from greedystep.experiments.fig2.delayed import EPSILON, METHODS, PAPER_BASELINES, PUBLISHED, published
 from greedystep.experiments.fig2.grid_world import OFFLINE_METHODS, Q_LEARNING
 
@@ -87,21 +87,28 @@ def about_twenty(numbers: Numbers) -> Outcome:
     if all(by_exploration_alone(row) for row in rows):
         said += "; exploration alone explains all of these: it is solved when the best return is first seen"
         why = "how soon the best return is seen depends on the share of random actions (fig2)"
-    return Outcome("confirmed" if near[EPSILON] else "partly" if any(near.values()) else "refuted", said, why)
+    brief = f"{_range([median for found in by_epsilon.values() for median in found])} episodes"
+    return Outcome("confirmed" if near[EPSILON] else "partly" if any(near.values()) else "refuted", said, why, brief)
 
 
 @rule("fig2-no-growth", "The episodes Greedy-Step Q-learning needs do not visibly grow with the delay.", "no growth")
 def no_growth(numbers: Numbers) -> Outcome:
     """Confirmed: on both tasks the 95 % CI of the exponent of episodes ~ delay^exponent lies below FLAT.
 
-    Refuted where it lies above, untested where it contains FLAT.
+    Refuted where it lies above, undecided where it contains FLAT.
     """
     found = {task: growth(rows_of(numbers, task, "greedy-step")) for task in TASKS}
     verdicts: set[Verdict] = {
-        "untested" if one is None or one.low <= FLAT <= one.high else "confirmed" if one.high < FLAT else "refuted"
+        "untested"
+        if one is None
+        else "undecided"
+        if one.low <= FLAT <= one.high
+        else "confirmed"
+        if one.high < FLAT
+        else "refuted"
         for one in found.values()
     }
-    verdict = "untested" if "untested" in verdicts else verdicts.pop() if len(verdicts) == 1 else "partly"
+    verdict = "untested" if "untested" in verdicts else together(verdicts)
     return Outcome(verdict, "; ".join(f"{task}: {_power(one)}" for task, one in found.items()), NOT_KNOWN)
 
 
@@ -113,11 +120,11 @@ def no_growth(numbers: Numbers) -> Outcome:
 def steep_growth(numbers: Numbers) -> Outcome:
     """Confirmed: episodes grow more than linearly with the delay, and rather exponentially than by a power law.
 
-    Partly: only more than linearly.
+    Partly: only more than linearly; undecided: the 95 % CI of the power contains 1.
     """
     found = growth(rows_of(numbers, "trace-back", "watkins"))
     if found is None or found.low <= 1 < found.high:
-        verdict: Verdict = "untested"
+        verdict: Verdict = "untested" if found is None else "undecided"
     else:
         verdict = "refuted" if found.high <= 1 else "confirmed" if found.exponential else "partly"
     theirs = growth(
@@ -252,6 +259,7 @@ def looking_ahead(numbers: Numbers) -> Outcome:
         f"one-step Q-learning that replays each episode backwards needs {_range(ratios, '.2g')} times the episodes; "
         f"{sum(same)} of {len(same)} trials with the same seed end in the same episode",
         "one pass from the end of an episode carries its reward as far as the operator does (fig2)",
+        "as many episodes" if set(ratios) == {1.0} else f"{_range(ratios, '.2g')} times the episodes",
     )
 
 

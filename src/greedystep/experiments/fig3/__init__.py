@@ -22,13 +22,13 @@ from greedystep.experiments.deep.judging import AllRuns, mean
 from greedystep.experiments.deep.method_runs import final_table, format_setting
 from greedystep.experiments.deep.protocol import TaskProtocol
 from greedystep.experiments.deep.runner import RunStore
-from greedystep.experiments.deep.suite import BEYOND, FIGURE_3, GREEDY, METHODS, PAPER, TASKS
+from greedystep.experiments.deep.suite import BASELINES, BEYOND, FIGURE_3, GREEDY, LARGEST_GAINS, METHODS, PAPER, TASKS
 from greedystep.experiments.deep.training import Budget
 from greedystep.experiments.fig3 import performance_claims, training_time
-from greedystep.figures import draw_learning_charts
+from greedystep.figures import draw_forest, draw_learning_charts
 from greedystep.runs.part_store import Parts
 from greedystep.runs.progress import ReportProgress
-from greedystep.stats import probability_of_improvement
+from greedystep.stats import probability_of_improvement, ratio
 from greedystep.tables import Table
 
 NAME, IN_PARTS = "fig3", True
@@ -125,8 +125,9 @@ def _compare(runs: AllRuns, published: Mapping[tuple[str, str], float]) -> Outco
     )
     if len(near) < len(published):
         return Outcome("untested", measured or "not trained in full")
+    brief = f"{sum(near.values())} of {len(near)}"
     if all(near.values()):
-        return Outcome("confirmed", measured)
+        return Outcome("confirmed", measured, brief=brief)
     # If a few seeds have learned nothing at all, their mean says little of the others.
     far = (
         f"{_name(key)}: a median of {np.median(final):.4g}, the worst of {len(final)} seeds at {final.min():.4g}"
@@ -134,7 +135,7 @@ def _compare(runs: AllRuns, published: Mapping[tuple[str, str], float]) -> Outco
         if not near[key]
     )
     verdict = "partly" if sum(near.values()) * 2 >= len(near) else "refuted"
-    return Outcome(verdict, measured, f"{'; '.join(far)} (docs/deep.md, MountainCar)")
+    return Outcome(verdict, measured, f"{'; '.join(far)} (docs/deep.md, MountainCar)", brief)
 
 
 def _name(key: tuple[str, str]) -> str:
@@ -160,10 +161,38 @@ STYLES: dict[str, Style] = {
 
 
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    """Draw two figures: the paper's methods with bands, and all methods."""
+    """Draw learning curves of the paper's methods with bands and of all methods, and ratios of final returns."""
     numbers = result["numbers"]
-    beyond = draw_learning_charts(numbers, STYLES, SHOWN_QUANTITIES, bands=False)
-    return {"fig3": draw_learning_charts(numbers, STYLES, SHOWN_QUANTITIES, PAPER), "beyond": beyond}
+    drawn = {
+        "fig3": draw_learning_charts(numbers, STYLES, SHOWN_QUANTITIES, PAPER),
+        "beyond": draw_learning_charts(numbers, STYLES, SHOWN_QUANTITIES, bands=False),
+    }
+    if rows := ratios(numbers["tasks"]):
+        labels = [f"{task}\n{rival}" for task, rival, *_ in rows]
+        titles = {TASKS[task].title for task in LARGEST_GAINS}
+        claimed = {place: 2.0 for place, (task, *_) in enumerate(rows) if task in titles}
+        x = "times the final return of the best baseline"
+        drawn["ratios"] = draw_forest(labels, [row[2:] for row in rows], claimed, x)
+    return drawn
+
+
+def ratios(tasks: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, float, float, float]]:
+    """Return (task, best baseline, ratio, CI low, CI high) of final returns, where both are positive."""
+    found = []
+    for task in tasks.values():
+        finals = {
+            name: np.asarray(one["final"]["returns"], float)
+            for name, one in task["methods"].items()
+            if name in (*BASELINES, GREEDY)
+        }
+        rivals = [name for name in finals if name != GREEDY]
+        if GREEDY not in finals or not rivals:
+            continue
+        best = max(rivals, key=lambda name: finals[name].mean())
+        times = ratio(finals[GREEDY], finals[best], "mean")
+        if finals[GREEDY].mean() > 0 and np.isfinite([times.low, times.high]).all():
+            found.append((task["title"], task["methods"][best]["label"], *map(float, times)))
+    return found
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -173,6 +202,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
     tasks, times = result["numbers"]["tasks"], result["numbers"]["times"]
     made = [
         final_table(NAME, "Training return of the last 100 episodes", tasks),
+        _ratio_table(tasks),
         _improvement_table(tasks),
         _tried_table(tasks),
         _time_table(tasks),
@@ -181,6 +211,12 @@ def tables(result: dict[str, Any]) -> list[Table]:
     if times is not None:
         made.append(training_time.table("fig3-times", times))
     return [table for table in made if table.rows or table.id == NAME]
+
+
+def _ratio_table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:
+    header = ["task", "best baseline", "ratio", "95 % CI low", "95 % CI high"]
+    title = "Final return of Greedy-Step DQN divided by that of the best of the paper's baselines, where positive"
+    return Table("fig3-ratios", title, header, [list(row) for row in ratios(tasks)])
 
 
 def _improvement_table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -92,7 +92,7 @@ def outperforms(runs: AllRuns) -> Outcome:
     if absent:
         return Outcome("untested", f"{measured}; not judged without {', '.join(TASKS[task].title for task in absent)}")
     lost = {task: method for (task, method), ahead in reversed(won.items()) if not ahead}
-    why = join_reasons({task: why_behind(runs, task, rival) for task, rival in lost.items()})
+    why = join_reasons({task: why_behind(runs, task, rival, short=True) for task, rival in lost.items()})
     return Outcome(_by_share(sum(won.values()) / len(won), ALMOST_ALL, HALF), measured, why or NOT_KNOWN)
 
 
@@ -123,7 +123,7 @@ def twice(runs: AllRuns, task: str) -> Outcome:
     measured = f"{times} times the reward of {METHODS[best].label}"
     if not any(has_learned(runs[task, method]) for method in (GREEDY, best)):
         return Outcome("untested", f"{measured}, but no method has learned here")
-    return Outcome(times.above(ALMOST_TWICE), measured, why_behind(runs, task, best))
+    return Outcome(times.above(ALMOST_TWICE), measured, why_behind(runs, task, best), f"{times}")
 
 
 @rule_on_task(
@@ -145,7 +145,8 @@ def not_better(runs: AllRuns, task: str) -> Outcome:
 def same_level(runs: AllRuns, task: str) -> Outcome:
     """Confirmed if the final returns of two baselines have 95 % CIs above the level to which Greedy-Step DQN converges.
 
-    Partly if the CIs of two contain it or lie above; refuted otherwise, and if Greedy-Step DQN itself has not learned.
+    Undecided if the CIs of two contain it or lie above (partly before the rule was changed, after the runs); refuted
+    otherwise, and if Greedy-Step DQN itself has not learned.
     """
     ours = runs[task, GREEDY]
     level, finals = converged_level(ours), {m: mean(runs[task, m].final_return) for m in BASELINES}
@@ -160,7 +161,7 @@ def same_level(runs: AllRuns, task: str) -> Outcome:
     if reached.count("confirmed") >= SEVERAL:
         return Outcome("confirmed", measured)
     if len(reached) - reached.count("refuted") >= SEVERAL:
-        return Outcome("partly", measured)
+        return Outcome("undecided", measured)
     return Outcome("refuted", measured, "most of them end lower")
 
 
@@ -191,7 +192,8 @@ def half_the_samples(runs: AllRuns, task: str) -> Outcome:
         f"{METHODS[method].label} {one:.2g} times as many" for method, one in times.items()
     )
     fastest = best if lead.is_above() else min(times, key=lambda method: float(times[method].estimate))
-    return Outcome(verdict, measured, why_behind(runs, task, fastest))
+    ratios = [float(one.estimate) for one in times.values()]
+    return Outcome(verdict, measured, why_behind(runs, task, fastest), f"{min(ratios):.2g} to {max(ratios):.2g}")
 
 
 def steps_ratio(ours: MethodRuns, theirs: MethodRuns, level: float) -> Estimate:
@@ -222,7 +224,7 @@ def sooner_than_dqn(runs: AllRuns, task: str) -> Outcome:
     """On every trained task: confirmed if the mean return over the training minus DQN's has a 95 % CI above 0."""
     gap = mean_difference(runs[task, GREEDY].mean_return(), runs[task, "dqn"].mean_return())
     measured = f"{gap} over {runs[task, GREEDY].steps[-1]:,} steps"
-    return Outcome(gap.above(), measured, why_behind(runs, task, "dqn"))
+    return Outcome(gap.above(), measured, why_behind(runs, task, "dqn", short=True))
 
 
 # -- reliability, state of the art, priors ----------------------------------------------------------------------------
@@ -279,10 +281,12 @@ def state_of_the_art(runs: AllRuns) -> Outcome:
         best = best_method(runs, task, [method for method in METHODS if method != GREEDY], steps)
         gap = mean_difference(runs[task, GREEDY].return_at(steps), runs[task, best].return_at(steps))
         measured = f"return minus {METHODS[best].label}'s: {gap} after {steps:,} steps"
-        outcomes[task] = Outcome(gap.above(), measured, why_behind(runs, task, best))
+        outcomes[task] = Outcome(gap.above(), measured, why_behind(runs, task, best, short=True))
     outcome = combine(outcomes) if outcomes else Outcome("untested", f"not trained: {'; '.join(METHODS)}")
     trained = [one for one in outcomes.values() if one.measured != TOO_SHORT]
-    return outcome if len(trained) >= ENOUGH_TASKS else Outcome("untested", outcome.measured)
+    ahead = [TASKS[task].title for task, one in outcomes.items() if one.verdict == "confirmed"]
+    brief = " ".join([f"{len(ahead)} of {len(trained)} tasks", *([f"({', '.join(ahead)})"] if ahead else [])])
+    return outcome._replace(brief=brief) if len(trained) >= ENOUGH_TASKS else Outcome("untested", outcome.measured)
 
 
 @rule(
@@ -319,11 +323,14 @@ def tuned_case_by_case(runs: AllRuns) -> Outcome:
 # Why Greedy-Step DQN is behind: only what the same trainings measured, with the claim that shows it alone.
 
 
-def why_behind(runs: AllRuns, task: str, rival: str) -> str:
-    """Return why Greedy-Step DQN does not lead a rival by as much as claimed; empty if no measurement explains it."""
+def why_behind(runs: AllRuns, task: str, rival: str, short: bool = False) -> str:
+    """Return why Greedy-Step DQN does not lead a rival by as much as claimed; empty if no measurement explains it.
+
+    The first reason that applies is given; `short`: without numbers, so that tasks with the same reason share it.
+    """
     ours, theirs = runs[task, GREEDY], runs[task, rival]
-    reasons = [*diverged(ours), *overestimates(ours, theirs, rival), *too_pessimistic(ours)]
-    return "; ".join([*reasons, *multi_step_suffices(runs, task, rival)])
+    reasons = [*diverged(ours), *overestimates(ours, theirs, rival, short), *too_pessimistic(ours)]
+    return next(iter([*reasons, *multi_step_suffices(runs, task, rival)]), "")
 
 
 def diverged(ours: MethodRuns) -> list[str]:
@@ -332,14 +339,15 @@ def diverged(ours: MethodRuns) -> list[str]:
     return [f"the loss of {len(seeds)} of its {len(ours.returns)} seeds was not finite (fig3)"] if seeds else []
 
 
-def overestimates(ours: MethodRuns, theirs: MethodRuns, rival: str) -> list[str]:
+def overestimates(ours: MethodRuns, theirs: MethodRuns, rival: str, short: bool = False) -> list[str]:
     """Return a sentence if Q minus the behaviour return is above 0, and larger than the rival's (95 % CIs)."""
     mine, other = ours.final_overestimation, theirs.final_overestimation
     if not mean(mine).is_above() or not mean_difference(mine, other).is_above():
         return []
+    much = "more than the other's does" if short else f"{mean(mine)}, that of {METHODS[rival].label} by {mean(other)}"
     return [
-        f"its Q exceeds the behaviour return by {mean(mine)}, that of {METHODS[rival].label} by "
-        f"{mean(other)} (over-estimation: horizon-overestimation; due to chance: luck-for-skill)"
+        f"its Q exceeds the behaviour return by {much}: the maximum over n prefers values that err upwards "
+        "(horizon-overestimation)"
     ]
 
 

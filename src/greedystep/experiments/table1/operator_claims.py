@@ -143,7 +143,10 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
         | _complexity(numbers["cost"])
     )
     said = {id: (claim, where) for where, claims in PAPER.items() for id, claim in claims.items()}
-    return [judged(id, *said[id], *outcome, WHY.get(id, NOT_KNOWN)) for id, outcome in outcomes.items()]
+    briefs = _briefs(violations, measured[SAMPLED]["cases"])
+    return [
+        judged(id, *said[id], *outcome, WHY.get(id, NOT_KNOWN), briefs.get(id, "")) for id, outcome in outcomes.items()
+    ]
 
 
 def _row(name: str, entries: list[dict[str, Any]]) -> tuple[Any, Any, Verdict]:
@@ -188,6 +191,7 @@ def _corrections(moves: dict[str, list[float]]) -> Outcomes:
     }
 
 
+BELOW = "Theorem 4 with q <= Q*"
 COUNTED = {
     "theorem-1": (GREEDY, "Theorem 1: Q* = G Q*"),
     "lemma-1-contraction": (GREEDY, "Lemma 1: |Gq-Gq'| <= γ |q-q'|"),
@@ -222,7 +226,7 @@ def _theorems(rows: list[dict[str, Any]]) -> Outcomes:
         return "violated in " + (words[0] if len(words) == 1 else "{} (definition), {} (proofs)".format(*words))
 
     text = {id: measured(*counted) for id, counted in COUNTED.items()}
-    text["theorem-4"] = f"any q: {text['theorem-4']}; q <= Q*: {measured(GREEDY, 'Theorem 4 with q <= Q*')}"
+    text["theorem-4"] = f"any q: {text['theorem-4']}; q <= Q*: {measured(GREEDY, BELOW)}"
     wrong_values = violations[MULTI_STEP, "max_a limit = V* if a policy knows the way"]
     text["multi-step-limit-optimal"] += f"; its greedy values are wrong in {wrong_values}"
     found: Outcomes = {
@@ -233,6 +237,22 @@ def _theorems(rows: list[dict[str, Any]]) -> Outcomes:
     words = f"with one optimal policy among random ones the limit differs from Q* in {models[one_good]}"
     found["multi-step-all-optimal"] = ("only then", words, "untested" if violations[one_good] else "refuted")
     return found
+
+
+def _briefs(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the measurements of the first page: id of a claim -> a few words and numbers."""
+
+    def count(statement: str) -> str:
+        row = next(row for row in rows if (row["operator"], row["statement"]) == (DEFINITION, statement))
+        words = [f"{count} of {row['trials']:,} {kind} MDPs" for kind, count in row["violations"].items() if count]
+        return " and ".join(words) or f"none of {len(row['violations']) * row['trials']:,} MDPs"
+
+    sure, by_chance = (max(e["to_optimum"] for e in entries if e["deterministic"] == kind) for kind in (True, False))
+    return {
+        "lemma-1-contraction": count(COUNTED["lemma-1-contraction"][1]),
+        "theorem-4": f"{count(COUNTED['theorem-4'][1])}; from q <= Q* in {count(BELOW)}",
+        "sampled-safe": f"by {_size(sure)} in deterministic MDPs, by up to {by_chance:.3g} in stochastic ones",
+    }
 
 
 def _sampled(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> Outcomes:

@@ -1,0 +1,220 @@
+"""The outcome on one page: what the report and the README say first, in one paragraph, one figure and ten rows.
+
+Words are typed here, numbers never: a {claim id} in a text stands for what the experiment measured for that claim
+(`Claim.brief`), and a sentence is chosen by the verdict that its claims have together. So new results change the page
+without a change of this file; a claim that was not run says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from greedystep.experiments.claims import Verdict, together
+from greedystep.experiments.sentence_verdicts import experiment_of
+from greedystep.tables import cell
+
+FIGURE = "fig3-ratios"
+"""The one figure, by the name of its file."""
+CAPTION = (
+    "Final training return of Greedy-Step DQN relative to the best of the paper's four baselines (95 % CI over seeds; "
+    "tasks with positive returns)."
+)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One row of the first page: what the paper says, and the claims that test it."""
+
+    id: str
+    says: str
+    """What the paper says, in a few words."""
+    measured: str
+    """What was measured; every {claim id} is replaced by the claim's `brief`."""
+    claims: tuple[str, ...]
+    """The claims that decide the row, together."""
+
+
+HEADLINES = (
+    Headline(
+        "twice",
+        "Almost twice the return of the best baseline on Breakout, Seaquest and Space Invaders",
+        "Breakout {fig3-twice-breakout}, Seaquest {fig3-twice-seaquest}, Space Invaders {fig3-twice-space-invaders} "
+        "times",
+        ("fig3-twice-breakout", "fig3-twice-seaquest", "fig3-twice-space-invaders"),
+    ),
+    Headline(
+        "samples",
+        "Baselines need more than twice the samples on Pong, MountainCar and Freeway",
+        "Pong {fig3-half-the-samples-pong}, MountainCar {fig3-half-the-samples-mountaincar}, Freeway "
+        "{fig3-half-the-samples-freeway} times",
+        ("fig3-half-the-samples-pong", "fig3-half-the-samples-mountaincar", "fig3-half-the-samples-freeway"),
+    ),
+    Headline(
+        "state-of-the-art",
+        "State of the art",
+        "ahead of all other methods on {fig3-state-of-the-art}",
+        ("fig3-state-of-the-art",),
+    ),
+    Headline(
+        "time",
+        "Almost the training time of DQN",
+        "{fig3-equal-time}",
+        ("fig3-equal-time",),
+    ),
+    Headline(
+        "networks",
+        "Several target networks reduce its over-estimation",
+        "Q minus behaviour return from one network to six: {fig4-overestimation}",
+        ("fig4-overestimation",),
+    ),
+    Headline(
+        "steps",
+        "The chosen step n falls during training",
+        "mean n, first to last: {fig5-larger-at-first}",
+        ("fig5-larger-at-first",),
+    ),
+    Headline(
+        "delay",
+        "Trace Back is solved in about 20 episodes at any delay, because of looking ahead",
+        "{fig2-twenty-episodes}, by the exploration rate; one-step backups from the end need "
+        "{fig2-because-of-looking-ahead}",
+        ("fig2-twenty-episodes", "fig2-because-of-looking-ahead"),
+    ),
+    Headline(
+        "converges",
+        "Converges to Q* for any behaviour policies, without correction",
+        "contraction violated in {lemma-1-contraction}",
+        ("lemma-1-contraction", "theorem-1", "table1-no-correction"),
+    ),
+    Headline(
+        "faster",
+        "Always at least as fast as one-step value iteration",
+        "slower in {theorem-4}",
+        ("theorem-4",),
+    ),
+    Headline(
+        "any-data",
+        "Data of any policy are safe to learn from",
+        "values are off {sampled-safe}",
+        ("sampled-safe",),
+    ),
+)
+"""The rows of the first page, the most important first."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A sentence of the first paragraph, by the verdict that its claims have together."""
+
+    claims: tuple[str, ...]
+    says: Mapping[Verdict, str]
+    """Verdict -> sentence; a verdict without one leaves the sentence out."""
+
+
+TWICE = HEADLINES[0].claims
+RATIOS = "{fig3-twice-breakout}, {fig3-twice-seaquest} and {fig3-twice-space-invaders} times the return of the best "
+RATIOS += "baseline on Breakout, Seaquest and Space Invaders (95 % CIs over seeds)"
+
+PARAGRAPH = (
+    Passage(
+        ("lemma-1-contraction", "theorem-1"),
+        {
+            "confirmed": "Greedy-Step converges to Q* whatever policies made the data, as the paper proves "
+            "(contraction violated in {lemma-1-contraction}).",
+            "refuted": "Greedy-Step does not always converge to Q* (contraction violated in {lemma-1-contraction}).",
+        },
+    ),
+    Passage(
+        TWICE,
+        {
+            "refuted": f"Its experimental headline is not reproduced: Greedy-Step DQN gets {RATIOS}, not almost twice.",
+            "partly": f"Its experimental headline is reproduced in part: Greedy-Step DQN gets {RATIOS}; the paper "
+            "says almost twice.",
+            "undecided": f"Whether its experimental headline holds is undecided: Greedy-Step DQN gets {RATIOS}; the "
+            "paper says almost twice.",
+            "confirmed": f"Its experimental headline is reproduced: Greedy-Step DQN gets {RATIOS}.",
+        },
+    ),
+    Passage(
+        ("horizon-overestimation",),
+        {
+            "confirmed": "The likely reason is over-estimation: the maximum over n prefers values that err upwards, so "
+            "that the further it looks ahead, the more Q exceeds the return of the behaviour policy.",
+        },
+    ),
+    Passage(
+        ("fig4-overestimation",),
+        {
+            "confirmed": "Several target networks reduce it, as the paper says.",
+            "refuted": "Several target networks do not reduce it.",
+        },
+    ),
+    Passage(
+        ("fig3-like-published",),
+        {
+            "confirmed": "The baselines are not weak: our DQN learns as much as the published one on "
+            "{fig3-like-published} games of MinAtar.",
+        },
+    ),
+)
+"""The first paragraph."""
+
+
+# -- with the numbers of results --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the first page with its numbers."""
+
+    id: str
+    says: str
+    measured: str
+    verdict: Verdict
+    claims: tuple[str, ...]
+    explained: tuple[str, ...]
+    """Those of the claims that say why they fail."""
+
+
+def paragraph(results: Iterable[Mapping[str, Any]]) -> str:
+    """Return the first paragraph; empty if no result has a claim that it speaks of."""
+    known = _known(results)
+    said = [one.says.get(_verdict(one.claims, known), "") for one in PARAGRAPH]
+    return " ".join(fill(sentence, known) for sentence in said if sentence)
+
+
+def rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Return the rows of the first page of which at least one claim is among the results."""
+    known, found = _known(results), []
+    for one in HEADLINES:
+        mine = [known[id] for id in one.claims if id in known]
+        if mine:
+            explained = tuple(claim["id"] for claim in mine if claim.get("reason"))
+            verdict = _verdict(one.claims, known)
+            found.append(Row(one.id, one.says, fill(one.measured, known), verdict, one.claims, explained))
+    return found
+
+
+def fill(text: str, claims: Mapping[str, Mapping[str, Any]]) -> str:
+    """Replace every {claim id} by what was measured for that claim, in short."""
+
+    def short(match: re.Match[str]) -> str:
+        claim = claims.get(match[1])
+        return (
+            f"(not run: {experiment_of(match[1])})" if claim is None else claim.get("brief") or cell(claim["measured"])
+        )
+
+    return re.sub(r"\{([\w-]+)\}", short, text)
+
+
+def _known(results: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {claim["id"]: claim for result in results for claim in result["claims"]}
+
+
+def _verdict(ids: Sequence[str], claims: Mapping[str, Mapping[str, Any]]) -> Verdict:
+    """Return the verdict of several claims together; untested while one of them is."""
+    verdicts: list[Verdict] = [claims[id]["verdict"] if id in claims else "untested" for id in ids]
+    return "untested" if "untested" in verdicts else together(verdicts)

@@ -1,0 +1,265 @@
+"""Every number of the first page, computed again from the kept JSON files with NumPy alone.
+
+Nothing of greedystep is imported: what is typed here are the definitions, in the plainest form.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "results" / "paper"
+BASELINES = ("dqn", "maxmin", "multi-step", "sarsa")
+GAMES = ("breakout", "seaquest", "space-invaders")
+PUBLISHED = {"breakout": 10.3, "seaquest": 19.5, "space-invaders": 45.5, "freeway": 50.0, "asterix": 16.8}
+"""DQN of Young & Tian (2019) after 5M steps, from MinAtar's README."""
+
+
+def numbers(name):
+    return json.loads((KEPT / f"{name}.json").read_text())["numbers"]
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    return numbers("fig3")["tasks"]
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    """The first page as the kept Markdown has it: the paragraph, and the rows by their first words."""
+    paragraph, *rest = (KEPT / "outcome.md").read_text().split("\n\n")
+    rows = [line.strip("| ").split(" | ") for line in "\n".join(rest).splitlines() if line.startswith("| ")]
+    return paragraph, {row[0]: tuple(row[1:]) for row in rows[2:]}
+
+
+def row_of(outcome, begins):
+    (found,) = [row for says, row in outcome[1].items() if says.startswith(begins)]
+    return found
+
+
+def final(task, method):
+    return np.array(task["methods"][method]["final"]["returns"], float)
+
+
+def best_baseline(task):
+    return max(BASELINES, key=lambda method: final(task, method).mean())
+
+
+def bootstrap(statistic, *samples, resamples=20_000):
+    """The 95 % percentile interval of a statistic of the resampled means."""
+    rng = np.random.default_rng(12345)
+    means = [one[rng.integers(len(one), size=(resamples, len(one)))].mean(axis=1) for one in samples]
+    return np.percentile(statistic(*means), [2.5, 97.5])
+
+
+def ratio(task):
+    ours, theirs = final(task, "greedy-step"), final(task, best_baseline(task))
+    return ours.mean() / theirs.mean(), *bootstrap(lambda a, b: a / b, ours, theirs)
+
+
+def at_end(entry, quantity):
+    """Mean over seeds and over the last tenth of the steps, from the mean curve."""
+    steps, curve = np.array(entry["steps"]), np.array(entry["curves"][quantity]["estimate"], float)
+    return np.nanmean(curve[steps > 0.9 * steps[-1]])
+
+
+# -- the paragraph and its rows ---------------------------------------------------------------------------------------
+
+
+def test_the_ratios_of_the_headline(outcome, tasks):
+    paragraph, measured = outcome[0], row_of(outcome, "Almost twice")[0]
+    expected = np.array([ratio(tasks[game]) for game in GAMES])
+    for text in (re.search(r"gets (.*?) times the return", paragraph)[1], measured):
+        printed = np.array(re.findall(r"([\d.]+) \(([\d.]+) to ([\d.]+)\)", text), float)
+        assert printed.shape == (3, 3)
+        np.testing.assert_allclose(printed[:, 0], expected[:, 0], atol=0.0051)
+        np.testing.assert_allclose(printed[:, 1:], expected[:, 1:], atol=0.011)  # both are resampled
+    assert row_of(outcome, "Almost twice")[1] == "refuted"
+    assert (expected[:, 2] < 1.5).all()
+
+
+def theorem(statement):
+    rows = [row for row in numbers("table1")["theorems"] if row["statement"] == statement]
+    (row,) = [row for row in rows if "definition" in row["operator"]]
+    return row["violations"], row["trials"]
+
+
+def test_counterexamples_are_counted(outcome):
+    violations, trials = theorem("Lemma 1: |Gq-Gq'| <= γ |q-q'|")
+    assert sum(violations.values()) == 0
+    said = f"contraction violated in none of {2 * trials:,} MDPs"
+    assert said in outcome[0]
+    assert row_of(outcome, "Converges to Q*") == (said, "confirmed")
+    violations, trials = theorem("Theorem 4: |Gq-Q*| <= |Bq-Q*|")
+    below, _ = theorem("Theorem 4 with q <= Q*")
+    assert violations["deterministic"] == sum(below.values()) == 0
+    slower, verdict = row_of(outcome, "Always at least as fast")
+    assert slower.startswith(f"slower in {violations['stochastic']} of {trials:,} stochastic MDPs; ")
+    assert slower.endswith(f"; from q <= Q* in none of {2 * trials:,} MDPs")
+    assert verdict == "refuted"
+
+
+def test_the_error_of_the_sampled_operator(outcome):
+    cases = next(one["cases"] for name, one in numbers("table1")["properties"].items() if "sampled" in name)
+    errors = {kind: max(c["to_optimum"] for c in cases if c["deterministic"] == kind) for kind in (True, False)}
+    assert errors[True] < 1e-6
+    said, verdict = row_of(outcome, "Data of any policy")
+    assert said == f"values are off by 0 in deterministic MDPs, by up to {errors[False]:.3g} in stochastic ones"
+    assert verdict == "partly"
+
+
+def over_estimation(name, *methods):
+    """[games, methods]: Q minus the return of the behaviour policy at the end."""
+    kept = numbers(name)["tasks"]
+    return np.array([[at_end(kept[game]["methods"][one], "overestimation") for one in methods] for game in GAMES])
+
+
+def test_over_estimation_grows_with_the_look_ahead(outcome):
+    short, long = over_estimation("horizon", "N=1, 1 network", "N=T-t, 1 network").T
+    assert "the further it looks ahead, the more Q exceeds" in outcome[0]
+    assert (long > short).all()
+
+
+def test_over_estimation_by_networks(outcome):
+    text, verdict = row_of(outcome, "Several target networks")
+    printed = np.array(re.findall(r"([\d.]+) to ([\d.]+)", text), float)
+    np.testing.assert_allclose(printed, over_estimation("fig4", "1 network", "6 networks"), rtol=0.006)
+    assert (printed[:, 0] > printed[:, 1]).all()
+    assert verdict == "confirmed"
+    assert re.findall(r"Breakout|Seaquest|Space Invaders", text) == ["Breakout", "Seaquest", "Space Invaders"]
+
+
+def test_our_dqn_beside_the_published_one(outcome, tasks):
+    near = [1 / 1.25 <= final(tasks[game], "dqn").mean() / published <= 1.25 for game, published in PUBLISHED.items()]
+    assert f"on {sum(near)} of {len(near)} games of MinAtar" in outcome[0]
+
+
+# -- the other rows ---------------------------------------------------------------------------------------------------
+
+
+def steps_to(entry, level):
+    curve = np.array(entry["curves"]["returns"]["estimate"], float)
+    reached = np.flatnonzero(curve >= level)
+    return entry["steps"][reached[0]] if len(reached) else np.inf
+
+
+def test_samples_to_the_level_of_greedy_step(outcome, tasks):
+    said, verdict = row_of(outcome, "Baselines need more")
+    for game, title in (("pong", "Pong"), ("mountaincar", "MountainCar"), ("freeway", "Freeway")):
+        methods = tasks[game]["methods"]
+        ours = methods["greedy-step"]
+        curve = np.array(ours["curves"]["returns"]["estimate"], float)
+        first = curve[np.isfinite(curve)][0]
+        level = first + 0.9 * (final(tasks[game], "greedy-step").mean() - first)
+        mine = steps_to(ours, level)
+        times = [min(steps_to(methods[one], level), methods[one]["steps"][-1]) / mine for one in BASELINES]
+        assert f"{title} {min(times):.2g} to {max(times):.2g}" in said
+        assert min(times) < 2
+    assert verdict == "refuted"
+
+
+def test_state_of_the_art(outcome, tasks):
+    ahead, judged = [], 0
+    for task in tasks.values():
+        steps = min(one["steps"][-1] for one in task["methods"].values())
+
+        def level(method, task=task, steps=steps):
+            one = task["methods"][method]
+            known = one["final"]["levels"] | {str(one["steps"][-1]): one["final"]["returns"]}
+            near = min(known, key=lambda at: abs(int(at) - steps))
+            assert abs(int(near) - steps) <= 0.01 * steps
+            return np.array(known[near], float)
+
+        others = [method for method in task["methods"] if method != "greedy-step"]
+        best = max(others, key=lambda method: level(method).mean())
+        low, _ = bootstrap(lambda a, b: a - b, level("greedy-step"), level(best))
+        judged += 1
+        ahead += [task["title"]] if low > 0 else []
+    assert row_of(outcome, "State of the art") == (
+        f"ahead of all other methods on {len(ahead)} of {judged} tasks ({', '.join(ahead)})",
+        "partly",
+    )
+
+
+def test_the_training_time(outcome):
+    seconds = {name: np.array(one) for name, one in numbers("fig3")["times"]["seconds"].items()}
+
+    def middle(ratios):
+        ratios = np.sort(ratios)
+        return ratios[len(ratios) // 4 : len(ratios) - len(ratios) // 4].mean()
+
+    one, six = (middle(seconds[f"greedy-step, {m}"] / seconds["one-step, 1"]) for m in (1, 6))
+    assert row_of(outcome, "Almost the training time") == (
+        f"{one:.2f} times with one network, {six:.2f} with six",
+        "confirmed",
+    )
+
+
+def test_the_chosen_steps(outcome):
+    said, verdict = row_of(outcome, "The chosen step n")
+    falls = []
+    for task in numbers("fig5")["tasks"].values():
+        entry = task["methods"]["greedy-step"]
+        steps, n = np.array(entry["steps"]), np.array(entry["curves"]["n"]["estimate"], float)
+        steps, n = steps[np.isfinite(n)], n[np.isfinite(n)]
+        first, last = n[steps <= 100_000].mean(), n[steps > steps[-1] - 100_000].mean()
+        falls.append(first > last)
+        printed = re.search(rf"{task['title']} ([\d.]+) to ([\d.]+)", said)
+        np.testing.assert_allclose([float(x) for x in printed.groups()], [first, last], rtol=0.006)
+    assert verdict == ("confirmed" if all(falls) else "partly")
+
+
+def test_episodes_on_trace_back(outcome):
+    kept = numbers("fig2")
+    rows = [row for row in kept["trace-back"] if row["method"] == "greedy-step"] + kept["exploration"]
+    medians = [np.median(row["solved"]["trials"]) for row in rows]
+    ratios = []
+    for task in ("choice", "trace-back"):
+        ours, theirs = ([r for r in kept[task] if r["method"] == name] for name in ("greedy-step", "backward"))
+        ratios += [
+            np.median(b["solved"]["trials"]) / np.median(a["solved"]["trials"])
+            for a, b in zip(ours, theirs, strict=True)
+        ]
+    assert set(ratios) == {1.0}
+    said, verdict = row_of(outcome, "Trace Back")
+    assert said.startswith(f"{min(medians):.4g} to {max(medians):.4g} episodes, by the exploration rate; ")
+    assert said.endswith(" need as many episodes")
+    assert verdict == "partly"
+
+
+# -- the figure, and where all this stands ----------------------------------------------------------------------------
+
+
+def test_the_figure_shows_the_ratios(tasks):
+    expected = [ratio(task) for task in tasks.values() if final(task, best_baseline(task)).mean() > 0]
+    lines = [line.strip("| ").split(" | ") for line in (KEPT / "fig3-ratios.md").read_text().splitlines()]
+    table = np.array([line[2:] for line in lines if len(line) == 5][2:], float)
+    np.testing.assert_allclose(table[:, 0], np.array(expected)[:, 0], rtol=1e-3)
+    np.testing.assert_allclose(table[:, 1:], np.array(expected)[:, 1:], atol=0.011)
+    dots = re.findall(r'<use xlink:href="#(\w+)" x="([\d.]+)" y="([\d.]+)" style="fill: #d55e00', picture())
+    across = np.array([float(x) for _, x, _ in dots])[: len(expected)]
+    slope, start = np.polyfit(table[:, 0], across, 1)
+    np.testing.assert_allclose(start + slope * table[:, 0], across, atol=0.05)  # each dot lies where its number says
+    reference = re.search(r'<path d="M ([\d.]+) [\d.]+ \nL \1 [\d.]+ \n" [^>]*stroke: #777777', picture())
+    assert abs(start + slope - float(reference[1])) < 0.05  # and the line is at 1
+
+
+def picture():
+    return (KEPT / "fig3-ratios.svg").read_text()
+
+
+def test_readme_and_page_say_the_same(outcome):
+    readme, page = ((ROOT / name).read_text() for name in ("README.md", "results/paper/report.html"))
+    paragraph, rows = outcome
+    assert paragraph in readme
+    assert 1 <= len(rows) <= 10
+    plain = re.sub(r"&#x27;", "'", page).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    assert paragraph in plain
+    for says, (measured, verdict) in rows.items():
+        assert f"| {says} | {measured} | {verdict} |" in readme
+        assert says in plain
+        assert measured in plain
+    assert "results/paper/fig3-ratios.png" in readme
