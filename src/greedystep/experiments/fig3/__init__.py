@@ -24,7 +24,7 @@ from greedystep.experiments.deep.protocol import TaskProtocol
 from greedystep.experiments.deep.runner import RunStore
 from greedystep.experiments.deep.suite import BASELINES, BEYOND, FIGURE_3, GREEDY, LARGEST_GAINS, METHODS, PAPER, TASKS
 from greedystep.experiments.deep.training import Budget
-from greedystep.experiments.fig3 import performance_claims, training_time
+from greedystep.experiments.fig3 import greedy_play, performance_claims, training_time
 from greedystep.figures import draw_forest, draw_learning_charts
 from greedystep.runs.part_store import Parts
 from greedystep.runs.progress import ReportProgress
@@ -73,7 +73,8 @@ def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequenc
 
 def claims(runs: AllRuns, times: training_time.Times | None) -> list[Claim]:
     """Return all claims about Figure 3, judged."""
-    return [*performance_claims.claims(runs), *baseline_claims(runs), training_time.claim(times)]
+    ours = [*performance_claims.claims(runs), *greedy_play.claims(runs), *baseline_claims(runs)]
+    return [*ours, training_time.claim(times)]
 
 
 # -- our baselines beside published ones ------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ STYLES: dict[str, Style] = {
 
 
 def draw(result: dict[str, Any]) -> dict[str, Figure]:
-    """Draw learning curves of the paper's methods with bands and of all methods, and ratios of final returns."""
+    """Draw learning curves of the paper's methods with bands and of all methods, and ratios of returns."""
     numbers = result["numbers"]
     drawn = {
         "fig3": draw_learning_charts(numbers, STYLES, SHOWN_QUANTITIES, PAPER),
@@ -173,6 +174,8 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
         claimed = {place: 2.0 for place, (task, *_) in enumerate(rows) if task in titles}
         x = "times the final return of the best baseline"
         drawn["ratios"] = draw_forest(labels, [row[2:] for row in rows], claimed, x)
+    if (played := greedy_play.draw(numbers["tasks"])) is not None:
+        drawn["greedy-play"] = played
     return drawn
 
 
@@ -203,6 +206,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
     made = [
         final_table(NAME, "Training return of the last 100 episodes", tasks),
         _ratio_table(tasks),
+        greedy_play.table(tasks),
         _improvement_table(tasks),
         _tried_table(tasks),
         _time_table(tasks),
