@@ -118,17 +118,7 @@ class TrainLoop:
             key: for the choice of the heads that play next, where there are several.
         """
         config, over = self.learner.config, step.terminated | step.truncated
-        replay = self.buffer.add(
-            lane.replay,
-            step.observation,
-            step.action,
-            step.reward,
-            step.terminated,
-            step.truncated,
-            step.behaviour_prob,
-            step.next_observation,
-            step.is_step,
-        )
+        replay = self.add_to_replay(lane.replay, step)
         cut = step.truncated if config.time_limits == "bootstrap" else jnp.zeros_like(step.truncated)
         metrics, episode = metrics.after_step(lane.episode, step.reward, cut, over, step.q, config.discount)
         is_step, heads = step.is_step, lane.heads
@@ -138,6 +128,20 @@ class TrainLoop:
         if is_step is not None:
             episode = jax.tree.map(lambda new, old: jnp.where(is_step, new, old), episode, lane.episode)
         return lane._replace(replay=replay, episode=episode, heads=heads), metrics
+
+    def add_to_replay(self, replay: ReplayState, step: Transition) -> ReplayState:
+        """Return the replay buffer with one more step of all environments."""
+        return self.buffer.add(
+            replay,
+            step.observation,
+            step.action,
+            step.reward,
+            step.terminated,
+            step.truncated,
+            step.behaviour_prob,
+            step.next_observation,
+            step.is_step,
+        )
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
