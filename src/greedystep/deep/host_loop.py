@@ -20,13 +20,16 @@ from jax import lax
 
 from greedystep.deep.packing import Packing
 from greedystep.deep.targets import LaneHyperparams
-from greedystep.deep.train_loop import LaneState, TrainLoop, Transition, map_lanes
+from greedystep.deep.train_loop import LaneState, TrainLoop, Transition, exploration, map_lanes
 from greedystep.deep.train_metrics import ChunkMetrics
 from greedystep.envs.host import HostEnvironment, HostEnvs
+from greedystep.numpy_policy import apply_layers
 from greedystep.replay import ReplayState
 
 ACT, UPDATE, REFRESH, HEADS = 0, 1, 2, 3
 """Uses of random numbers within a round; each has a key of its own (see `_key`)."""
+DRAWS = 256
+"""Rounds for which random numbers are drawn at once where actions are chosen on the host."""
 
 
 class PendingStep(NamedTuple):
@@ -123,7 +126,7 @@ class HostLoop(TrainLoop):
         """How the two parts of a lane are passed (see `_split_lane`)."""
         lane = jax.eval_shape(lambda: self.init(jnp.uint32(0)))
         changing, slow = self._split_lane(lane, jax.eval_shape(ChunkMetrics.init))
-        return Packing(changing), Packing(slow)
+        return Packing(changing, apart=lambda part: self.policy(part[0])), Packing(slow)
 
     def _split_lane(self, lane: LaneState, metrics: ChunkMetrics) -> tuple[Any, Any]:
         """Return what changes in every round, (lane, metrics), and what `_refresh` alone changes, (targets, pool)."""
@@ -163,6 +166,62 @@ class HostLoop(TrainLoop):
 
         return self._program(one)
 
+    @property
+    def acts_on_host(self) -> bool:
+        """Whether actions are chosen with NumPy: for small networks on a CPU that is faster than a compiled call, which
+        another thread executes while this one waits. Random numbers are the same.
+        """
+        return self.learner.is_plain_mlp and jax.default_backend() == "cpu"
+
+    def _host_action(
+        self, round_: int, bits: jax.Array, numbers: jax.Array, seen: np.ndarray, changing: list
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Choose actions, int [L, N]; also return float32 [L, N, 7] with their probabilities, Q(s, a) and `ends` to be.
+
+        The bits of its first column are those of the int32 actions.
+        """
+        at = round_ % DRAWS
+        if self._drawn.get("from") != round_ - at:
+            rounds = np.arange(round_ - at, round_ - at + DRAWS, dtype=np.int32)
+            self._drawn.update({"from": round_ - at, "draws": jax.device_get(self._draw(rounds, bits, numbers))})
+        explores, random, epsilon, first = (draws[at] for draws in self._drawn["draws"])
+        config, actions = self.learner.config, self.learner.num_actions
+        step = np.zeros((*seen.shape[:2], 7), np.float32)
+        if round_ < config.warmup // config.num_envs:
+            action, step[..., 1] = first, 1 / actions
+        else:
+            x = seen.reshape(len(seen), 1, seen.shape[1], -1)
+            x = x / np.float32(255) if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
+            leaves = self._packings[0].host_leaves(changing)
+            q = apply_layers(x, list(zip(leaves[::2], leaves[1::2], strict=True)))
+            q = q.min(axis=1) if q.shape[1] > 1 else q[:, 0]
+            greedy = q.argmax(axis=-1)
+            action = np.where(explores, random, greedy)
+            step[..., 1] = epsilon / actions + (1 - epsilon) * (action == greedy)
+            step[..., 2].flat = q.reshape(-1, actions)[self._every_env, action.reshape(-1)]
+        step.view(np.int32)[..., 0] = action
+        return action, step
+
+    @cached_property
+    def _every_env(self) -> np.ndarray:
+        return np.arange(self.envs.num_envs)
+
+    @cached_property
+    def _drawn(self) -> dict[str, Any]:
+        """The random numbers that have been drawn, and the first round that they are for."""
+        return {}
+
+    @cached_property
+    def _draw(self) -> Callable[..., Any]:
+        """Draw what exploration needs for several rounds at once: arrays [rounds, L, ...]."""
+
+        def one(round_: Any, bits: jax.Array, numbers: jax.Array) -> tuple:
+            epsilon, key = self.epsilon(round_, LaneHyperparams(*numbers)), _key(bits, round_, ACT)
+            explores, random = exploration(key, self.learner.config.num_envs, self.learner.num_actions, epsilon)
+            return explores, random, epsilon[None], self.random_action(key)[0]
+
+        return jax.jit(jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None)))
+
     @cached_property
     def _learn(self) -> dict[bool, Callable[..., Any]]:
         """Compiled programs that store the pending step and, for the key True, make the updates of its round."""
@@ -176,11 +235,13 @@ class HostLoop(TrainLoop):
             slow: list,
             seen: jax.Array,
             choice: jax.Array,
-            ends: jax.Array,
+            ends: jax.Array | None,
             last: jax.Array,
         ) -> list:
             lane, metrics = self._unpack(bits, changing, slow)
-            action, probability, q = _from_choice(choice)
+            action, probability, q = _from_choice(choice[:, :3])
+            if ends is None:
+                ends = lax.bitcast_convert_type(choice[:, 3:], jnp.float32)
             is_step = None if self.envs.always_steps else ends[:, 3] != 0
             reward, terminated, truncated = ends[:, 0], ends[:, 1] != 0, ends[:, 2] != 0
             step = Transition(
@@ -226,10 +287,17 @@ class HostLoop(TrainLoop):
         empty = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], count, axis=0), ChunkMetrics.init())
         bits, (changing, slow) = jax.random.key_data(lanes.key), self._pack(lanes, empty)
         numbers = jnp.stack(hyperparams, axis=1)
-        acting = self._packings[0].needed(lambda part: self.policy(part[0]))
+        acting = self._packings[0].apart
+        on_host, actions = self.acts_on_host, np.empty(0)
+        self._drawn.clear()
+        if on_host:
+            seen = np.asarray(seen)
         round_ = done
         while round_ < done + rounds and not stop:
-            if round_ < warmup:
+            if on_host:
+                actions, following = self._host_action(round_, bits, numbers, seen, changing)
+                now = seen
+            elif round_ < warmup:
                 now, following = self._random_action(np.int32(round_), bits, seen)
             else:
                 policy = [array if i in acting else None for i, array in enumerate(changing)]
@@ -242,16 +310,19 @@ class HostLoop(TrainLoop):
                 learn = self._learn[bool(newest >= warmup)]
                 changing = learn(newest, changing, bits, numbers, slow, before, choice, ends, after)
             before, choice = now, following
-            result = self.envs.step(np.asarray(choice)[..., 0].reshape(-1))
-            ends = np.empty((len(result.reward), 4), np.float32)
-            ends[:, 0], ends[:, 1], ends[:, 2], ends[:, 3] = *result[:3], result.is_step
-            ends = self._split(ends)
+            result = self.envs.step((actions if on_host else np.asarray(choice)[..., 0]).reshape(-1))
+            found = choice[..., 3:] if on_host else np.empty((*choice.shape[:-1], 4), np.float32)
+            for column, values in enumerate((*result[:3], result.is_step)):
+                found[..., column].flat = values
+            choice, ends = (choice.view(np.int32), None) if on_host else (choice, found)
             seen = self._split(result.observation)
             last = seen if result.last is result.observation else self._split(result.last)
             round_ += 1
+        if ends is None:
+            ends = choice.view(np.float32)[..., 3:]
         lanes, metrics = self._unpack(bits, changing, slow)
         ends, last, seen = map(jnp.asarray, (ends, last, seen))
-        chosen = (before, *_from_choice(choice))
+        chosen = (jnp.asarray(before), *_from_choice(jnp.asarray(choice)[..., :3]))
         return lanes._replace(envs=HostState(PendingStep(chosen, ends, last), seen)), metrics, round_ - done
 
 

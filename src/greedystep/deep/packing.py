@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 MOST_ELEMENTS = 8_192
 """Arrays with more elements than this are not packed: to copy them would take longer than to pass them."""
@@ -24,17 +25,19 @@ class Packing:
     Args:
         example: a pytree of the same structure, shapes and dtypes; leaves may be `jax.ShapeDtypeStruct`. What is packed
             may have more leading axes.
+        apart: takes some leaves from the pytree, which are packed among themselves.
     """
 
-    def __init__(self, example: Any):
+    def __init__(self, example: Any, apart: Callable[[Any], Any] = lambda tree: ()):
         leaves, self._structure = jax.tree.flatten(example)
+        self._apart = jax.tree.leaves(apart(jax.tree.unflatten(self._structure, range(len(leaves)))))
         self._shapes = [tuple(leaf.shape) for leaf in leaves]
         self._large = [i for i, shape in enumerate(self._shapes) if math.prod(shape) > MOST_ELEMENTS]
-        by_dtype: dict[Any, list[int]] = {}
+        groups: dict[Any, list[int]] = {}
         for i, leaf in enumerate(leaves):
             if i not in self._large:
-                by_dtype.setdefault(leaf.dtype, []).append(i)
-        self._groups = list(by_dtype.values())
+                groups.setdefault((leaf.dtype, i in self._apart), []).append(i)
+        self._groups = list(groups.values())
         """Which leaves each of the arrays after the large ones is made of."""
         self.num_arrays = len(self._large) + len(self._groups)
 
@@ -55,12 +58,32 @@ class Packing:
                 leaves[i] = leaf
         return jax.tree.unflatten(self._structure, leaves)
 
-    def needed(self, select: Callable[[Any], Any]) -> set[int]:
-        """Return which of the arrays hold the leaves that `select` takes from the pytree."""
+    @cached_property
+    def apart(self) -> list[int]:
+        """Which of the arrays hold the leaves that are packed apart."""
         holders = [[i] for i in self._large] + self._groups
-        array_of = {i: array for array, group in enumerate(holders) for i in group}
-        numbered = jax.tree.unflatten(self._structure, [array_of[i] for i in range(len(self._shapes))])
-        return set(jax.tree.leaves(select(numbered)))
+        return [array for array, group in enumerate(holders) if group[0] in self._apart]
+
+    def host_leaves(self, arrays: Sequence[jax.Array]) -> list[np.ndarray]:
+        """Return the leaves that are packed apart as NumPy arrays, in their order, once they are computed."""
+        return [
+            host if ends is None else host[..., slice(*ends)].reshape(*host.shape[:-1], *shape)
+            for array, ends, shape in self._apart_places
+            for host in (np.asarray(arrays[array]),)
+        ]
+
+    @cached_property
+    def _apart_places(self) -> list[tuple[int, tuple[int, int] | None, tuple[int, ...]]]:
+        """Array, place therein (None: all of it) and shape of each leaf that is packed apart."""
+        places = {}
+        for array, i in enumerate(self._large):
+            places[i] = (array, None, self._shapes[i])
+        for array, group in enumerate(self._groups, len(self._large)):
+            end = 0
+            for i in group:
+                start, end = end, end + math.prod(self._shapes[i])
+                places[i] = (array, (start, end), self._shapes[i])
+        return [places[i] for i in self._apart]
 
     # Both are compiled, so that outside of other compiled code they take one call each.
 
