@@ -198,7 +198,7 @@ class HostLoop(TrainLoop):
             greedy = q.argmax(axis=-1)
             action = np.where(explores, random, greedy)
             step[..., 1] = epsilon / actions + (1 - epsilon) * (action == greedy)
-            step[..., 2].flat = q.reshape(-1, actions)[self._every_env, action.reshape(-1)]
+            step[..., 2] = self._split(q.reshape(-1, actions)[self._every_env, action.reshape(-1)])
         step.view(np.int32)[..., 0] = action
         return action, step
 
@@ -291,7 +291,8 @@ class HostLoop(TrainLoop):
         on_host, actions = self.acts_on_host, np.empty(0)
         self._drawn.clear()
         if on_host:
-            seen = np.asarray(seen)
+            before, last, seen, choice, ends = (np.asarray(x) for x in (before, last, seen, choice, ends))
+            choice, ends = np.concatenate([choice, ends.view(np.int32)], axis=-1), None
         round_ = done
         while round_ < done + rounds and not stop:
             if on_host:
@@ -313,7 +314,7 @@ class HostLoop(TrainLoop):
             result = self.envs.step((actions if on_host else np.asarray(choice)[..., 0]).reshape(-1))
             found = choice[..., 3:] if on_host else np.empty((*choice.shape[:-1], 4), np.float32)
             for column, values in enumerate((*result[:3], result.is_step)):
-                found[..., column].flat = values
+                found[..., column] = self._split(values)
             choice, ends = (choice.view(np.int32), None) if on_host else (choice, found)
             seen = self._split(result.observation)
             last = seen if result.last is result.observation else self._split(result.last)
