@@ -83,19 +83,25 @@ def run(out: Path, repeats: int = 5, names: Sequence[str] | None = None) -> dict
     packages: dict[str, Callable[..., dict[str, Any]]] = {OURS: train_ours}
     if peer_is_installed():
         packages[PEER] = train_peer
-    result = _read(out)
     for seed in range(repeats):
         for name in names or TASKS:
             for package, train in packages.items():
                 who = {"env": name, "package": package, "seed": seed, "settings": settings(name, package)}
-                if any(who == {column: row[column] for column in who} for row in result["rows"]):
+                if _find(_read(out), who):
                     continue
                 row = who | train(name, seed)
-                result = _read(out)  # another process may have added runs meanwhile
-                result["rows"].append(row)
+                result = _read(out)  # again: another process may have added runs meanwhile
+                if not _find(result, who):
+                    result["rows"].append(row)
                 _write(out, result)
+    result = _read(out)
     _write(out, result)
     return result
+
+
+def _find(result: dict[str, Any], who: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs of this environment, package, seed and settings."""
+    return [row for row in result["rows"] if who == {column: row[column] for column in who}]
 
 
 def settings(name: str, package: str) -> dict[str, Any]:
