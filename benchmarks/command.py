@@ -22,7 +22,7 @@ from greedystep.cli.args import (
     one_or_more,
 )
 
-Name = Literal["data", "envs", "gym", "offline", "planning", "returns", "train"]
+Name = Literal["data", "envs", "gym", "offline", "planning", "returns", "settings", "train"]
 Texts = Annotated[tuple[str, ...], one_or_more("TEXT"), NO_HINT]
 
 
@@ -42,22 +42,22 @@ class Bench:
     """Time greedystep beside other packages (the extra `peers`) on this machine."""
 
     # What to time: data (learning from a large dataset), envs, gym (training in Gymnasium environments), offline
-    # (learning from logs), planning, returns, train.
+    # (learning from logs), planning, returns, settings (greedy play after training in Gymnasium environments), train.
     names: Annotated[Positional[tuple[Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.
     out: PathArg = Path("benchmarks/results")
 
-    # How often each case is timed; medians are reported. For offline: the number of seeds.
+    # How often each case is timed; medians are reported. For offline and settings: the number of seeds.
     repeats: Count = 5
 
     # For planning: only the problems of these kinds (goal, diffusive, mixing, other), or with these texts in their
     # names (default: all).
     problems: Texts = ()
 
-    # For envs, offline and train: only the environments whose names contain one of these texts (default: for envs all
-    # but the toy tasks, for offline classic/cartpole, ple/catcher and classic/mountaincar, for train minatar/breakout,
-    # minatar/freeway and classic/mountaincar).
+    # For envs, offline, settings and train: only the environments whose names contain one of these texts (default: for
+    # envs all but the toy tasks, for offline classic/cartpole, ple/catcher and classic/mountaincar, for settings
+    # CartPole-v1, Acrobot-v1 and LunarLander-v3, for train minatar/breakout, minatar/freeway and classic/mountaincar).
     games: Texts = ()
 
     # For envs: how many environments to step in parallel (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere); for
@@ -70,7 +70,9 @@ class Bench:
         from greedystep.runs.progress import say
 
         if not self.names:
-            raise BadInputError("names: give at least one of data, envs, gym, offline, planning, returns, train")
+            raise BadInputError(
+                "names: give at least one of data, envs, gym, offline, planning, returns, settings, train"
+            )
         with answering_bad_input():
             check_int("repeats", self.repeats)
             check_writable(self.out)
@@ -93,9 +95,13 @@ class Bench:
             from benchmarks.offline import TASKS
 
             options["offline"] = {"names": select_games(self.games, list(TASKS))}
+        if self.games and "settings" in self.names:
+            from benchmarks.settings import TASKS
+
+            options["settings"] = {"names": select_games(self.games, list(TASKS))}
         if self.games or self.numbers:
             if self.games:
-                self._check_used("games", "envs", "offline", "train")
+                self._check_used("games", "envs", "offline", "settings", "train")
             else:
                 self._check_used("numbers", "envs", "train")
             numbers = [check_int("numbers", number, 1, INT32_MAX) for number in self.numbers] or None

@@ -1,8 +1,10 @@
 """Agents in Gymnasium environments that step on the host."""
 
+import re
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import gymnasium
 import jax
@@ -13,6 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import greedystep as gs
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.reachable_values import UnreachableValueWarning, unreachable_value
 from greedystep.deep.trainer import Trainer
 from greedystep.envs.host import HostEnvironment
@@ -417,3 +420,28 @@ def test_values_that_no_return_can_have_are_said_aloud_once():
 def test_which_values_a_return_can_have(mean_q, rewards, discount, is_reachable):
     found = unreachable_value(DQNConfig(discount=discount), mean_q, rewards)
     assert (found is None) == is_reachable
+
+
+# -- speed: what may not change the numbers ----------------------------------------------------------------------------
+
+
+def test_actions_of_the_host_are_those_of_the_compiled_program_and_the_replay_buffer_is_not_copied(monkeypatch):
+    replays, texts = [], []
+    for on_host in (True, False):
+        monkeypatch.setattr(HostLoop, "acts_on_host", on_host)
+        agent = gs.DQN("CartPole-v1", **TINY | {"epsilon_steps": 60, "replay_size": 8_777})
+        loop: Any = agent.trainer.loop
+        learn = loop._learn[True]
+
+        def spied(*args, learn=learn):
+            if not texts:
+                texts.append(learn.lower(*args).compile().as_text())
+            return learn(*args)
+
+        loop.__dict__["_learn"] = {True: spied, False: loop._learn[False]}
+        agent.learn(90)
+        replays.append(agent.trainer.state.lanes.replay)
+    for ours, theirs in zip(*replays, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert "8777" in texts[0]
+    assert not re.search(r"= \w+\[[\d,]*8777[\d,]*\]\S* copy\(", texts[0])

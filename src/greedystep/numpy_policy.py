@@ -28,6 +28,20 @@ LEVELS = (127, 63)
 """Numbers of levels above zero to which weights are rounded, one after another, until a file is small enough."""
 
 
+def apply_layers(x: Any, layers: Sequence[tuple[Any, Any]], xp: Any = np) -> Any:
+    """Apply linear layers with ReLUs between them: [..., B, inputs] -> [..., B, outputs].
+
+    Args:
+        layers: weights [..., inputs, outputs] and biases [..., outputs].
+        xp: the module of the arrays, NumPy or jax.numpy.
+    """
+    for number, (weight, bias) in enumerate(layers):
+        x = x @ weight + bias[..., None, :]
+        if number < len(layers) - 1:
+            x = xp.maximum(x, 0)
+    return x
+
+
 class NumpyPolicy:
     """A greedy policy of M networks that needs NumPy only: argmax_a (1 - c) mean_m Q_m(s, a) + c min_m Q_m(s, a).
 
@@ -142,10 +156,7 @@ class NumpyPolicy:
 
     def _rest(self, x: Any, layers: Sequence[tuple[Any, Any]], xp: Any) -> Any:
         """Apply linear layers with ReLUs between them, [M, B, inputs], and combine the networks."""
-        for number, (weight, bias) in enumerate(layers):
-            x = x @ weight + bias[:, None]
-            if number < len(layers) - 1:
-                x = xp.maximum(x, 0)
+        x = apply_layers(x, layers, xp)
         if self.bcq_threshold is None:
             return self._combine(x)
         logits = x[-1]

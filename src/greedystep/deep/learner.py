@@ -25,6 +25,7 @@ from greedystep.deep import target_pool
 from greedystep.deep.config import AUTO_OUTPUTS, AUTO_RATES, DQNConfig
 from greedystep.deep.heads import head_q, split_policy
 from greedystep.deep.networks import (
+    MLP,
     MakeNetwork,
     batch_q,
     check_network,
@@ -90,6 +91,11 @@ class Learner:
         )
         check_network(network, self.observation, self._num_outputs)
         return eqx.filter(network, lambda leaf: not isinstance(leaf, jax.ShapeDtypeStruct))
+
+    @property
+    def is_plain_mlp(self) -> bool:
+        """Whether the agent acts on the minimum of MLPs: no other networks, heads or actions that are left out."""
+        return type(self._static) is MLP and self.config.returns != "auto" and self.config.bcq_threshold is None
 
     @cached_property
     def _optimiser(self) -> optax.GradientTransformation:

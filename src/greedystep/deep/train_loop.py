@@ -101,13 +101,17 @@ class TrainLoop:
         self, round_: jax.Array, policy: Any, hyperparams: LaneHyperparams, key: jax.Array, observation: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Sample ε-greedy actions; return the actions, their probabilities and Q(s, a), each [N]."""
+        q, support = self.learner.acting_q_and_support(policy, observation)
+        epsilon = self.epsilon(round_, hyperparams)
+        action, probability = epsilon_greedy(key, within(support, q), epsilon)
+        return action, probability, jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
+
+    def epsilon(self, round_: jax.Array, hyperparams: LaneHyperparams) -> jax.Array:
+        """Return the ε of exploration in a round."""
         config = self.learner.config
         # The step is clipped where ε has reached its end, so that it stays within int32.
         step = jnp.minimum(round_, -(-config.epsilon_steps // config.num_envs)) * config.num_envs
-        q, support = self.learner.acting_q_and_support(policy, observation)
-        epsilon = epsilon_at(config, hyperparams.epsilon_end, step)
-        action, probability = epsilon_greedy(key, within(support, q), epsilon)
-        return action, probability, jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
+        return epsilon_at(config, hyperparams.epsilon_end, step)
 
     def store(
         self, lane: LaneState, metrics: ChunkMetrics, step: Transition, key: jax.Array
@@ -118,17 +122,7 @@ class TrainLoop:
             key: for the choice of the heads that play next, where there are several.
         """
         config, over = self.learner.config, step.terminated | step.truncated
-        replay = self.buffer.add(
-            lane.replay,
-            step.observation,
-            step.action,
-            step.reward,
-            step.terminated,
-            step.truncated,
-            step.behaviour_prob,
-            step.next_observation,
-            step.is_step,
-        )
+        replay = self.add_to_replay(lane.replay, step)
         cut = step.truncated if config.time_limits == "bootstrap" else jnp.zeros_like(step.truncated)
         metrics, episode = metrics.after_step(lane.episode, step.reward, cut, over, step.q, config.discount)
         is_step, heads = step.is_step, lane.heads
@@ -138,6 +132,20 @@ class TrainLoop:
         if is_step is not None:
             episode = jax.tree.map(lambda new, old: jnp.where(is_step, new, old), episode, lane.episode)
         return lane._replace(replay=replay, episode=episode, heads=heads), metrics
+
+    def add_to_replay(self, replay: ReplayState, step: Transition) -> ReplayState:
+        """Return the replay buffer with one more step of all environments."""
+        return self.buffer.add(
+            replay,
+            step.observation,
+            step.action,
+            step.reward,
+            step.terminated,
+            step.truncated,
+            step.behaviour_prob,
+            step.next_observation,
+            step.is_step,
+        )
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -188,8 +196,14 @@ def epsilon_at(config: DQNConfig, end: jax.Array, step: jax.Array) -> jax.Array:
 def epsilon_greedy(key: jax.Array, q: jax.Array, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Sample ε-greedy actions [N] for Q-values [N, A], and return them with their probabilities [N]."""
     envs, actions = q.shape
-    explore_key, action_key = jax.random.split(key)
     greedy = q.argmax(axis=-1)
-    explores = jax.random.uniform(explore_key, (envs,)) < epsilon
-    action = jnp.where(explores, jax.random.randint(action_key, (envs,), 0, actions), greedy).astype(jnp.int32)
+    explores, random = exploration(key, envs, actions, epsilon)
+    action = jnp.where(explores, random, greedy).astype(jnp.int32)
     return action, epsilon / actions + (1 - epsilon) * (action == greedy)
+
+
+def exploration(key: jax.Array, envs: int, actions: int, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return which of N environments explore, bool [N], and the random actions that they would take, [N]."""
+    explore_key, action_key = jax.random.split(key)
+    explores = jax.random.uniform(explore_key, (envs,)) < epsilon
+    return explores, jax.random.randint(action_key, (envs,), 0, actions)

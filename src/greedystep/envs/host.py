@@ -224,10 +224,14 @@ class HostEnvs(ABC):
         for i in np.flatnonzero(which):
             self._episodes[i] += 1
             self._actions[i] = []
-        return self._codec.check(self._reset([self._episode_seed(i) for i in range(self.num_envs)], which))
+        return self._codec.check(self._reset(self._episode_seeds(which), which))
 
-    def _episode_seed(self, i: int) -> int:
-        return int(np.random.SeedSequence([*self._seeds[i], self._episodes[i]]).generate_state(1)[0])
+    def _episode_seeds(self, which: np.ndarray) -> list[int | None]:
+        """Return the seeds of the current episodes of the environments `which`, and None for the others."""
+        return [
+            int(np.random.SeedSequence([*self._seeds[i], self._episodes[i]]).generate_state(1)[0]) if begins else None
+            for i, begins in enumerate(which.tolist())
+        ]
 
     def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:
         """Step all environments; with `reset`, those whose episode ends begin a new one."""
@@ -262,7 +266,7 @@ class HostEnvs(ABC):
         seen, over = np.empty(0), np.ones(self.num_envs, bool)
         for t in range(longest + 1):
             if (begins := over | (starts == t)).any():
-                seen = self._reset([self._episode_seed(i) for i in range(self.num_envs)], begins)
+                seen = self._reset(self._episode_seeds(begins), begins)
             if t < longest:
                 now = [
                     taken[t - start] if t >= start else self._first_action
@@ -337,7 +341,7 @@ class VectorHostEnvs(HostEnvs):
         options = None if which.all() else {"reset_mask": which}
         given: Any = seeds
         if self._is_ale:  # ale_py takes no list, but an array of 31-bit numbers
-            given = np.array(seeds) % 2**31
+            given = np.array([seed or 0 for seed in seeds]) % 2**31
         return self._codec.batch(self._vector.observation_space, self._vector.reset(seed=given, options=options)[0])
 
     def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
