@@ -1,14 +1,16 @@
 """The rules for Figures 3 to 5 and the horizon, on made-up trainings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from made_runs import against, made, verdicts
+from made_runs import SPREAD, against, made, verdicts
 
 from greedystep.experiments import fig4, fig5, horizon
 from greedystep.experiments.deep import judging
 from greedystep.experiments.deep.method_runs import from_records
 from greedystep.experiments.deep.suite import GREEDY, LARGEST_GAINS, METHODS, TASKS
-from greedystep.experiments.fig3 import performance_claims, training_time
+from greedystep.experiments.fig3 import greedy_play, performance_claims, training_time
 
 # -- intervals --------------------------------------------------------------------------------------------------------
 
@@ -54,6 +56,24 @@ def test_almost_twice_the_best_baseline(ours, expected):
     claim = performance_claims.twice(found, "breakout")
     assert claim.verdict == expected
     assert "Maxmin DQN" in claim.measured
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [(20.0, 21.0, ("confirmed", "confirmed")), (12.0, 21.0, ("refuted", "confirmed")), (12.0, 11.0, ("refuted",) * 2)],
+)
+def test_greedy_play_beside_training_returns(ours, theirs, expected):
+    """The best baseline has 10 in training, Greedy-Step DQN 8; what each gets in greedy play is given."""
+    found = {}
+    for task in LARGEST_GAINS:
+        mine, best = (
+            replace(made(final), greedy_play=played + SPREAD[:, 0]) for final, played in ((8, ours), (10, theirs))
+        )
+        found |= against(task, mine, made(3), best, made(7))
+    assert tuple(claim.verdict for claim in greedy_play.claims(found)) == expected
+    found[LARGEST_GAINS[0], GREEDY] = made(8)  # never evaluated
+    assert "greedy play was not evaluated" in greedy_play.mixed(found).measured
+    assert {claim.verdict for claim in greedy_play.claims({})} == {"untested"}
 
 
 def test_nothing_is_judged_without_all_baselines_or_before_its_length():

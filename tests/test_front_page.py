@@ -81,6 +81,20 @@ def test_the_ratios_of_the_headline(outcome, tasks):
     assert (expected[:, 2] < 1.5).all()
 
 
+def test_greedy_play_beside_training_returns(outcome, tasks):
+    text = re.search(r"its own return in training \((.*?) times\)", outcome[0])[1]
+    printed = np.array(re.findall(r"([\d.]+) \(([\d.]+) to ([\d.]+)\)", text), float)
+    assert re.findall(r"[A-Z][a-z]+(?: [A-Z][a-z]+)?", text) == ["Breakout", "Seaquest", "Space Invaders"]
+    for game, (times, *interval) in zip(GAMES, printed, strict=True):
+        best = best_baseline(tasks[game])
+        played = np.array(tasks[game]["methods"][best]["final"]["greedy_play"], float)
+        trained = final(tasks[game], best)
+        assert times == pytest.approx(played.mean() / trained.mean(), abs=0.0051)
+        # Both are resampled, and Seaquest's seeds differ much.
+        np.testing.assert_allclose(interval, bootstrap(lambda a, b: a / b, played, trained), atol=0.03)
+        assert interval[0] > 1.5
+
+
 def theorem(statement):
     rows = [row for row in numbers("table1")["theorems"] if row["statement"] == statement]
     (row,) = [row for row in rows if "definition" in row["operator"]]

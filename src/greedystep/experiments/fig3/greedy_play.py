@@ -56,7 +56,8 @@ def _over_games(runs: AllRuns, numerator: str) -> Outcome:
             outcomes[task] = Outcome("untested", missing_runs(runs, task) or "greedy play was not evaluated")
             continue
         times = Estimate(*ratio(played, runs[task, best].final_return, "mean"))
-        outcomes[task] = Outcome(times.above(ALMOST_TWICE), f"{times} times", brief=f"{times}")
+        reason = "acting greedily does not make up for what it is behind in training" if numerator == GREEDY else ""
+        outcomes[task] = Outcome(times.above(ALMOST_TWICE), f"{times} times", reason, f"{times}")
     return combine(outcomes)
 
 
