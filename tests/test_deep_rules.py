@@ -101,6 +101,24 @@ def test_half_the_samples(ours, theirs, expected):
     assert performance_claims.half_the_samples(against("pong", ours, theirs), "pong").verdict == expected
 
 
+def test_half_the_samples_is_judged_at_three_levels():
+    """The baseline is as fast up to 92 % of the way, and never covers more of it."""
+    ours, theirs = made(50, reached=0.1, spread=0.1), made(46, reached=0.092, spread=0.1)
+    claim = performance_claims.half_the_samples(against("pong", ours, theirs), "pong")
+    assert claim.verdict == "partly"
+    assert [part.split("(")[-1].rstrip(")") for part in claim.measured.split("; steps to ")[1:]] == ["confirmed"] * 2
+    assert "(refuted); steps to 95%" in claim.measured
+
+
+def test_a_small_gain_is_no_learning():
+    found = against("pong", made(-15.9, first=-16, spread=0.1), made(-5, first=-16))
+    assert not judging.has_learned(found, "pong", GREEDY)
+    assert judging.has_learned(found, "pong", "dqn")
+    assert performance_claims.same_level(found, "pong").verdict == "refuted"
+    samples = performance_claims.half_the_samples(found, "pong")
+    assert (samples.verdict, samples.brief) == ("refuted", "(it has not learned)")
+
+
 def test_one_fast_baseline_refutes_half_the_samples():
     found = against("pong", made(50, reached=0.1), made(50, reached=0.9), made(50, reached=0.11), made(50))
     assert performance_claims.half_the_samples(found, "pong").verdict == "refuted"

@@ -318,9 +318,14 @@ def test_presets_share_the_choice_and_differ_in_the_learning_rate(made_up, tmp_p
 
 @pytest.mark.parametrize(
     ("slow", "fast", "verdict"),
-    [((1, 5), (2, 9), "confirmed"), ((5, 1), (2, 9), "refuted"), ((5, 5), (2, 9), "untested")],
+    [
+        ((1, 5), (2, 6), "confirmed"),
+        ((1, 5), (2, 9), "partly"),  # in the same order, but further apart
+        ((5, 5), (2, 9), "partly"),
+        ((5, 1), (2, 9), "refuted"),
+    ],
 )
-def test_presets_agree_where_the_same_method_is_ahead(slow, fast, verdict):
+def test_presets_agree_where_no_pair_of_methods_changes(slow, fast, verdict):
     def seeds(level):
         steps = np.array([1, 2])
         noise = np.array([[0.0, 0.1], [0, -0.1], [0, 0.2]])
@@ -334,6 +339,7 @@ def test_presets_agree_where_the_same_method_is_ahead(slow, fast, verdict):
         for method, level in zip(("dqn", GREEDY), both, strict=True)
     }
     assert presets.agree(found).verdict == verdict
+    assert presets.agree({}).verdict == "untested"
 
 
 @pytest.mark.parametrize(

@@ -164,15 +164,23 @@ def test_samples_to_the_level_of_greedy_step(outcome, tasks):
     said, verdict = row_of(outcome, "Baselines need more")
     for game, title in (("pong", "Pong"), ("mountaincar", "MountainCar"), ("freeway", "Freeway")):
         methods = tasks[game]["methods"]
-        ours = methods["greedy-step"]
-        curve = np.array(ours["curves"]["returns"]["estimate"], float)
-        first = curve[np.isfinite(curve)][0]
-        level = first + 0.9 * (final(tasks[game], "greedy-step").mean() - first)
-        mine = steps_to(ours, level)
-        times = [min(steps_to(methods[one], level), methods[one]["steps"][-1]) / mine for one in BASELINES]
+
+        def first(method, methods=methods):
+            curve = np.array(methods[method]["curves"]["returns"]["estimate"], float)
+            return curve[np.isfinite(curve)][0]
+
+        gains = {method: final(tasks[game], method).mean() - first(method) for method in methods}
+        if gains["greedy-step"] < 0.1 * max(gains.values()):
+            assert f"{title} (it has not learned)" in said
+            continue
+        times = []
+        for share in (0.9, 0.95, 0.97):
+            level = first("greedy-step") + share * gains["greedy-step"]
+            mine = steps_to(methods["greedy-step"], level)
+            times += [min(steps_to(methods[one], level), methods[one]["steps"][-1]) / mine for one in BASELINES]
         assert f"{title} {min(times):.2g} to {max(times):.2g}" in said
         assert min(times) < 2
-    assert verdict == "refuted"
+    assert verdict == "partly"
 
 
 def test_state_of_the_art(outcome, tasks):

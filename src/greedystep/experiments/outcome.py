@@ -48,8 +48,8 @@ HEADLINES = (
     Headline(
         "samples",
         "Baselines need more than twice the samples on Pong, MountainCar and Freeway",
-        "Pong {fig3-half-the-samples-pong}, MountainCar {fig3-half-the-samples-mountaincar}, Freeway "
-        "{fig3-half-the-samples-freeway} times",
+        "steps of the baselines over its own: Pong {fig3-half-the-samples-pong}, MountainCar "
+        "{fig3-half-the-samples-mountaincar}, Freeway {fig3-half-the-samples-freeway}",
         ("fig3-half-the-samples-pong", "fig3-half-the-samples-mountaincar", "fig3-half-the-samples-freeway"),
     ),
     Headline(
