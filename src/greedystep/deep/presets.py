@@ -122,8 +122,7 @@ OFFLINE_RULE: dict[str, Any] = {
     "optimiser": "adam",
     "optimiser_epsilon": 1e-8,
     "learning_rate": 1e-3,
-    # Few updates do not forget random first values: on Catcher's log of random actions two of four seeds learn from
-    # large ones, and all four from small ones.
+    # Few updates do not forget large random first values.
     "init_scale": 0.4,
 }
 """Settings of `DQN.from_dataset` and `greedystep fit` that are not given."""
