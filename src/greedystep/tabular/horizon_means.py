@@ -36,7 +36,7 @@ STEP_SIZE_POWER = 0.6  # between 0.5 and 1 as convergence demands; smaller forge
 DEVIATIONS = 2.0
 
 
-class HorizonSums(NamedTuple):
+class HorizonStatistics(NamedTuple):
     """What `HorizonMeans` tracks, as arrays for compiled loops."""
 
     visits: np.ndarray  # int64 [S, A]
@@ -46,9 +46,9 @@ class HorizonSums(NamedTuple):
     pooled: np.ndarray  # float64 [J]: recent mean of their variances, which counts as one visit of every pair
 
 
-def make_sums(S: int, A: int) -> HorizonSums:
-    """Return the sums before the first episode."""
-    return HorizonSums(
+def make_statistics(S: int, A: int) -> HorizonStatistics:
+    """Return the statistics before the first episode."""
+    return HorizonStatistics(
         visits=np.zeros((S, A), np.int64),
         mean=np.zeros((S, A, HORIZONS)),
         variance=np.zeros((S, A, HORIZONS)),
@@ -64,11 +64,11 @@ class HorizonMeans:
         self.shape = (num_states, num_actions)
         per_pair = 8 + 16 * HORIZONS
         check_memory(f"num_states={num_states}, num_actions={num_actions}", per_pair * num_states * num_actions)
-        self.sums = make_sums(num_states, num_actions)
+        self.stats = make_statistics(num_states, num_actions)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return {name in files: array} of everything tracked, to be saved."""
-        return self.sums._asdict()
+        return self.stats._asdict()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> HorizonMeans:
@@ -80,33 +80,33 @@ class HorizonMeans:
                 raise ValueError(f"{name}: expected {mine.dtype} {list(mine.shape)} in stored means")
             if not np.isfinite(given[name]).all() or (name != "mean" and (given[name] < 0).any()):
                 raise ValueError(f"{name}: a number of the stored means lies outside its range")
-        means.sums = HorizonSums(**{name: np.array(array) for name, array in given.items()})
+        means.stats = HorizonStatistics(**{name: np.array(array) for name, array in given.items()})
         return means
 
 
 @njit(cache=True)
-def best_horizon(q, sums, buffer, steps, terminated, gamma):
+def best_horizon(q, stats, buffer, steps, terminated, gamma):
     """Track the returns of the buffered episode, and assign q(s, a) of its pairs as the module says."""
     states, actions = buffer.states, buffer.actions
     returns = horizon_returns(q, buffer, steps, terminated, gamma)
     for t in range(steps):
         s, a = states[t], actions[t]
-        sums.visits[s, a] += 1
-        visits = sums.visits[s, a]
+        stats.visits[s, a] += 1
+        visits = stats.visits[s, a]
         alpha = visits**-STEP_SIZE_POWER
         if visits > 1:
-            sums.revisits[0] += 1
+            stats.revisits[0] += 1
         q[s, a] = -np.inf
         for j in range(HORIZONS):
-            error = returns[j, t] - sums.mean[s, a, j]
-            sums.mean[s, a, j] += alpha * error
+            error = returns[j, t] - stats.mean[s, a, j]
+            stats.mean[s, a, j] += alpha * error
             spread = (1.0 - alpha) * error * error
-            sums.variance[s, a, j] = (1.0 - alpha) * sums.variance[s, a, j] + alpha * spread
+            stats.variance[s, a, j] = (1.0 - alpha) * stats.variance[s, a, j] + alpha * spread
             if visits > 1:
-                sums.pooled[j] += sums.revisits[0] ** -STEP_SIZE_POWER * (spread - sums.pooled[j])
-            value = sums.mean[s, a, j]
+                stats.pooled[j] += stats.revisits[0] ** -STEP_SIZE_POWER * (spread - stats.pooled[j])
+            value = stats.mean[s, a, j]
             if j > 0:
-                variance = (visits * sums.variance[s, a, j] + sums.pooled[j]) / (visits + 1)
+                variance = (visits * stats.variance[s, a, j] + stats.pooled[j]) / (visits + 1)
                 value -= DEVIATIONS * np.sqrt(variance * alpha / (2.0 - alpha))
             q[s, a] = max(q[s, a], value)
 

@@ -23,7 +23,7 @@ from greedystep.tabular.episodes import (
     make_store,
     used_log,
 )
-from greedystep.tabular.horizon_means import HorizonMeans, best_horizon, make_sums
+from greedystep.tabular.horizon_means import HorizonMeans, best_horizon, make_statistics
 from greedystep.tabular.methods import (
     AUTO,
     BACKWARD_Q_LEARNING,
@@ -56,7 +56,7 @@ MEMORY_CLASSES = {
     AUTO: HorizonMeans,
 }
 """Code of a method -> class of its memory; all other methods keep their table only."""
-NO_COUNTS, NO_EPISODES, NO_SUMS = make_counts(0, 0), make_store(0), make_sums(0, 0)
+NO_COUNTS, NO_EPISODES, NO_STATISTICS = make_counts(0, 0), make_store(0), make_statistics(0, 0)
 """Empty memories, which compiled loops get if the method has none."""
 
 
@@ -126,7 +126,7 @@ def make_learner(
         returns, lengths = np.empty(episodes), np.empty(episodes, np.int64)
         common = first_outcomes, simulator, epsilon, random, returns, lengths
         if kept is None or isinstance(kept, HorizonMeans):
-            done = _learn(code, parameters, table, NO_SUMS if kept is None else kept.sums, *common)
+            done = _learn(code, parameters, table, NO_STATISTICS if kept is None else kept.stats, *common)
         elif isinstance(kept, EmpiricalModel):
             done, kept.counts, _ = _learn_with_memory(code, parameters, table, kept.counts, NO_EPISODES, *common)
         else:
@@ -193,15 +193,15 @@ def replay_in_place(
     code: int, parameters: Parameters, table: np.ndarray, memory: Any, log: Episodes, gamma: float, sweeps: int
 ) -> bool:
     """Do what `replay` does, without its checks, on the table itself; return whether all values stayed finite."""
-    counts, sums = NO_COUNTS, NO_SUMS
+    counts, stats = NO_COUNTS, NO_STATISTICS
     if isinstance(memory, StoredEpisodes):
         log = memory.add(log).episodes
     elif isinstance(memory, EmpiricalModel):
         counts = memory.add(log).counts
         table[memory.seen & (table == -np.inf)] = 0.0  # any finite value converges, -inf does not
     elif memory is not None:
-        sums = memory.sums
-    return _replay(code, parameters, table, counts, sums, log, gamma, sweeps, _assigns(code, parameters))
+        stats = memory.stats
+    return _replay(code, parameters, table, counts, stats, log, gamma, sweeps, _assigns(code, parameters))
 
 
 def _assigns(code: int, parameters: Parameters) -> bool:
@@ -248,14 +248,14 @@ def _collect(q, simulator, epsilon, random, episodes):
 
 
 @njit(cache=True, nogil=True)
-def _learn(method, parameters, q, sums, first_outcomes, simulator, epsilon, random, returns, lengths):
+def _learn(method, parameters, q, stats, first_outcomes, simulator, epsilon, random, returns, lengths):
     """Act, and learn from each episode; return the number of episodes before the values diverged, usually all."""
     buffer = make_buffer(simulator.horizon)
     for episode in range(len(returns)):
         steps, terminated, returns[episode] = simulate_episode(q, simulator, epsilon, random, buffer)
         lengths[episode] = steps
         check_episode(first_outcomes, buffer, steps, terminated, q.shape[1])
-        _update(method, parameters, q, sums, buffer, steps, terminated, simulator.discount)
+        _update(method, parameters, q, stats, buffer, steps, terminated, simulator.discount)
         if not is_bounded(q, buffer, steps, False):
             return episode
     return len(returns)
@@ -288,7 +288,7 @@ def _learn_with_memory(
 
 
 @njit(cache=True, nogil=True)
-def _replay(method, parameters, q, counts, sums, log, gamma, sweeps, allow_minus_inf):
+def _replay(method, parameters, q, counts, stats, log, gamma, sweeps, allow_minus_inf):
     """Learn from a log whose steps are in `counts` already; return whether the values stayed bounded."""
     buffer, queue, targets = buffer_for(log), make_queue(q if method == MODEL else q[:0]), np.empty(len(log.actions))
     for _ in range(1 if method == MODEL else sweeps):  # planning converges in one sweep
@@ -301,7 +301,7 @@ def _replay(method, parameters, q, counts, sums, log, gamma, sweeps, allow_minus
             if method in (MODEL, GREEDY_STEP_EXPECTED):
                 bounded = _learn_from_counts(method, parameters, q, counts, queue, buffer, steps, gamma, True)
             else:
-                _update(method, parameters, q, sums, buffer, steps, terminated, gamma)
+                _update(method, parameters, q, stats, buffer, steps, terminated, gamma)
                 bounded = is_bounded(q, buffer, steps, allow_minus_inf)
             if not bounded:
                 return False
@@ -309,10 +309,10 @@ def _replay(method, parameters, q, counts, sums, log, gamma, sweeps, allow_minus
 
 
 @njit(cache=True)
-def _update(method, parameters, q, sums, buffer, steps, terminated, gamma):
+def _update(method, parameters, q, stats, buffer, steps, terminated, gamma):
     """Learn from the buffered episode by a method that needs no other."""
     if method == AUTO:
-        best_horizon(q, sums, buffer, steps, terminated, gamma)
+        best_horizon(q, stats, buffer, steps, terminated, gamma)
     else:
         update(method, parameters, q, buffer, steps, terminated, gamma)
 

@@ -22,7 +22,7 @@ from greedystep.experiments.deep.judging import AllRuns, mean
 from greedystep.experiments.deep.method_runs import final_table, format_setting
 from greedystep.experiments.deep.protocol import TaskProtocol
 from greedystep.experiments.deep.runner import RunStore
-from greedystep.experiments.deep.suite import BASELINES, BEYOND, FIGURE_3, GREEDY, LARGEST_GAINS, METHODS, PAPER, TASKS
+from greedystep.experiments.deep.suite import BEYOND, FIGURE_3, GREEDY, LARGEST_GAINS, METHODS, PAPER, TASKS
 from greedystep.experiments.deep.training import Budget
 from greedystep.experiments.fig3 import greedy_play, performance_claims, training_time
 from greedystep.figures import draw_forest, draw_learning_charts
@@ -182,19 +182,11 @@ def draw(result: dict[str, Any]) -> dict[str, Figure]:
 def ratios(tasks: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, float, float, float]]:
     """Return (task, best baseline, ratio, CI low, CI high) of final returns, where both are positive."""
     found = []
-    for task in tasks.values():
-        finals = {
-            name: np.asarray(one["final"]["returns"], float)
-            for name, one in task["methods"].items()
-            if name in (*BASELINES, GREEDY)
-        }
-        rivals = [name for name in finals if name != GREEDY]
-        if GREEDY not in finals or not rivals:
-            continue
-        best = max(rivals, key=lambda name: finals[name].mean())
-        times = ratio(finals[GREEDY], finals[best], "mean")
-        if finals[GREEDY].mean() > 0 and np.isfinite([times.low, times.high]).all():
-            found.append((task["title"], task["methods"][best]["label"], *map(float, times)))
+    for task, label, *finals in greedy_play.beside_best_baseline(tasks):
+        ours, theirs = (np.asarray(final["returns"], float) for final in finals)
+        times = ratio(ours, theirs, "mean")
+        if ours.mean() > 0 and np.isfinite([times.low, times.high]).all():
+            found.append((task, label, *map(float, times)))
     return found
 
 

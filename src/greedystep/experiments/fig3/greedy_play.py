@@ -11,7 +11,7 @@ DQN on the three games), that for the mixed comparison before it was computed. T
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -28,12 +28,12 @@ from greedystep.tables import Table
 
 TRAINING, PLAY = "returns", "greedy_play"
 COMPARISONS = {
-    "Greedy-Step DQN / best baseline, both in training": (GREEDY, TRAINING, TRAINING),
-    "the same, both in greedy play": (GREEDY, PLAY, PLAY),
-    "the same, greedy play / training": (GREEDY, PLAY, TRAINING),
-    "best baseline's own greedy play / training": (None, PLAY, TRAINING),
+    "Greedy-Step DQN / best baseline, both in training": (True, TRAINING, TRAINING),
+    "the same, both in greedy play": (True, PLAY, PLAY),
+    "the same, greedy play / training": (True, PLAY, TRAINING),
+    "best baseline's own greedy play / training": (False, PLAY, TRAINING),
 }
-"""Comparison -> method on top (None: the best baseline), what is taken of it, and what of the best baseline below."""
+"""Comparison -> whether Greedy-Step DQN is on top, what is taken of the top, and what of the best baseline below."""
 COLOURS = ("#0072b2", "#009e73", "#d55e00", "#999999")
 rule = partial(judges, where="not in the paper")
 
@@ -90,28 +90,33 @@ def alone(runs: AllRuns) -> Outcome:
 # -- output -----------------------------------------------------------------------------------------------------------
 
 
-def ratios(tasks: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, dict[str, tuple[float, float, float]]]]:
-    """Return (task, best baseline, {comparison: ratio with 95 % CI}), where returns are positive."""
-    found = []
+def beside_best_baseline(tasks: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """Yield (task, label of its best baseline, final numbers of Greedy-Step DQN, and of that baseline)."""
     for task in tasks.values():
         finals = {name: one["final"] for name, one in task["methods"].items() if name in (*BASELINES, GREEDY)}
         rivals = [name for name in finals if name != GREEDY]
-        if GREEDY not in finals or not rivals:
-            continue
-        best = max(rivals, key=lambda name: np.mean(finals[name]["returns"]))
-        known = all(finals[name]["greedy_play"] is not None for name in (GREEDY, best))
-        if not known or min(np.mean(finals[name]["returns"]) for name in (GREEDY, best)) <= 0:
+        if GREEDY in finals and rivals:
+            best = max(rivals, key=lambda name: np.mean(finals[name][TRAINING]))
+            yield task["title"], task["methods"][best]["label"], finals[GREEDY], finals[best]
+
+
+def ratios(tasks: Mapping[str, Any]) -> list[tuple[str, str, dict[str, tuple[float, float, float]]]]:
+    """Return (task, best baseline, {comparison: ratio with 95 % CI}), where returns are positive."""
+    found = []
+    for task, label, ours, best in beside_best_baseline(tasks):
+        known = all(final[PLAY] is not None for final in (ours, best))
+        if not known or min(np.mean(final[TRAINING]) for final in (ours, best)) <= 0:
             continue
         estimates = {}
-        for comparison, (method, above, below) in COMPARISONS.items():
-            top = np.asarray(finals[method or best][above], float)
-            times = ratio(top, np.asarray(finals[best][below], float), "mean")
+        for comparison, (is_ours, above, below) in COMPARISONS.items():
+            top = np.asarray((ours if is_ours else best)[above], float)
+            times = ratio(top, np.asarray(best[below], float), "mean")
             estimates[comparison] = (float(times.estimate), float(times.low), float(times.high))
-        found.append((task["title"], task["methods"][best]["label"], estimates))
+        found.append((task, label, estimates))
     return found
 
 
-def table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:
+def table(tasks: Mapping[str, Any]) -> Table:
     """Return the three ratios of every task, each with its CI."""
     header = ["task", "best baseline", "comparison", "ratio", "95 % CI low", "95 % CI high"]
     rows = [[task, best, name, *numbers] for task, best, times in ratios(tasks) for name, numbers in times.items()]
@@ -120,7 +125,7 @@ def table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 @figures.style()
-def draw(tasks: Mapping[str, Mapping[str, Any]]) -> Figure | None:
+def draw(tasks: Mapping[str, Any]) -> Figure | None:
     """Draw the ratios of every task as bars with 95 % CIs, and a line at 2 where the paper claims almost that."""
     rows = ratios(tasks)
     if not rows:
