@@ -59,6 +59,16 @@ def test_auto_is_as_good_if_it_is_on_every_task(means, verdict):
     assert claim.verdict == verdict
 
 
+def test_a_task_without_trainings_keeps_auto_from_being_as_good():
+    tasks = {name: {"title": name} for name in ("Pong", "Catcher", "Asterix")}
+    claim = auto.as_good({auto.AUTO: {"Pong": np.array([1.0]), "Catcher": np.array([1.1])}}, tasks)
+    assert (claim.verdict, claim.reason, claim.brief) == (
+        "partly",
+        "not trained: Asterix",
+        "1.00 to 1.10 on 2 of 3 tasks",
+    )
+
+
 @pytest.mark.parametrize(("shift", "verdict"), [(0.5, "confirmed"), (-0.5, "refuted"), (0.0, "undecided")])
 def test_auto_is_better_than_the_single_setting_if_the_interval_says_so(shift, verdict):
     noise = np.random.default_rng(0).normal(size=(2, 10)) / 10

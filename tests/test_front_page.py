@@ -154,6 +154,38 @@ def test_our_dqn_beside_the_published_one(outcome, tasks):
 # -- the other rows ---------------------------------------------------------------------------------------------------
 
 
+def normalised(task, role):
+    """Final returns of all seeds, 0 at random play and 1 at the mean of the best fixed setting."""
+    low, best = task["random_play"], final(task, "best of the task").mean()
+    return (final(task, role) - low) / (best - low)
+
+
+def middle_half(scores):
+    """The mean of the middle half (IQM) of the scores of all tasks and seeds, on the last axis."""
+    ordered = np.sort(scores, axis=-1)
+    quarter = ordered.shape[-1] // 4
+    return ordered[..., quarter : ordered.shape[-1] - quarter].mean(axis=-1)
+
+
+def test_auto_beside_fixed_settings(outcome):
+    everything = numbers("auto")["tasks"]
+    trained = [task for task in everything.values() if "auto" in task["methods"]]
+    ours, single = ([normalised(task, role) for task in trained] for role in ("auto", "best single"))
+    means = [scores.mean() for scores in ours]
+    each = f"{min(means):.2f} to {max(means):.2f} on {len(trained)} of {len(everything)} tasks"
+    gap = middle_half(np.concatenate(ours)) - middle_half(np.concatenate(single))
+    rng = np.random.default_rng(12345)
+    drawn = [
+        middle_half(np.concatenate([one[rng.integers(len(one), size=(20_000, len(one)))] for one in scores], axis=1))
+        for scores in (ours, single)
+    ]
+    said = re.search(rf"It scores {re.escape(each)} .*, (\S+) \((\S+) to (\S+)\) more", outcome[0])
+    assert said
+    assert [float(number) for number in said.groups()] == pytest.approx(
+        [gap, *np.percentile(drawn[0] - drawn[1], [2.5, 97.5])], abs=0.011
+    )
+
+
 def steps_to(entry, level):
     curve = np.array(entry["curves"]["returns"]["estimate"], float)
     reached = np.flatnonzero(curve >= level)

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from greedystep import figures
-from greedystep.charts import BLACK, BLUE, DASHED, NOT_TRAINED, ORANGE, SOLID, Style
+from greedystep.charts import BLACK, BLUE, DASHED, NOT_TRAINED, ORANGE, SOLID, Style, short_count
 from greedystep.deep.heads import HEADS, describe
 from greedystep.experiments import settings
 from greedystep.experiments.claims import Claim, Outcome, judges
@@ -192,7 +192,7 @@ def claims(scores: AllScores, tasks: Mapping[str, Any]) -> list[Claim]:
 def as_good(scores: AllScores, tasks: Mapping[str, Any]) -> Outcome:
     """Confirmed if the mean normalised score is at least NEARLY on every task, partly if on half of them.
 
-    A single task says nothing about one setting for all.
+    A single task says nothing about one setting for all; a task without trainings keeps it from being confirmed.
     """
     means = {task: float(values.mean()) for task, values in scores[AUTO].items()}
     if len(means) < 2:
@@ -201,9 +201,16 @@ def as_good(scores: AllScores, tasks: Mapping[str, Any]) -> Outcome:
         )
     near = sum(value >= NEARLY for value in means.values())
     each = ", ".join(f"{tasks[task]['title']} {value:.2f}" for task, value in means.items())
-    verdict = "confirmed" if near == len(means) else "partly" if 2 * near >= len(means) else "refuted"
+    verdict = "confirmed" if near == len(tasks) else "partly" if 2 * near >= len(means) else "refuted"
     below = [tasks[task]["title"] for task, value in means.items() if value < NEARLY]
-    return Outcome(verdict, f"mean normalised score of auto: {each}", f"behind on {', '.join(below)}" if below else "")
+    absent = [one["title"] for task, one in tasks.items() if task not in means]
+    reasons = [f"{what} {', '.join(names)}" for what, names in (("behind on", below), ("not trained:", absent)) if names]
+    return Outcome(
+        verdict,
+        f"mean normalised score of auto: {each}",
+        "; ".join(reasons),
+        brief=f"{min(means.values()):.2f} to {max(means.values()):.2f} on {len(means)} of {len(tasks)} tasks",
+    )
 
 
 @judges(
@@ -260,6 +267,7 @@ def _draw_heads(result: dict[str, Any]) -> Figure:
         axis.stackplot(np.asarray(auto["steps"]), np.array(auto["heads"]).T, labels=labels, alpha=0.8)
         axis.set_ylim(0, 1)
         axis.set_xlabel("environment steps")
+        axis.xaxis.set_major_formatter(lambda value, _: short_count(value))
         axis.set_ylabel("share of recent episodes")
     for axis in axes.flat[len(tasks) :]:
         axis.set_axis_off()
