@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from greedystep.deep.collect import OnDevice, play
-from greedystep.deep.presets import OFFLINE_RULE, make_config
+from greedystep.deep.presets import make_config, offline_settings
 from greedystep.experiments.deep.training import EVALUATION_SEED
 from greedystep.experiments.offline.logs import LIMIT, OfflineTask
 from greedystep.trajectory import Trajectory
@@ -37,7 +37,7 @@ def fit_peer(task: OfflineTask, name: str, log: Sequence[Trajectory]) -> dict[st
         wrapper_class=import_module("structlog").make_filtering_bound_logger(logging.ERROR)
     )
     torch.set_num_threads(1)  # faster than two for networks of this size
-    env, config = task.make_env(), make_config(task.env, "paper", **OFFLINE_RULE)
+    env, config = task.make_env(), make_config(task.env, "paper", **offline_settings({}))
     data = peer.dataset.ReplayBuffer(
         peer.dataset.InfiniteBuffer(),
         episodes=[_episode(peer, one) for one in log],

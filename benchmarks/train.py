@@ -21,13 +21,13 @@ import jax
 
 from benchmarks.targets import bound_text, check_target, met_text, three_digits
 from benchmarks.train_peers import PEER, TimedPeer, peer_is_installed, replay_bytes
-from greedystep.deep.presets import AUTO_RULE
+from greedystep.deep.presets import DEFAULT_RULE
 from greedystep.deep.train_speed import TimedTrainer, steps_lasting
 from greedystep.io import write_json, write_text
 from greedystep.provenance import provenance
 
 GAMES = ("minatar/breakout", "minatar/freeway", "classic/mountaincar")
-AGENTS = (("one-step", 1), ("greedy-step", 1), ("one-step", 6), ("greedy-step", 6), ("auto", AUTO_RULE["ensemble"]))
+AGENTS = (("one-step", 1), ("greedy-step", 1), ("one-step", 6), ("greedy-step", 6), ("auto", DEFAULT_RULE["ensemble"]))
 """Returns and number of networks (with auto, at each learning rate) of the agents that are timed."""
 ACCELERATOR_LANES = (1, 5, 24)
 SECONDS = 0.5

@@ -5,7 +5,7 @@ import pytest
 
 import greedystep as gs
 from greedystep.cli import main
-from greedystep.deep.presets import OFFLINE_RULE
+from greedystep.deep.presets import offline_settings
 from greedystep.trajectory import Trajectory, save
 
 SMALL = ["--batches", "300", "--hidden", "16", "--batch-size", "8", "--target-period", "50"]
@@ -40,7 +40,7 @@ def test_a_network_learns_from_a_file_and_is_played(cars, tmp_path, capsys):
     assert "6 trajectories, 120 steps; 300 batches, loss " in capsys.readouterr().out
     agent = gs.load(out)
     assert (agent.config.returns, agent.config.hidden, agent.steps) == ("lambda", (16,), 0)
-    same = gs.DQN("classic/mountaincar", hidden=(16,), batch_size=8, target_period=50, **OFFLINE_RULE)
+    same = gs.DQN("classic/mountaincar", **offline_settings({"hidden": (16,), "batch_size": 8, "target_period": 50}))
     logs = gs.trajectory.load(cars)
     np.testing.assert_array_equal(same.fit(logs, 300).values(np.zeros(2)), agent.values(np.zeros(2)))
     assert main(["eval", str(out), "--episodes", "2", "--limit", "50"]) == 0

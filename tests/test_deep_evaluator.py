@@ -19,35 +19,52 @@ def trainer():
 
 
 def step_by_step(learner, networks, env, key, epsilon, episodes, limit):
-    """The same episodes, one step of one environment after another."""
+    """The same episodes, one step of one environment after another; Q is compared with returns that are written out."""
+    values, rewards, ends = ([[] for _ in range(episodes)] for _ in range(3))
     of_starts, of_steps = jax.random.split(key)
     states = [env.reset(k) for k in jax.random.split(of_starts, episodes)]
     returns, lengths, over = np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, bool)
     for t in range(limit):
         of_choice, of_envs = jax.random.split(jax.random.fold_in(of_steps, t))
         seen = np.stack([env.observe(state) for state in states])
-        actions, _ = epsilon_greedy(of_choice, learner.acting_q(networks, seen), epsilon)
+        q = learner.acting_q(networks, seen)
+        actions, _ = epsilon_greedy(of_choice, q, epsilon)
         for i, k in enumerate(jax.random.split(of_envs, episodes)):
             if not over[i]:
                 states[i], told = env.step(k, states[i], actions[i])
                 returns[i], lengths[i] = returns[i] + told.reward, lengths[i] + 1
                 over[i] = told.terminated | told.truncated
-    return returns, lengths, ~over
+                values[i].append(float(q[i, actions[i]]))
+                rewards[i].append(float(told.reward))
+                ends[i] = bool(told.terminated)
+    errors = []
+    for value, reward, terminated in zip(values, rewards, ends, strict=True):
+        if not terminated:
+            reward[-1] = value[-1]  # cut off: the last value stands for all that would have followed
+        powers = learner.config.discount ** np.arange(len(reward))
+        following = [np.sum(powers[: len(reward) - t] * reward[t:]) for t in range(len(reward))]
+        errors.append(np.mean(np.array(value) - following))
+    return returns, lengths, ~over, np.array(errors)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])
 def test_episodes_are_those_of_a_plain_loop(trainer, epsilon):
     networks = jax.tree.map(lambda x: x[1], trainer.params)
     how = (trainer.env, jax.random.key(7), epsilon, 4, 15)
-    played = play(partial(trainer.learner.acting_q, networks), *how)
-    for found, expected in zip(played, step_by_step(trainer.learner, networks, *how), strict=True):
+    played = play(partial(trainer.learner.acting_q, networks), *how, discount=trainer.config.discount)
+    *exactly, errors = step_by_step(trainer.learner, networks, *how)
+    for found, expected in zip(played, exactly, strict=False):
         np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(played.overestimation, errors, rtol=1e-4)
+    assert played.mean_overestimation == pytest.approx(np.average(errors, weights=played.lengths), rel=1e-4)
     lanes = Evaluator(trainer.learner, trainer.env)(trainer.params, 7, episodes=4, epsilon=epsilon, limit=15)
     assert lanes.returns.shape == (2, 4)
     np.testing.assert_array_equal(lanes.returns[1], played.returns)
     exported = PolicyEvaluator(trainer.learner.numpy_policy(networks), trainer.env)
-    for found, expected in zip(exported(7, episodes=4, epsilon=epsilon, limit=15), played, strict=True):
+    again = exported(7, episodes=4, epsilon=epsilon, limit=15)
+    for found, expected in zip(again[:3], played, strict=False):
         np.testing.assert_array_equal(found, expected)
+    assert again.overestimation is None
 
 
 def test_the_limit_stops_what_would_go_on_for_ever(trainer):

@@ -13,6 +13,7 @@ from deep_runs import SETTINGS
 from greedystep import io
 from greedystep.cli import main
 from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, presets
+from greedystep.experiments import greedy_curves as evaluation
 from greedystep.experiments import sticky_actions as luck
 from greedystep.experiments.deep import training
 from greedystep.experiments.deep.method_runs import MethodRuns, from_records, only_end
@@ -22,7 +23,7 @@ from greedystep.experiments.deep.training import Budget, RunSpec, StoppedError
 from greedystep.experiments.fig3 import training_time
 
 TIMES = ("seconds", "steps_per_second")
-EXPERIMENTS = (fig3, fig4, fig5, horizon, luck, presets)
+EXPERIMENTS = (fig3, fig4, fig5, horizon, luck, presets, evaluation)
 
 
 # -- the protocol -----------------------------------------------------------------------------------------------------
@@ -463,7 +464,8 @@ def test_agents_are_timed_in_turn_and_once(tmp_path, monkeypatch):
 def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, monkeypatch):
     """Stopped after its second chunk, then killed within its fifth: the record is that of one that went through."""
     lanes = [RunSpec("catcher", "paper", SETTINGS | {"returns": "greedy-step"}, seed) for seed in (0, 1)]
-    length = Budget(600, points=6, episodes=2)
+    length = Budget(600, points=6, episodes=2, greedy_points=3)
+    monkeypatch.setattr(training, "GREEDY_EPISODES", 2)
     told = []
 
     def stop_at_second(steps, speed):
@@ -485,6 +487,8 @@ def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, monkeypatch):
     resumed = training.train(lanes, length, lambda steps, speed: told.append(steps), tmp_path)
     assert told == [200, 200, 600, 200, 1000, 200]  # what was done before is told at once
     straight = training.train(lanes, length)
+    assert [one["greedy"]["step"] for one in straight] == [[200, 400, 600]] * 2
+    assert np.isfinite([one["greedy"][column] for one in straight for column in ("return", "overestimation")]).all()
     for one, other in zip(resumed, straight, strict=True):
         assert {k: v for k, v in one.items() if k not in TIMES} == {k: v for k, v in other.items() if k not in TIMES}
 

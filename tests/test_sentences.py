@@ -22,6 +22,7 @@ from greedystep.experiments import (
     settings,
     table1,
 )
+from greedystep.experiments import greedy_curves as evaluation
 from greedystep.experiments import sticky_actions as luck
 from greedystep.experiments.claims import NOT_KNOWN, WITH_REASON
 from greedystep.experiments.sentence_verdicts import (
@@ -57,6 +58,7 @@ def results():
         "horizon": horizon.claims({}),
         "luck": luck.claims({}),
         "presets": [presets.agree({})],
+        "evaluation": evaluation.claims({}),
         "settings": [settings.one_for_all({})],
         "auto": auto.claims({auto.AUTO: {}, auto.SINGLE: {}}, {}),
         "offline": offline.claims({}),

@@ -90,6 +90,8 @@ QUANTITIES = {
     "returns": "return of the last 100 episodes",
     "q": "mean Q",
     "overestimation": "Q minus behaviour return",
+    "greedy_returns": "return of greedy play",
+    "greedy_overestimation": "Q minus return of greedy play",
     "n": "mean chosen n",
 }
 """Axis label of each quantity that trainings record."""
@@ -115,14 +117,14 @@ def learning_charts(
     def chart(task: Mapping[str, Any], quantity: str) -> Chart:
         lines = []
         for name, entry in task["methods"].items():
-            curve, shown = entry["curves"][quantity], not first or name in first
+            curve, shown = entry["curves"].get(quantity), not first or name in first
             if curve:
                 band = (curve["low"], curve["high"]) if len(entry["seeds"]) > 1 else ((), ())
                 lines.append(Line(entry["label"], entry["steps"], curve["estimate"], *band, styles.get(name), shown))
         about = {"shown": quantity in quantities, "if_empty": NOT_TRAINED, "run": which_run(task)}
         return Chart(task_title(task), "environment steps", QUANTITIES[quantity], lines, **about)
 
-    recorded = [name for name in QUANTITIES if any(entry["curves"][name] for entry in entries)] or list(quantities)
+    recorded = [name for name in QUANTITIES if any(entry["curves"].get(name) for entry in entries)] or list(quantities)
     charts = [chart(task, quantity) for quantity in recorded for task in tasks]
     return charts + [step_histogram(task, numbers["bins"]) for task in tasks if "bins" in numbers]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from greedystep.checks import INT32_MAX, check_float, check_int, check_seed
@@ -22,11 +23,25 @@ class Evaluation(NamedTuple):
     """Int array: the steps of each episode."""
     unfinished: Any
     """Bool array: whether the evaluation's step limit stopped the episode; its return is the sum up to there."""
+    overestimation: Any = None
+    """Float array: Q(s, a) minus the discounted return that followed, mean over the episode's steps. None where the
+    networks' values are not at hand: in environments on the host, for tables and for exported policies."""
+
+    def map(self, function: Callable[[Any], Any]) -> Evaluation:
+        """Return the evaluation with a function applied to each of its arrays."""
+        return Evaluation(*(None if array is None else function(array) for array in self))
 
     @property
     def mean(self) -> float:
         """The mean return over all episodes."""
         return float(self.returns.mean())
+
+    @property
+    def mean_overestimation(self) -> float | None:
+        """The mean of `overestimation` over all steps, so that long episodes count more; None where it is."""
+        if self.overestimation is None:
+            return None
+        return float((self.overestimation * self.lengths).sum() / self.lengths.sum())
 
 
 def check_arguments(*, seed: int, episodes: int, epsilon: float, limit: int) -> None:

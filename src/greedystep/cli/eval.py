@@ -78,7 +78,7 @@ class Eval:
             name, about, seeds, played = self._play_table()
         else:
             name, about, seeds, played = self._play_networks(how)
-        result = {**about, "seeds": seeds, **played._asdict()}
+        result = {**about, "seeds": seeds, **{name: x for name, x in played._asdict().items() if x is not None}}
         greedy = "" if self.epsilon == 0 else f", {self.epsilon:g} of the actions at random"
         is_file = not self.pretrained and self.agent.is_file()
         which = f", {self.agent.name}" if is_file else f" after {about['steps']} steps"
@@ -108,7 +108,7 @@ class Eval:
         policy, card = pretrained.load_pretrained(name), pretrained.card(name)
         played = PolicyEvaluator(policy, envs.make(name, **card["options"]))(**how)
         about = {"config": card["training"] | {"env": name}, "steps": card["training"]["steps"]}
-        return name, about, [card["selection"]["seed"]], Evaluation(*(np.asarray(x)[None] for x in played))
+        return name, about, [card["selection"]["seed"]], played.map(lambda x: np.asarray(x)[None])
 
     def _play_table(self) -> tuple[str, dict[str, Any], list[int], Evaluation]:
         import numpy as np
@@ -124,7 +124,7 @@ class Eval:
         assert isinstance(agent, TabularAgent)
         played = agent.evaluate(self.episodes, self.epsilon, seed=self.seed)
         about = {"config": {"env": agent.task.name, "method": agent.method}, "steps": agent.steps}
-        return agent.task.name, about, [self.seed], Evaluation(*(np.asarray(x)[None] for x in played))
+        return agent.task.name, about, [self.seed], played.map(lambda x: np.asarray(x)[None])
 
 
 def tabulate(title: str, seeds: list[int], played: Evaluation) -> Table:
@@ -134,11 +134,15 @@ def tabulate(title: str, seeds: list[int], played: Evaluation) -> Table:
     from greedystep.stats import interval
     from greedystep.tables import Table
 
-    def row(name: int | str, scores: np.ndarray, lengths: np.ndarray, unfinished: np.ndarray) -> list[Any]:
+    def row(name: int | str, scores: np.ndarray, of: Evaluation) -> list[Any]:
         ends = [float(x) if np.isfinite(x) else None for x in interval(scores, "mean")]
-        return [name, *ends, float(lengths.mean()), int(unfinished.sum())]
+        over = [] if of.overestimation is None else [of.mean_overestimation]
+        return [name, *ends, float(of.lengths.mean()), int(of.unfinished.sum()), *over]
 
-    rows = [row(seed, *lane) for seed, *lane in zip(seeds, *played, strict=True)]
+    lanes = [played.map(lambda x, lane=lane: x[lane]) for lane in range(len(seeds))]
+    rows = [row(seed, lane.returns, lane) for seed, lane in zip(seeds, lanes, strict=True)]
     if len(seeds) > 1:
-        rows.append(row("all", played.returns.mean(axis=1), played.lengths, played.unfinished))
-    return Table("eval", title, ["seed", "mean return", "from", "to", "mean length", "unfinished"], rows)
+        rows.append(row("all", played.returns.mean(axis=1), played))
+    header = ["seed", "mean return", "from", "to", "mean length", "unfinished"]
+    header += [] if played.overestimation is None else ["Q minus return"]
+    return Table("eval", title, header, rows)

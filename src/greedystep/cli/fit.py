@@ -138,9 +138,9 @@ class Fit:
     def _check_settings(self) -> None:
         """Check the settings of the network; called before the data is read, which may take a while."""
         from greedystep.deep.env_spec import as_environment, config_for
-        from greedystep.deep.presets import OFFLINE_RULE, make_config
+        from greedystep.deep.presets import make_config, offline_settings
 
-        preset, settings = self.network.preset or "paper", OFFLINE_RULE | deep_settings.given(self.settings)
+        preset, settings = self.network.preset or "paper", offline_settings(deep_settings.given(self.settings))
         if self.env is None:
             make_config("", preset, **settings)
         else:
@@ -224,10 +224,10 @@ class Fit:
         import greedystep
         from greedystep.deep import offline
         from greedystep.deep.env_spec import as_environment
-        from greedystep.deep.presets import OFFLINE_RULE
+        from greedystep.deep.presets import offline_settings
 
         how = {"preset": self.network.preset or "paper", "seed": self.seed}
-        how |= OFFLINE_RULE | deep_settings.given(self.settings)
+        how |= offline_settings(deep_settings.given(self.settings))
         if self.env is None:
             agent = greedystep.DQN.from_dataset(data, **how)
         else:

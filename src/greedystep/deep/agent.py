@@ -27,7 +27,7 @@ from greedystep.deep.device_memory import check_device_memory, largest_intermedi
 from greedystep.deep.env_spec import as_environment, config_for, logged_environment, same_spaces
 from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.networks import MakeNetwork
-from greedystep.deep.presets import OFFLINE_RULE, Preset
+from greedystep.deep.presets import OFFLINE_RULE, Preset, offline_settings
 from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import DivergedError, Row, Trainer
@@ -51,8 +51,8 @@ class DQN:
         env: the name of one of our environments (with the time limit of the experiments), the id of a Gymnasium
             environment, a function that makes one, an environment or a vector environment of Gymnasium, one of gymnax
             or Jumanji, or an `envs.Environment`. All are compiled but Gymnasium's, which step on the host.
-        returns: the return estimator of the targets; by default Peng's Q(λ) with two networks (`presets.DEFAULT_RULE`).
-            "greedy-step" is the paper's, which lets the data choose the bootstrapping step.
+        returns: the return estimator of the targets. The default, "auto", learns with several and acts by the one that
+            gets the largest returns. "greedy-step" is the paper's, which takes the largest n-step return.
         make_vec: instead of `env`: a function that makes a Gymnasium vector environment of that many environments.
         vectorization: for Gymnasium ids and functions: step `num_envs` environments one after another ("sync"), or
             each in a process of its own ("async"), which pays for slow simulators.
@@ -96,11 +96,11 @@ class DQN:
 
         Args:
             dataset: see `datasets.Dataset`.
-            returns, settings: as for `DQN`.
+            returns, settings: as for `DQN`, but with the defaults of `presets.offline_settings`.
         """
-        data, settings = Dataset.of(dataset), OFFLINE_RULE | from_sb3(settings)
-        settings.setdefault("replay_size", 3 * settings.get("num_envs", 1))  # it will never act
-        agent = cls(logged_environment(data), returns, **settings)
+        data, given = Dataset.of(dataset), from_sb3(settings) | ({} if returns is None else {"returns": returns})
+        given.setdefault("replay_size", 3 * given.get("num_envs", 1))  # it will never act
+        agent = cls(logged_environment(data), **offline_settings(given))
         agent._data = data
         return agent
 
@@ -278,7 +278,7 @@ class DQN:
         played = evaluate(self.trainer.params, seed, episodes=episodes, epsilon=epsilon, limit=limit)
         if env is None and isinstance(self.env, HostEnvironment) and self.env.fixed_num_envs is not None:
             self.trainer.cut_episodes()
-        return Evaluation(*(lanes[0] for lanes in played))
+        return played.map(lambda lanes: lanes[0])
 
     def _evaluator_in(self, env: Any) -> Evaluator:
         """Return the evaluator of another environment; the newest is kept, so that it is compiled once."""

@@ -18,6 +18,7 @@ from greedystep.deep.device_memory import check_device_memory, largest_intermedi
 from greedystep.deep.env_spec import AnyEnvironment, as_environment
 from greedystep.deep.learner import Learner
 from greedystep.deep.train_loop import epsilon_greedy
+from greedystep.deep.train_metrics import compare_with_return
 from greedystep.envs.core import Environment
 from greedystep.envs.host import HostEnvironment
 from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
@@ -34,34 +35,44 @@ def play(
     epsilon: jax.Array,
     episodes: int,
     limit: int,
+    discount: float,
 ) -> Evaluation:
     """Play episodes side by side to their ends, or for `limit` steps each; works under jit and vmap.
 
     Args:
         acting_q: the Q-values to act on, a function of observations: [B, ...] -> [B, A].
         epsilon: fraction of random actions; all others are greedy.
+        discount: that of the returns which the Q-values are compared with.
     """
     start_key, step_key = jax.random.split(key)
     observe, advance = jax.vmap(env.observe), jax.vmap(env.step)
 
     def play_step(carry: tuple) -> tuple:
-        t, states, so_far = carry
+        t, states, so_far, weight = carry
         action_key, env_key = jax.random.split(jax.random.fold_in(step_key, t))
-        action, _ = epsilon_greedy(action_key, acting_q(observe(states)), epsilon)
+        q = acting_q(observe(states))
+        action, _ = epsilon_greedy(action_key, q, epsilon)
+        q = jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
         states, step = advance(jax.random.split(env_key, episodes), states, action)
         playing = so_far.unfinished  # steps after the end of an episode do not count
+        cut = step.truncated | ((t + 1 == limit) & ~step.terminated)
+        weight, error = compare_with_return(weight, so_far.overestimation, q, step.reward, cut, discount)
         after = Evaluation(
             returns=so_far.returns + jnp.where(playing, step.reward, 0),
             lengths=so_far.lengths + playing,
             unfinished=playing & ~(step.terminated | step.truncated),
+            overestimation=jnp.where(playing, error, so_far.overestimation),  # the sum over steps so far
         )
-        return t + 1, states, after
+        return t + 1, states, after, weight
+
+    def is_playing(carry: tuple) -> jax.Array:
+        return (carry[0] < limit) & carry[2].unfinished.any()
 
     states = jax.vmap(env.reset)(jax.random.split(start_key, episodes))
-    start = Evaluation(jnp.zeros(episodes), jnp.zeros(episodes, jnp.int32), jnp.ones(episodes, bool))
-    return lax.while_loop(lambda carry: (carry[0] < limit) & carry[2].unfinished.any(), play_step, (0, states, start))[
-        2
-    ]
+    zeros = jnp.zeros(episodes)
+    start = Evaluation(zeros, jnp.zeros(episodes, jnp.int32), jnp.ones(episodes, bool), zeros)
+    _, _, played, _ = lax.while_loop(is_playing, play_step, (0, states, start, zeros))
+    return played._replace(overestimation=played.overestimation / played.lengths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +105,7 @@ class Evaluator:
         env = self.env
 
         def one(params: Any, *how: Any) -> Evaluation:
-            return play(partial(self.learner.acting_q, params), env, *how)
+            return play(partial(self.learner.acting_q, params), env, *how, discount=self.learner.config.discount)
 
         return jax.jit(jax.vmap(one, in_axes=(0, None, None, None, None)), static_argnums=(3, 4))
 
@@ -182,7 +193,8 @@ class PolicyEvaluator:
     @cached_property
     def _run(self) -> Any:
         def run(layers: Any, *how: Any) -> Evaluation:
-            return play(partial(self.policy.batch_values, xp=jnp, layers=layers), self.env, *how)
+            played = play(partial(self.policy.batch_values, xp=jnp, layers=layers), self.env, *how, discount=1.0)
+            return played._replace(overestimation=None)  # its discount is not known
 
         return jax.jit(run, static_argnums=(3, 4))
 

@@ -36,6 +36,23 @@ class EpisodeStats(NamedTuple):
         return cls(floats, counts, jnp.copy(floats), jnp.copy(floats), jnp.copy(counts))
 
 
+def compare_with_return(
+    weight: jax.Array,
+    q_minus_return: jax.Array,
+    q: jax.Array,
+    reward: jax.Array,
+    truncated: jax.Array,
+    discount: float,
+) -> tuple[jax.Array, jax.Array]:
+    """Add a step of the episodes in progress to `EpisodeStats.weight` and `q_minus_return`; return both.
+
+    The discounted returns of all steps of an episode sum to Σₖ rₖ wₖ with wₖ = 1 + γ wₖ₋₁, so that its steps need not
+    be remembered. A truncated episode counts its last Q(s, a) as the return from there.
+    """
+    weight = 1 + discount * weight
+    return weight, q_minus_return + q - weight * jnp.where(truncated, q, reward)
+
+
 class ChunkMetrics(NamedTuple):
     """Sums over one chunk of training (the steps between two metrics rows); scalars except for the histogram."""
 
@@ -71,15 +88,11 @@ class ChunkMetrics(NamedTuple):
         q: jax.Array | None,
         discount: float,
     ) -> tuple[ChunkMetrics, EpisodeStats]:
-        """Add one step of all environments; q is Q(s, a) of the actions taken, None within the warm-up.
-
-        The discounted returns of all steps of an episode sum to Σₖ rₖ wₖ with wₖ = 1 + γ wₖ₋₁, so that its steps need
-        not be remembered. A truncated episode counts its last Q(s, a) as the return from there.
-        """
+        """Add one step of all environments; q is Q(s, a) of the actions taken, None within the warm-up."""
         weight, q_minus_return, num_valued = episode.weight, episode.q_minus_return, episode.num_valued
         if q is not None:
-            weight, num_valued = 1 + discount * weight, num_valued + 1
-            q_minus_return = q_minus_return + q - weight * jnp.where(truncated, q, reward)
+            weight, q_minus_return = compare_with_return(weight, q_minus_return, q, reward, truncated, discount)
+            num_valued = num_valued + 1
         total, length = episode.total_reward + reward, episode.length + 1
 
         def ended(x: jax.Array) -> jax.Array:

@@ -43,14 +43,27 @@ if TYPE_CHECKING:
     from greedystep.tables import Table
 
 Name = Literal[
-    "table1", "fig1", "fig2", "fig3", "fig4", "fig5", "horizon", "luck", "presets", "settings", "auto", "offline"
+    "table1",
+    "fig1",
+    "fig2",
+    "fig3",
+    "fig4",
+    "fig5",
+    "horizon",
+    "luck",
+    "presets",
+    "evaluation",
+    "settings",
+    "auto",
+    "offline",
 ]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""All experiments: the paper's in its order, then horizon N, sticky actions (luck), presets, settings, auto, logs."""
+"""All experiments: the paper's in its order, then horizon N, sticky actions (luck), presets, evaluation along the
+training, fixed settings, auto, logs."""
 
 HEADINGS = {"luck": "Sticky actions"}
 """Experiment -> its heading, where that is not its name."""
-MODULES = {"luck": "sticky_actions"}
+MODULES = {"luck": "sticky_actions", "evaluation": "greedy_curves"}
 """Experiment -> its module, where that has another name."""
 
 Scale = Literal["quick", "paper"]

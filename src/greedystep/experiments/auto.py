@@ -204,11 +204,11 @@ def as_good(scores: AllScores, tasks: Mapping[str, Any]) -> Outcome:
     verdict = "confirmed" if near == len(tasks) else "partly" if 2 * near >= len(means) else "refuted"
     below = [tasks[task]["title"] for task, value in means.items() if value < NEARLY]
     absent = [one["title"] for task, one in tasks.items() if task not in means]
-    reasons = [f"{what} {', '.join(names)}" for what, names in (("behind on", below), ("not trained:", absent)) if names]
+    reasons = {"behind on": below, "not trained:": absent}
     return Outcome(
         verdict,
         f"mean normalised score of auto: {each}",
-        "; ".join(reasons),
+        "; ".join(f"{what} {', '.join(names)}" for what, names in reasons.items() if names),
         brief=f"{min(means.values()):.2f} to {max(means.values()):.2f} on {len(means)} of {len(tasks)} tasks",
     )
 

@@ -172,8 +172,9 @@ PARAGRAPH = (
         dict.fromkeys(
             ("confirmed", "partly"),
             "An agent without a step to tune is within reach by another way: `auto`, the default here, chooses among "
-            "learning rates, λ and caution by the returns it gets. It scores {auto-as-good} (1: the best fixed setting, "
-            "chosen for each task by hand), {auto-better-than-single} more than the best single fixed setting (IQMs).",
+            "learning rates, λ and caution by the returns it gets. It scores {auto-as-good} (1: the best fixed "
+            "setting, chosen for each task by hand), {auto-better-than-single} more than the best single fixed "
+            "setting (IQMs).",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Shared code of the experiments with networks (Figures 3 to 5, `horizon`, `luck`, `presets`, `settings`):
+"""Shared code of the experiments with networks:
 
 suite           the nine tasks and ten methods, each method with four settings to choose from
 protocol        which runs an experiment needs, and its result from them

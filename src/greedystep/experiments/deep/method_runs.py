@@ -22,6 +22,8 @@ POINTS = 200
 """Largest number of points of a curve."""
 MARKS = (2_000_000,)
 """Steps at which full-length trainings are compared with the shorter ones of methods that are not the paper's."""
+CURVES = ("returns", "q", "n", "overestimation", "greedy_returns", "greedy_overestimation")
+"""Curves of `MethodRuns` that a result's JSON has."""
 LAST = 0.1
 """Share of the steps, at the end, over which final Q, chosen n and over-estimation are averaged."""
 PHASE = 100_000
@@ -48,6 +50,10 @@ class MethodRuns:
     """[seeds, bins]: histogram of n within the last PHASE steps; empty if the trainings go on beyond `steps`."""
     greedy_play: np.ndarray | None = None
     """[seeds]: mean return of greedy play after training."""
+    greedy_returns: np.ndarray | None = None
+    """[seeds, points]: mean return of greedy play along the training, where it was evaluated."""
+    greedy_overestimation: np.ndarray | None = None
+    """[seeds, points]: Q(s, a) minus the discounted return of greedy play that followed."""
     steps_per_second: float = np.nan
     """Environment steps per second of all seeds together."""
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -100,6 +106,11 @@ def from_records(records: Sequence[Mapping[str, Any]], steps: int) -> MethodRuns
     def curves(name: str) -> np.ndarray:
         return np.array([_latest(record["curve"], name, grid) for record in records])
 
+    def greedy(name: str) -> np.ndarray | None:
+        if not all("greedy" in record for record in records):
+            return None
+        return np.array([_latest(record["greedy"], name, grid) for record in records])
+
     grid = _grid(records, steps)
     whole = all(record["steps"] <= steps for record in records)
     return MethodRuns(
@@ -111,6 +122,8 @@ def from_records(records: Sequence[Mapping[str, Any]], steps: int) -> MethodRuns
         n_first=column("n_first"),
         n_last=column("n_last") if whole else np.zeros((0, 0)),
         greedy_play=column("evaluation") if whole else None,
+        greedy_returns=greedy("return"),
+        greedy_overestimation=greedy("overestimation"),
         steps_per_second=float(np.median(column("steps_per_second"))),
         info={
             **{name: records[0][name] for name in ("setting", "phase", "preset", "env")},
@@ -180,7 +193,7 @@ def summary(runs: MethodRuns) -> dict[str, Any]:
     return {
         **runs.info,
         "steps": runs.steps,
-        "curves": {name: _mean_curve(getattr(runs, name)) for name in ("returns", "q", "n", "overestimation")},
+        "curves": {name: _mean_curve(getattr(runs, name)) for name in CURVES if getattr(runs, name) is not None},
         "final": {
             "returns": final,
             "levels": {str(mark): runs.return_at(mark) for mark in MARKS if mark < runs.steps[-1]},

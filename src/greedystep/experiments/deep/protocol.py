@@ -34,6 +34,8 @@ class TaskProtocol:
     preset: str
     budget: Budget
     seeds: int = 5
+    first_seed: int = 0
+    """The seeds are this one and those after it."""
     more_seeds: int = 0
     """Additional seeds for Greedy-Step DQN and the best of the paper's baselines."""
     selection: int = 0
@@ -60,6 +62,10 @@ class TaskProtocol:
     def runs(self, setting: Setting, seeds: Iterable[int]) -> list[RunSpec]:
         """Return the training runs of one setting, one per seed."""
         return [RunSpec(self.task, self.preset, self.changes | setting, seed) for seed in seeds]
+
+    def seed_range(self, begin: int, end: int) -> range:
+        """Return the seeds from number `begin` to before number `end`."""
+        return range(self.first_seed + begin, self.first_seed + end)
 
     def candidates(self, method: str) -> list[Setting]:
         """Return the settings that a method chooses from."""
@@ -132,7 +138,7 @@ def train(store: RunStore, progress: ReportProgress, protocols: Sequence[TaskPro
 
         def train_names(protocols: Sequence[TaskProtocol], in_paper: bool) -> None:
             names = [(one, name) for one in protocols for name in one.names if (name in PAPER) == in_paper]
-            runner.all(partial(train_setting, runner, one, name, range(one.seeds)) for one, name in names)
+            runner.all(partial(train_setting, runner, one, name, one.seed_range(0, one.seeds)) for one, name in names)
 
         for borrowed in (False, True):  # those that use the settings of others come after them
             stage = [one for one in asked if (one.settings_from is not None) == borrowed]
@@ -153,7 +159,8 @@ def _train_more_seeds(runner: Runner, protocol: TaskProtocol) -> None:
     got: set[str] = set()
     while (methods := _foremost(runner.store, protocol)) - got:
         for method in sorted(methods - got):
-            train_setting(runner, protocol, method, range(protocol.seeds, protocol.seeds + protocol.more_seeds))
+            more = protocol.seed_range(protocol.seeds, protocol.seeds + protocol.more_seeds)
+            train_setting(runner, protocol, method, more)
         got |= methods
 
 
@@ -172,7 +179,7 @@ def runs_of(store: RunStore, protocol: TaskProtocol, name: str) -> MethodRuns | 
     made = chosen_setting(store, protocol, name)
     if made is None:
         return None
-    runs = protocol.runs(made.setting, range(protocol.seeds + protocol.more_seeds))
+    runs = protocol.runs(made.setting, protocol.seed_range(0, protocol.seeds + protocol.more_seeds))
     records = store.get_all(runs, protocol.budget.steps)
     return from_records(records, protocol.budget.steps) if records else None
 

@@ -42,6 +42,8 @@ RECORD = {
     "steps_per_second": schema.Nullable(schema.Float(0)),
 }
 """Schema of one run in a part."""
+GREEDY = {"step": [schema.Int()], "return": _NUMBERS, "overestimation": _NUMBERS}
+"""Schema of its evaluations along the training, which only some have."""
 COMPILING = 2
 """Number of programs that are compiled ahead while a GPU computes: compiling one takes tens of seconds."""
 
@@ -96,13 +98,17 @@ def _checked(part: Any, where: str) -> list[Record]:
     """Return the run records of a part; ValueError says what is wrong with it."""
     try:
         records = schema.check(part, {"lanes": [RECORD]}, "it")["lanes"]
+        for record in records:
+            if "greedy" in record:
+                schema.check(record["greedy"], GREEDY, "greedy")
     except ValueError as problem:
         raise ValueError(f"{where} holds a training that cannot be read ({problem})") from None
     if not records:
         raise ValueError(f"{where} holds no trainings")
     for record in records:
         lengths = {len(column) for name, column in record["curve"].items() if name in ("step", *CURVES)}
-        if len(lengths) > 1 or 0 in lengths:
+        greedy = {len(column) for column in record.get("greedy", {"step": [0]}).values()}
+        if len(lengths) > 1 or len(greedy) > 1 or 0 in lengths | greedy:
             raise ValueError(f"{where} holds a training whose curve is not complete")
     return records
 

@@ -7,7 +7,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,8 @@ CURVES = ("episode_return", "episodes", "mean_q", "mean_n", "overestimation")
 """Metrics columns that are recorded."""
 VARYING = ("learning_rate", "lambda_", "gate", "epsilon_end")
 """Settings that may differ between runs (lanes) of one compiled program."""
-EVALUATION_SEED = 1_000
+EVALUATION_SEED, GREEDY_EPISODES = 1_000, 20
+"""Seed of evaluations, and number of episodes of each of those along a training."""
 SAVE_EVERY = 60.0
 """Seconds between two checkpoints of an unfinished training."""
 SO_FAR = {"rows": [{"step": schema.Int(), "lane": schema.Int(), "n_histogram": [schema.Int()]}], "diverged": dict}
@@ -84,6 +85,12 @@ class Budget:
     """Episodes of greedy play after training; 0 for none."""
     only_end: bool = False
     """Whether only the end of the curve is recorded in full."""
+    greedy_points: int = 0
+    """Evaluations with greedy play along the training, evenly spaced; 0 for none."""
+
+
+def _device_lock() -> AbstractContextManager[Any]:
+    return nullcontext() if jax.default_backend() == "cpu" else GPU  # with both: compiling is not timed
 
 
 class StoppedError(Exception):
@@ -113,12 +120,13 @@ def train(
         [run.seed for run in runs],
         lane_hyperparams={name: [getattr(run.config, name) for run in runs] for name in VARYING if name not in unused},
         on_diverged=so_far.on_diverged,
-        device_lock=nullcontext() if jax.default_backend() == "cpu" else GPU,  # both: compiling is not timed
+        device_lock=_device_lock(),
     )
-    _run(trainer, budget.steps, on_chunk, so_far, checkpoints)
+    evaluator = Evaluator(trainer.learner, trainer.env)
+    _run(trainer, budget, on_chunk, so_far, checkpoints, evaluator)
     played: list[float | None] = [None] * len(runs)
     if budget.episodes:
-        evaluation = Evaluator(trainer.learner, trainer.env)(trainer.params, EVALUATION_SEED, episodes=budget.episodes)
+        evaluation = evaluator(trainer.params, EVALUATION_SEED, episodes=budget.episodes)
         played = [float(mean) for mean in evaluation.returns.mean(axis=1)]
     return [
         _record(run, [row for row in so_far.rows if row["lane"] == lane], budget)
@@ -128,12 +136,20 @@ def train(
 
 
 def _run(
-    trainer: Trainer, steps: int, on_chunk: Callable[[int, float], None], so_far: PartialTraining, folder: Path | None
+    trainer: Trainer,
+    budget: Budget,
+    on_chunk: Callable[[int, float], None],
+    so_far: PartialTraining,
+    folder: Path | None,
+    evaluator: Evaluator,
 ) -> None:
-    """Train up to `steps`, from the checkpoint if there is one; save one now and then, and if `on_chunk` raises."""
+    """Train, from the checkpoint if there is one; save one now and then, and if `on_chunk` raises."""
     so_far.restore(trainer, folder)
     done, lanes, saved = 0, len(trainer.seeds), time.monotonic()
-    for chunk in trainer.chunks(steps - int(trainer.state.step)):
+    due = _points_before(int(trainer.state.step), budget)
+    for chunk in trainer.chunks(budget.steps - int(trainer.state.step)):
+        if due < (due := _points_before(chunk[0]["step"], budget)):
+            _play_greedily(trainer, evaluator, chunk)
         so_far.rows.extend(chunk)
         try:
             on_chunk((chunk[0]["step"] - done) * lanes, chunk[0]["steps_per_second"])
@@ -144,6 +160,20 @@ def _run(
             so_far.save(trainer, folder)
             saved = time.monotonic()
         done = chunk[0]["step"]
+
+
+def _points_before(step: int, budget: Budget) -> int:
+    """Return how many evaluations with greedy play are due in so many steps."""
+    return min(step, budget.steps) * budget.greedy_points // budget.steps
+
+
+def _play_greedily(trainer: Trainer, evaluator: Evaluator, chunk: Sequence[Row]) -> None:
+    """Play greedily with the networks of each lane, and add what came of it to their rows."""
+    with _device_lock():
+        played = evaluator(trainer.params, EVALUATION_SEED, episodes=GREEDY_EPISODES)
+    for row in chunk:
+        own = played.map(lambda x, lane=row["lane"]: x[lane])
+        row["greedy_return"], row["greedy_overestimation"] = own.mean, own.mean_overestimation
 
 
 class PartialTraining(NamedTuple):
@@ -188,11 +218,15 @@ def _record(run: RunSpec, rows: Sequence[Row], budget: Budget) -> dict[str, Any]
     curve = {"step": [min(row["step"], budget.steps) for row in rows]} | {name: _column(rows, name) for name in CURVES}
     if "head_episodes" in rows[0]:
         curve["head_episodes"] = [[round(x, 1) for x in row["head_episodes"]] for row in rows]
+    played = [row for row in rows if "greedy_return" in row]
+    greedy = {"step": [min(row["step"], budget.steps) for row in played]}
+    greedy |= {name: _column(played, f"greedy_{name}") for name in ("return", "overestimation")}
     return {
         **{name: getattr(run, name) for name in ("name", "task", "preset", "setting", "seed")},
         "env": run._identity["env"],
         "steps": budget.steps,
         "curve": only_end(curve) if budget.only_end else curve,
+        **({"greedy": greedy} if played else {}),
         "phase": phase,
         "n_first": _histogram(row for row in rows if row["step"] <= phase),
         "n_last": _histogram(row for row in rows if row["step"] > rows[-1]["step"] - phase),

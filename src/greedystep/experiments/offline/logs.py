@@ -67,7 +67,7 @@ def make_logs(task: OfflineTask, folder: Path | None = None) -> dict[str, list[T
     paths = {kind: folder / f"{task.log_hash}-{kind}.npz" for kind in task.kinds} if folder is not None else {}
     if paths and all(path.exists() for path in paths.values()):
         return {kind: trajectory.load(path) for kind, path in paths.items()}
-    config = make_config(task.env, task.preset)
+    config = make_config(task.env, task.preset, returns="lambda", ensemble=2)
     trainer = Trainer(config, task.make_env())
     if any(epsilon < 1 for kind in task.kinds for epsilon in KINDS[kind]):
         trainer.run(task.training)

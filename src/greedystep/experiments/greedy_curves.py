@@ -1,0 +1,151 @@
+"""Beyond the paper: evaluation at ε = 0 along the training, beside the returns of training episodes.
+
+Figure 3 shows training returns, with a share of random actions, and its table greedy play at the end. Here the paper's
+methods, with the settings chosen there, play greedily all along the training, on seeds of their own. So both kinds of
+curve can be compared like for like. Q is compared with both returns, too: beside the exploring behaviour a perfect Q of
+the greedy policy looks too high, beside greedy play it does not. The rules were written before the trainings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from greedystep.experiments import fig3
+from greedystep.experiments.claims import Claim, Outcome, judges
+from greedystep.experiments.deep import method_runs, protocol
+from greedystep.experiments.deep.judging import AllRuns, Estimate, combine, mean_difference, missing_runs
+from greedystep.experiments.deep.method_runs import MethodRuns
+from greedystep.experiments.deep.protocol import TaskProtocol
+from greedystep.experiments.deep.suite import BASELINES, GREEDY, LARGEST_GAINS, PAPER
+from greedystep.experiments.deep.training import Budget
+from greedystep.experiments.fig3.performance_claims import ALMOST_TWICE
+from greedystep.stats import ratio
+from greedystep.tables import Table
+
+NAME, IN_PARTS = "evaluation", True
+TITLE = "Greedy play along the training, beside training returns"
+STYLES = fig3.STYLES
+SHOWN_QUANTITIES = ("returns", "greedy_returns")
+POINTS = 25
+"""Evaluations along a training of full length."""
+FIRST_SEED = 100
+"""Seeds of their own: the trainings of Figure 3 have not been evaluated along the way."""
+
+
+def _full(chosen: TaskProtocol) -> TaskProtocol:
+    """Return the protocol that trains anew, with evaluations, what a protocol of Figure 3 has chosen."""
+    budget = replace(chosen.budget, greedy_points=POINTS)
+    return replace(chosen, budget=budget, first_seed=FIRST_SEED, more_seeds=0, selection=0, settings_from=chosen)
+
+
+SCALES: dict[str, list[TaskProtocol]] = {
+    "quick": [
+        TaskProtocol(
+            "mountaincar",
+            "paper",
+            Budget(20_000, points=40, episodes=0, greedy_points=4),
+            seeds=2,
+            first_seed=FIRST_SEED,
+            methods=("dqn", GREEDY),
+        )
+    ],
+    "paper": [_full(one) for one in fig3.SCALES["paper"] if one.methods == PAPER],
+}
+
+
+def claims(runs: AllRuns) -> list[Claim]:
+    """Return the claims of this experiment, judged."""
+    return [twice(runs), overestimation(runs)]
+
+
+def _on_games(runs: AllRuns, judge: Callable[[Mapping[str, MethodRuns]], Outcome]) -> Outcome:
+    """Judge each game of the paper's largest gains by the runs of its methods, where all have been evaluated."""
+    outcomes = {}
+    for task in LARGEST_GAINS:
+        own = {method: runs[task, method] for method in PAPER if (task, method) in runs}
+        if (lacks := missing_runs(runs, task)) or any(one.greedy_returns is None for one in own.values()):
+            outcomes[task] = Outcome("untested", lacks or "greedy play was not evaluated along the training")
+        else:
+            outcomes[task] = judge(own)
+    return combine(outcomes)
+
+
+def _greedy_return(runs: MethodRuns) -> np.ndarray:
+    """Return [seeds]: mean return of greedy play in the last tenth of the training."""
+    assert runs.greedy_returns is not None
+    return runs.at_end(runs.greedy_returns)
+
+
+def _greedy_overestimation(runs: MethodRuns) -> np.ndarray:
+    """Return [seeds]: Q minus the return of greedy play in the last tenth of the training."""
+    assert runs.greedy_overestimation is not None
+    return runs.at_end(runs.greedy_overestimation)
+
+
+@judges(
+    "evaluation-twice",
+    "Evaluated at ε = 0 along the training, Greedy-Step DQN gets almost twice the return of the best baseline on "
+    "Breakout, Seaquest and Space Invaders.",
+    "almost 2 times",
+    "not in the paper",
+)
+def twice(runs: AllRuns) -> Outcome:
+    """Compare greedy play in the last tenth of the training with that of the baseline whose greedy play is the best.
+
+    Confirmed if the 95 % CI of the ratio lies above 1.5 on all three games, refuted if below on all of them.
+    """
+
+    def judge(own: Mapping[str, MethodRuns]) -> Outcome:
+        best = max((_greedy_return(own[method]) for method in BASELINES), key=np.mean)
+        times = Estimate(*ratio(_greedy_return(own[GREEDY]), best, "mean"))
+        return Outcome(times.above(ALMOST_TWICE), f"{times} times", brief=f"{times}")
+
+    return _on_games(runs, judge)
+
+
+@judges(
+    "evaluation-overestimation",
+    "Greedy-Step DQN over-estimates more than DQN also if Q is compared with the return of greedy play, on Breakout, "
+    "Seaquest and Space Invaders.",
+    "more",
+    "not in the paper",
+)
+def overestimation(runs: AllRuns) -> Outcome:
+    """Confirmed if the 95 % CI of the difference lies above 0 on all three games, refuted if below on all of them."""
+
+    def judge(own: Mapping[str, MethodRuns]) -> Outcome:
+        more = mean_difference(_greedy_overestimation(own[GREEDY]), _greedy_overestimation(own["dqn"]))
+        return Outcome(more.above(), f"{more:.3g} more than DQN", brief=f"{more:.3g}")
+
+    return _on_games(runs, judge)
+
+
+run = protocol.make_run(TITLE, SCALES, claims)
+draw = method_runs.make_draw(NAME, STYLES, (*SHOWN_QUANTITIES, "overestimation", "greedy_overestimation"))
+
+
+def tables(result: dict[str, Any]) -> list[Table]:
+    """Return the means over seeds and over the last tenth of the training, of both kinds of return."""
+    rows = []
+    for task in result["numbers"]["tasks"].values():
+        for entry in task["methods"].values():
+            quantities = ("returns", "greedy_returns", "overestimation", "greedy_overestimation")
+            rows.append(
+                [task["title"], entry["label"], len(entry["seeds"]), *(_at_end(entry, one) for one in quantities)]
+            )
+    header = ["task", "method", "seeds", "training return", "greedy play", "Q minus behaviour return"]
+    return [Table(NAME, f"{TITLE}: the last tenth", [*header, "Q minus return of greedy play"], rows)]
+
+
+def _at_end(entry: Mapping[str, Any], quantity: str) -> float | None:
+    """Return the mean of a mean curve over the last tenth of its steps; None without one."""
+    curve = entry["curves"].get(quantity)
+    if not curve:
+        return None
+    steps, values = np.asarray(entry["steps"]), np.array(curve["estimate"], float)
+    last = values[steps > (1 - method_runs.LAST) * steps[-1]]
+    return float(np.nanmean(last)) if np.isfinite(last).any() else None
