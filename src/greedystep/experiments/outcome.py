@@ -171,7 +171,7 @@ PARAGRAPH = (
         ("auto-as-good", "auto-better-than-single"),
         dict.fromkeys(
             ("confirmed", "partly"),
-            "An agent without a step to tune is within reach by another way: `auto`, the default here, chooses among "
+            "An agent without a step to tune is within reach by another way: the rule auto, our default, chooses among "
             "learning rates, λ and caution by the returns it gets. It scores {auto-as-good} (1: the best fixed "
             "setting, chosen for each task by hand), {auto-better-than-single} more than the best single fixed "
             "setting (IQMs).",
