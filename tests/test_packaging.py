@@ -63,7 +63,7 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_every_guide_is_in_the_navigation_of_the_site():
-    named = re.findall(r"^  - .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(r"^ +- .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
 
 
