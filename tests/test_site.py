@@ -113,11 +113,37 @@ def test_the_colours_are_those_that_the_system_asks_for(start, site, scheme):
     assert (max(ground[:3]) < 80) == (scheme == "dark")
 
 
-def test_no_page_is_wider_than_a_phone(start, pages):
+def test_no_guide_is_wider_than_a_phone(start, site, pages):
     start.resize(390, 800, mobile=True)
     wide = []
-    for path in sorted(pages):
+    for path in sorted(set(site.glob("*.html")) & set(pages)):
         start.open(path.as_uri())
         if start.evaluate("document.documentElement.scrollWidth") > 390:
             wide.append(path.name)
     assert wide == []
+
+
+def test_formulas_are_drawn(start, site, pages):
+    assert pages[site / "theory.html"].formulas > 20
+    assert pages[site / "estimators.html"].formulas > 40
+    left = [path.name for path in site.glob("*.html") if 'class="arithmatex"' in path.read_text(encoding="utf-8")]
+    assert left == []
+    start.open((site / "estimators.html").as_uri())
+    start.wait_for("document.fonts.check('16px \"STIX Two Math\"')")
+    tallest = start.evaluate("Math.max(...[...document.querySelectorAll('math munder')].map(m => m.clientHeight))")
+    assert tallest > 25  # what a maximum is over stands below it
+    assert start.evaluate("document.querySelectorAll('merror').length") == 0
+
+
+def test_the_notebook_is_a_page_with_its_output_and_figure(site):
+    page = (site / "examples" / "tour.ipynb.html").read_text(encoding="utf-8")
+    assert "reaches the goal in" in page
+    assert "data:image/png;base64," in page
+    assert 'href="tour.ipynb" download' in page
+    assert (site / "examples" / "tour.ipynb").is_file()
+
+
+def test_the_grid_world_leads_back_to_the_site(start, site):
+    start.open((site / "grid-world.html").as_uri())
+    start.click("a[href='index.html']")
+    start.wait_for("location.pathname.endsWith('/index.html')")

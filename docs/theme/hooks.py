@@ -4,6 +4,7 @@
   the repository is read, and the file becomes part of the site. Tables in Markdown and programs become pages.
 - A notebook becomes a page: its text, its code and the output that is stored in it.
 - Formulas become MathML, which browsers draw without a script.
+- The grid world, one file that works alone, gets a link back to the site.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import re
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
+from xml.etree import ElementTree
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
@@ -21,6 +23,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
+MATHML, LIMITS = "http://www.w3.org/1998/Math/MathML", ("max", "min", "argmax")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -37,7 +40,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             uri = page_of(target).as_posix()
             if uri in files.src_uris:
                 continue
-            if target.suffix in (".md", ".py", ".ipynb"):
+            if target.suffix == ".ipynb":
+                files.append(File.generated(config, target.as_posix(), abs_src_path=str(here)))  # to download
+            if target.suffix in PAGES:
                 content = PAGES[target.suffix](target, here.read_text(encoding="utf-8"))
                 files.append(File.generated(config, uri, content=content))
                 waiting.append((target, content))
@@ -48,7 +53,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def page_of(path: PurePosixPath) -> PurePosixPath:
     """Return where the site has a file of the repository, in MkDocs's names of sources."""
-    return path.with_name(path.name + ".md") if path.suffix in (".py", ".ipynb") else path
+    return path.with_name(path.name + ".md") if path.suffix in PAGES and path.suffix != ".md" else path
 
 
 def on_page_markdown(markdown: str, page, config: MkDocsConfig, files: Files) -> str:
@@ -73,10 +78,27 @@ def on_page_content(content: str, **_: object) -> str:
 
     def draw(found: re.Match[str]) -> str:
         is_block = found[2] == "["
-        formula = convert(html.unescape(found[3]).strip(), display="block" if is_block else "inline")
+        formula = mathml(html.unescape(found[3]).strip(), is_block)
         return f'<div class="formula">{formula}</div>' if is_block else formula
 
     return FORMULA.sub(draw, content)
+
+
+def mathml(formula: str, is_block: bool) -> str:
+    """Return a formula of LaTeX in MathML; in a line of its own, what a maximum is over stands below it."""
+    ElementTree.register_namespace("", MATHML)
+    tree = ElementTree.fromstring(convert(formula, display="block" if is_block else "inline"))
+    for node in tree.iter(f"{{{MATHML}}}msub"):
+        if is_block and (node[0].text or "").strip() in LIMITS:
+            node.tag = f"{{{MATHML}}}munder"
+    return ElementTree.tostring(tree, encoding="unicode")
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Link the grid world to the site."""
+    page = Path(config.site_dir, "grid-world.html")
+    text = page.read_text(encoding="utf-8")
+    page.write_text(text.replace("<!-- site -->", '<a href="index.html">Documentation</a>'), encoding="utf-8")
 
 
 def program_page(path: PurePosixPath, text: str) -> str:
@@ -99,7 +121,7 @@ def notebook_page(path: PurePosixPath, text: str) -> str:
             elif image := output.get("data", {}).get("image/png"):
                 base64.b64decode(image, validate=True)
                 parts.append(f'<img alt="" src="data:image/png;base64,{image.strip()}">')
-    return "\n\n".join(parts) + f"\n\n[Download the notebook]({path.name}){{download}}\n"
+    return "\n\n".join(parts) + f'\n\n<a href="{path.name}" download>Download the notebook</a>\n'
 
 
 PAGES = {".md": lambda _, text: text, ".py": program_page, ".ipynb": notebook_page}
