@@ -138,7 +138,7 @@ def test_python_in_the_guides_runs(code, shown, tmp_path):
 
 
 def assert_same_text(printed, shown):
-    """The same words and whole numbers; others up to the last digit shown, error bounds (1e-14) up to a factor of 10."""
+    """The same words and whole numbers; others up to the last digit shown, bounds (1e-14) up to a factor of 10."""
     number = r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?"
     assert re.sub(number, "#", printed).split() == re.sub(number, "#", shown).split()
     for one, other in zip(re.findall(number, printed), re.findall(number, shown), strict=True):
