@@ -1,9 +1,11 @@
 """What a user meets first: the wheel, the lazy import, the README and the examples."""
 
 import ast
+import dataclasses
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -17,6 +19,8 @@ import pytest
 
 import greedystep
 from benchmarks import run_notebook
+from greedystep.cli.commands import Command
+from greedystep.cli.parser import parse
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -170,6 +174,34 @@ def test_commands_in_the_guides_exist():
         assert set(re.findall(r"^make ([a-z]+)", text, re.MULTILINE)) <= targets
         known = {"plan", "reproduce", "report", "bench", "envs", "check", "watch", "train", "fit", "eval", "export"}
         assert set(re.findall(r"^(?:\.venv/bin/)?greedystep ([a-z]+)", text, re.MULTILINE)) <= known
+
+
+SHELL_BLOCKS = [
+    pytest.param(block, id=f"{guide.name}-{number}")
+    for guide in (*GUIDES, ROOT / "CONTRIBUTING.md")
+    for number, block in enumerate(re.findall(r"```bash\n(.*?)```", guide.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("block", SHELL_BLOCKS)
+def test_command_lines_in_the_guides_are_understood(block):
+    """They would take hours to run: here options are parsed, programs compiled, and modules and extras looked up."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for program in re.findall(r"<<'END'\n(.*?)END\n", block, re.DOTALL):
+        compile(program, "<block>", "exec")
+    lines = re.sub(r"<<'END'\n.*?END\n", "\n", block, flags=re.DOTALL).replace("\\\n", " ").splitlines()
+    for words in filter(None, (shlex.split(line, comments=True) for line in lines)):
+        match words:
+            case [program, *rest] if program.endswith("greedystep") and rest[0] != "bench":
+                assert dataclasses.is_dataclass(parse(Command, rest, prog="greedystep"))
+            case ["python", "-m", module, *_]:
+                assert find_spec(module) is not None
+            case ["pip", "install", package]:
+                assert re.match(r"greedystep(?:\[(\w+)\])?$", package)[1] in (None, *extras)
+            case ["python", "-"] | ["make", _] | ["cd" | "chromium" | "git" | "grep", *_]:
+                pass
+            case [*_]:
+                assert re.match(r"GREEDYSTEP_FUZZ_|\.venv(-peers)?/bin/(pytest|pip)$", words[0]), words
 
 
 def test_links_in_the_guides_lead_somewhere():
