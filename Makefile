@@ -28,7 +28,7 @@ bench: .venv-peers/.ready
 	.venv-peers/bin/python -m benchmarks envs gym planning returns train --out benchmarks/results
 
 docs: .venv-docs/.ready
-	.venv-docs/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet
 
 # An environment is installed again when what it is made from has changed.
 .venv/.core: WHAT = .[deep]

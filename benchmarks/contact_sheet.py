@@ -1,4 +1,8 @@
-"""Draw all environments into one image: `python -m benchmarks.contact_sheet docs/images/games.png`."""
+"""Draw the environments: all into one image, or each into one of its own in a folder.
+
+python -m benchmarks.contact_sheet docs/images/games.png
+python -m benchmarks.contact_sheet docs/images/envs
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,8 @@ WIDTH, GAP, LABEL = 1280, 12, 26
 ROW = 4.3
 """Aspect ratio (width over height) from which a row of images is full."""
 FAMILIES = ("minatar", "ple", "classic", "toy")
+SMALL = 240
+"""Height in pixels of an image with one environment."""
 GREY = "#7d8590"
 """Colour of the names: readable on white and on black, since the sheet is transparent."""
 
@@ -85,16 +91,27 @@ def draw_sheet(tiles: Sequence[Tile]) -> Image.Image:
     return image
 
 
+def write_png(image: Image.Image, path: Path) -> None:
+    """Write an image at once: nobody sees half a file."""
+    whole = io.BytesIO()
+    image.save(whole, "PNG", optimize=True)
+    with atomic_write(path) as file:
+        file.write(whole.getvalue())
+
+
 def main(words: Sequence[str]) -> int:
-    """Write the contact sheet to the given file."""
-    if len(words) != 1 or not words[0].endswith(".png"):
-        print("contact_sheet: give one file to write, which ends in .png", file=sys.stderr)
+    """Write the contact sheet to the given file, or an image per environment (`minatar-breakout.png`) to the folder."""
+    if len(words) != 1 or not (words[0].endswith(".png") or Path(words[0]).is_dir()):
+        print("contact_sheet: give one file to write, which ends in .png, or a folder that exists", file=sys.stderr)
         return 2
     names = sorted(envs.names(), key=lambda name: (FAMILIES.index(name.split("/")[0]), name))
-    whole = io.BytesIO()
-    draw_sheet([make_tile(name) for name in names]).save(whole, "PNG", optimize=True)
-    with atomic_write(Path(words[0])) as file:
-        file.write(whole.getvalue())
+    tiles = [make_tile(name) for name in names]
+    if words[0].endswith(".png"):
+        write_png(draw_sheet(tiles), Path(words[0]))
+        return 0
+    for name, tile in zip(names, tiles, strict=True):
+        image = Image.fromarray(render(tile.env, tile.state, SMALL))
+        write_png(image, Path(words[0]) / f"{name.replace('/', '-')}.png")
     return 0
 
 

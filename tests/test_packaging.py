@@ -1,12 +1,16 @@
 """What a user meets first: the wheel, the lazy import, the README and the examples."""
 
 import ast
+import dataclasses
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
 import venv
+import warnings
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +18,9 @@ from pathlib import Path
 import pytest
 
 import greedystep
+from benchmarks import run_notebook
+from greedystep.cli.commands import Command
+from greedystep.cli.parser import parse
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -63,8 +70,8 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_every_guide_is_in_the_navigation_of_the_site():
-    named = re.findall(r"^  - .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    named = re.findall(r"^ +- (?:.*: )?([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(named) == sorted(["CONTRIBUTING.md", *(path.name for path in (ROOT / "docs").glob("*.md"))])
 
 
 def test_public_names_are_all_there():
@@ -116,18 +123,42 @@ def test_constraints_are_names_and_versions_only():
     assert not [line for line in pins if line.startswith("tfp-nightly")]
 
 
+BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 PYTHON_BLOCKS = [
-    pytest.param(block, id=f"{guide.name}-{number}")
+    pytest.param(*found.groups(), id=f"{guide.name}-{number}")
     for guide in GUIDES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL))
+    for number, found in enumerate(BLOCK.finditer(guide.read_text()))
 ]
 
 
-@pytest.mark.parametrize("code", PYTHON_BLOCKS)
-def test_python_in_the_guides_runs(code, tmp_path):
+@pytest.mark.parametrize(("code", "shown"), PYTHON_BLOCKS)
+def test_python_in_the_guides_runs(code, shown, tmp_path):
+    """And prints what the block of text right after it says, if there is one."""
     if "import torch" in code and find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
-    run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path)
+    printed = run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path)
+    if shown is not None:
+        assert_same_text(printed, shown)
+
+
+def assert_same_text(printed, shown):
+    """The same words and whole numbers; others up to the last digit shown, bounds (1e-14) up to a factor of 10."""
+    number = r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?"
+    assert re.sub(number, "#", printed).split() == re.sub(number, "#", shown).split()
+    for one, other in zip(re.findall(number, printed), re.findall(number, shown), strict=True):
+        close = {"rel": 9.0} if "e" in other else {"rel": 1e-3, "abs": 1.5 * 10.0 ** -len(other.partition(".")[2])}
+        assert one == other if other.isdigit() else float(one) == pytest.approx(float(other), **close)
+
+
+def test_the_tour_runs_and_prints_what_it_shows():
+    notebook = json.loads((ROOT / "examples" / "tour.ipynb").read_text(encoding="utf-8"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = run_notebook.run(notebook)
+    for cell, outputs in zip(run_notebook.code_cells(notebook), found, strict=True):
+        assert [one["output_type"] for one in outputs] == [one["output_type"] for one in cell["outputs"]]
+        for one, other in zip(outputs, cell["outputs"], strict=True):
+            assert_same_text("".join(one.get("text", "")), "".join(other.get("text", "")))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -143,6 +174,34 @@ def test_commands_in_the_guides_exist():
         assert set(re.findall(r"^make ([a-z]+)", text, re.MULTILINE)) <= targets
         known = {"plan", "reproduce", "report", "bench", "envs", "check", "watch", "train", "fit", "eval", "export"}
         assert set(re.findall(r"^(?:\.venv/bin/)?greedystep ([a-z]+)", text, re.MULTILINE)) <= known
+
+
+SHELL_BLOCKS = [
+    pytest.param(block, id=f"{guide.name}-{number}")
+    for guide in (*GUIDES, ROOT / "CONTRIBUTING.md")
+    for number, block in enumerate(re.findall(r"```bash\n(.*?)```", guide.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("block", SHELL_BLOCKS)
+def test_command_lines_in_the_guides_are_understood(block):
+    """They would take hours to run: here options are parsed, programs compiled, and modules and extras looked up."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for program in re.findall(r"<<'END'\n(.*?)END\n", block, re.DOTALL):
+        compile(program, "<block>", "exec")
+    lines = re.sub(r"<<'END'\n.*?END\n", "\n", block, flags=re.DOTALL).replace("\\\n", " ").splitlines()
+    for words in filter(None, (shlex.split(line, comments=True) for line in lines)):
+        match words:
+            case [program, *rest] if program.endswith("greedystep") and rest[0] != "bench":
+                assert dataclasses.is_dataclass(parse(Command, rest, prog="greedystep"))
+            case ["python", "-m", module, *_]:
+                assert find_spec(module) is not None
+            case ["pip", "install", package]:
+                assert re.match(r"greedystep(?:\[(\w+)\])?$", package)[1] in (None, *extras)
+            case ["python", "-"] | ["make", _] | ["cd" | "chromium" | "git" | "grep", *_]:
+                pass
+            case [*_]:
+                assert re.match(r"GREEDYSTEP_FUZZ_|\.venv(-peers)?/bin/(pytest|pip)$", words[0]), words
 
 
 def test_links_in_the_guides_lead_somewhere():

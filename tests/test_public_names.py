@@ -34,3 +34,8 @@ def test_the_reference_page_lists_what_is_importable_from_the_package(path):
     name = path.rpartition(".")[2]
     home = gs.envs if path.startswith("greedystep.envs") else gs
     assert resolve(path) is getattr(home, name)
+
+
+def test_the_guide_to_estimators_has_them_all():
+    guide = REFERENCE.with_name("estimators.md").read_text(encoding="utf-8")
+    assert [name for name in gs.returns.__all__ if name != "Greedy" and f"`{name}`" not in guide] == []
