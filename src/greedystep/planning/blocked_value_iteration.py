@@ -25,7 +25,8 @@ from greedystep import provenance
 from greedystep.planning import kernels
 from greedystep.planning.backups import BellmanBackup, Iteration, SparseModel
 from greedystep.planning.block_kernels import copy_blocks, list_table_read_blocks, visit_table_blocks
-from greedystep.planning.matrix_free import MatrixFreeMDP, Visits
+from greedystep.planning.matrix_free import MatrixFreeMDP
+from greedystep.planning.row_sources import Place, Visits
 from greedystep.signals import CHUNK, Deadline
 
 BLOCK = 2048  # states per block: the rows of four actions with three successors each take 400 kB
@@ -49,9 +50,7 @@ class BlockModel(Protocol):
 
     def backup(self, v: np.ndarray, deadline: Deadline | None = None) -> BellmanBackup: ...
 
-    def visit(
-        self, v: np.ndarray, w: np.ndarray, task: Visits, begin: int, end: int, at: int, most: int
-    ) -> tuple[int, int, float]: ...
+    def visit(self, v: np.ndarray, w: np.ndarray, task: Visits, place: Place) -> tuple[int, int, float]: ...
 
     def list_reads(self, begin: int, end: int, seen: np.ndarray, start: np.ndarray, found: np.ndarray) -> bool: ...
 
@@ -68,10 +67,8 @@ class TableBlocks:
     def backup(self, v: np.ndarray, deadline: Deadline | None = None) -> BellmanBackup:
         return self._model.backup(v)
 
-    def visit(
-        self, v: np.ndarray, w: np.ndarray, task: Visits, begin: int, end: int, at: int, most: int
-    ) -> tuple[int, int, float]:
-        return visit_table_blocks(self._model.table, self.discount, v, w, BLOCK, *task, begin, end, at, most)
+    def visit(self, v: np.ndarray, w: np.ndarray, task: Visits, place: Place) -> tuple[int, int, float]:
+        return visit_table_blocks(self._model.table, self.discount, v, w, BLOCK, *task, *place)
 
     def list_reads(self, begin: int, end: int, seen: np.ndarray, start: np.ndarray, found: np.ndarray) -> bool:
         table = self._model.table
@@ -95,10 +92,8 @@ class FunctionBlocks:
         ]
         return BellmanBackup(v, out, choice, min(low for low, _ in ranges), max(high for _, high in ranges))
 
-    def visit(
-        self, v: np.ndarray, w: np.ndarray, task: Visits, begin: int, end: int, at: int, most: int
-    ) -> tuple[int, int, float]:
-        return self._mdp.source.visit(self.discount, v, w, BLOCK, task, begin, end, at, most)
+    def visit(self, v: np.ndarray, w: np.ndarray, task: Visits, place: Place) -> tuple[int, int, float]:
+        return self._mdp.source.visit(self.discount, v, w, BLOCK, task, place)
 
     def list_reads(self, begin: int, end: int, seen: np.ndarray, start: np.ndarray, found: np.ndarray) -> bool:
         return self._mdp.source.list_reads(BLOCK, begin, end, seen, start, found)
@@ -228,7 +223,7 @@ class _Passes:
             for i in range(first, last):
                 choose = (self._readers, self.pending, self._others[i], self._visited)
                 task = Visits(*choose, threshold, backward, inner)
-                found.append(self._model.visit(before, self._w, task, *ranges[i], at[i], self._most))
+                found.append(self._model.visit(before, self._w, task, Place(*ranges[i], at[i], self._most)))
             return found
 
         while any(begin <= i < end for i, (begin, end) in zip(at, ranges, strict=True)):
