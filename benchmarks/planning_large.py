@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import resource
 import tempfile
 import time
@@ -240,12 +241,26 @@ def in_process(function: Callable[..., Iterator[Any]], *arguments: Any, limit: f
             if isinstance(first, dict):
                 return first
             if not pipe.poll(limit):
-                return {"excluded": f"over {limit:g} s", "total_seconds": limit, "stopped": True}
+                cpu = _cpu_seconds(process.pid)
+                return {
+                    "excluded": f"over {limit:g} s",
+                    "stopped": True,
+                    "total_seconds": limit,
+                    "total_cpu_seconds": cpu,
+                }
             return pipe.recv()
         return {"excluded": "its process died"}
     finally:
         process.kill()
         process.join()
+
+
+def _cpu_seconds(process: int | None) -> float:
+    """Return the CPU seconds that a process has used since it began; 0 where the system does not tell."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 # -- the run ----------------------------------------------------------------------------------------------------------
@@ -256,26 +271,34 @@ def run(
 ) -> dict[str, Any]:
     """Solve everything once, write `planning-large.json` and `.md` to `out`, and return the content of the JSON file.
 
-    `repeats` is not used: a solve takes minutes, so that start-up hardly counts.
+    `repeats` is not used: a solve takes minutes, so that start-up hardly counts. An interrupted run writes the models
+    that it finished.
     """
     packages = [one for one in ("greedystep", "quantecon") if planning_solvers.installed(one)]
     settings = {"states": states, "free_states": free_states, "tolerance": TOLERANCE, "peer_limit": PEER_LIMIT}
-    result: dict[str, Any] = {"models": {}, "packages": {one: version(one) for one in SOLVERS}}
-    with progress_line(Console(stderr=True), "planning-large") as report, tempfile.TemporaryDirectory() as folder:
-        steps = 2 + len(MODELS) * len(packages)
-        report(0.0, "without a matrix")
-        result["without_matrix"] = in_process(solve_without_matrix, free_states)
-        for i, model in enumerate(MODELS):
-            records = {}
-            for j, package in enumerate(packages):
-                report((1 + i * len(packages) + j) / steps, f"{model}, {package}")
-                records[package] = in_process(solve_with, package, model, states, Path(folder) / f"{package}.npy")
-            result["models"][model] = {"packages": records, **compare(records, Path(folder))}
-        report(1.0 - 1.0 / steps, "mdpsolver's memory")
-        result["mdpsolver"] = _mdpsolver(list_states, states, Path(folder) / "mdpsolver.npy")
-    result["provenance"] = provenance(settings)
-    write_json(out / "planning-large.json", result)
-    write_text(out / "planning-large.md", markdown(result))
+    result: dict[str, Any] = {
+        "packages": {one: version(one) for one in SOLVERS},
+        "models": {},
+        "without_matrix": {"excluded": "not run"},
+        "mdpsolver": None,
+        "provenance": provenance(settings),
+    }
+    try:
+        with progress_line(Console(stderr=True), "planning-large") as report, tempfile.TemporaryDirectory() as folder:
+            steps = 2 + len(MODELS) * len(packages)
+            report(0.0, "without a matrix")
+            result["without_matrix"] = in_process(solve_without_matrix, free_states)
+            for i, model in enumerate(MODELS):
+                records = {}
+                for j, package in enumerate(packages):
+                    report((1 + i * len(packages) + j) / steps, f"{model}, {package}")
+                    records[package] = in_process(solve_with, package, model, states, Path(folder) / f"{package}.npy")
+                result["models"][model] = {"packages": records, **compare(records, Path(folder))}
+            report(1.0 - 1.0 / steps, "mdpsolver's memory")
+            result["mdpsolver"] = _mdpsolver(list_states, states, Path(folder) / "mdpsolver.npy")
+    finally:
+        write_json(out / "planning-large.json", result)
+        write_text(out / "planning-large.md", markdown(result))
     return result
 
 
@@ -294,9 +317,9 @@ def compare(records: dict[str, dict[str, Any]], folder: Path) -> dict[str, Any]:
     ours, peer = records["greedystep"], records.get("quantecon", {})
     compared: dict[str, Any] = {"at_least": bool(peer.get("stopped"))}
     if "total_seconds" in ours and "total_seconds" in peer:
-        compared["ratio"] = peer["total_seconds"] / ours["total_seconds"]
+        for name, key in (("ratio", "total_seconds"), ("cpu_ratio", "total_cpu_seconds")):
+            compared[name] = peer[key] / ours[key]
         if not peer.get("stopped"):
-            compared["cpu_ratio"] = peer["total_cpu_seconds"] / ours["total_cpu_seconds"]
             values = [np.load(folder / f"{package}.npy") for package in ("greedystep", "quantecon")]
             compared["difference"] = float(np.abs(values[0] - values[1]).max())
     return compared
@@ -328,8 +351,8 @@ def markdown(result: dict[str, Any]) -> str:
     for name, model in result["models"].items():
         if "ratio" in model:
             sign = "at least " if model["at_least"] else ""
-            cpu = f", {model['cpu_ratio']:.1f} in CPU time" if "cpu_ratio" in model else ""
-            lines.append(f"{name}: {sign}{model['ratio']:.1f} times as fast as quantecon{cpu}.")
+            cpu = f"{sign}{model['cpu_ratio']:.1f} in CPU time"
+            lines.append(f"{name}: {sign}{model['ratio']:.1f} times as fast as quantecon, {cpu}.")
     free = result["without_matrix"]
     lines.append("")
     if "excluded" in free:
