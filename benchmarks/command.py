@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, cast
+from typing import Annotated, Any, Literal, Protocol, cast, get_args
 
 from tyro.conf import Positional
 
@@ -22,7 +22,7 @@ from greedystep.cli.args import (
     one_or_more,
 )
 
-Name = Literal["data", "envs", "gym", "offline", "planning", "returns", "settings", "train"]
+Name = Literal["data", "envs", "gym", "offline", "planning", "planning-large", "returns", "settings", "train"]
 Texts = Annotated[tuple[str, ...], one_or_more("TEXT"), NO_HINT]
 
 
@@ -34,7 +34,7 @@ class Benchmark(Protocol):
 
 def load(name: Name) -> Benchmark:
     """Import the benchmark of that name."""
-    return cast(Benchmark, import_module(f"benchmarks.{name}"))
+    return cast(Benchmark, import_module(f"benchmarks.{name.replace('-', '_')}"))
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Bench:
     """Time greedystep beside other packages (the extra `peers`) on this machine."""
 
     # What to time: data (learning from a large dataset), envs, gym (training in Gymnasium environments), offline
-    # (learning from logs), planning, returns, settings (greedy play after training in Gymnasium environments), train.
+    # (learning from logs), planning, planning-large (10 and 100 million states, which takes an hour), returns, settings
+    # (greedy play after training in Gymnasium environments), train.
     names: Annotated[Positional[tuple[Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.
@@ -70,9 +71,7 @@ class Bench:
         from greedystep.runs.progress import say
 
         if not self.names:
-            raise BadInputError(
-                "names: give at least one of data, envs, gym, offline, planning, returns, settings, train"
-            )
+            raise BadInputError(f"names: give at least one of {', '.join(get_args(Name))}")
         with answering_bad_input():
             check_int("repeats", self.repeats)
             check_writable(self.out)

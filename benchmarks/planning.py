@@ -54,7 +54,7 @@ def run(out: Path, repeats: int = 5, problems: Sequence[Problem] = PROBLEMS) -> 
     finally:
         if rows:
             result = {
-                "packages": {package: _version(package) for package in SOLVERS},
+                "packages": {package: version(package) for package in SOLVERS},
                 "targets": TARGETS,
                 "memory_target": MEMORY_TARGET,
                 "problems": rows,
@@ -66,7 +66,8 @@ def run(out: Path, repeats: int = 5, problems: Sequence[Problem] = PROBLEMS) -> 
     return result
 
 
-def _version(package: str) -> str | None:
+def version(package: str) -> str | None:
+    """Return the version of a package; None if it is not installed."""
     return metadata.version(package) if planning_solvers.installed(package) else None
 
 

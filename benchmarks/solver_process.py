@@ -100,7 +100,7 @@ class SolverProcess:
         with suppress(OverrunError):
             self._receive(LOAD_LIMIT, keep=True)
             self._receive(limit, keep=True)
-        peak = _resident_bytes(self._process.pid, "VmHWM")
+        peak = resident_bytes(self._process.pid, "VmHWM")
         self._kill()
         return Memory(before, peak)
 
@@ -171,7 +171,7 @@ def _run_job(pipe: Connection, solver: Solver, arrays: Any, job: Job) -> None:
         model = solver.build(arrays, solver.rewards(arrays, job.warmup_rewards))
         solver.values(solver.solve(model, job.configuration, job.tolerance))
         del model
-    pipe.send(_reset_peak() if job.measure_memory else 0)
+    pipe.send(reset_peak() if job.measure_memory else 0)
     began = time.perf_counter()
     model = solver.build(arrays, rewards)
     built = time.perf_counter()
@@ -196,16 +196,16 @@ def _warm_up(solver: Solver, dense: bool) -> None:
             solver.values(solver.solve(solver.build(arrays, rewards), configuration, 1e-3))
 
 
-def _reset_peak() -> int:
+def reset_peak() -> int:
     """Free unused memory, reset the peak and return the resident bytes; 0 where the system does not tell."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    return _resident_bytes("self", "VmRSS")
+    return resident_bytes("self", "VmRSS")
 
 
-def _resident_bytes(process: int | str, field: str) -> int:
+def resident_bytes(process: int | str, field: str) -> int:
     with suppress(OSError):
         found = re.search(rf"^{field}:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)
         if found:

@@ -6,13 +6,14 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import planning, planning_problems, planning_solvers, planning_timing, returns
+from benchmarks import planning, planning_large, planning_problems, planning_solvers, planning_timing, returns
 from benchmarks.planning_problems import PROBLEMS, Problem, fresh_rewards
 from benchmarks.planning_solvers import OURS, PEERS, Configuration
 from benchmarks.solver_process import OverrunError, SolverError, SolverProcess, TimedSolve
 from greedystep import models, solve
 from greedystep.cli import main
 from greedystep.io import read_json
+from greedystep.mdp import MDP
 
 TINY = (
     Problem("tiny grid", "goal", lambda: models.grid(4, 5, slip=0.2, discount=0.9)),
@@ -321,3 +322,51 @@ def test_returns_are_timed_with_and_without_rlax(rlax, monkeypatch, tmp_path):
     assert bool(compared) == rlax
     assert all(row["ratio"] == pytest.approx(row["milliseconds"] / by_name[returns.REFERENCE]) for row in compared)
     assert ("rlax is not installed" in (tmp_path / "returns.md").read_text(encoding="utf-8")) == (not rlax)
+
+
+# -- large models -----------------------------------------------------------------------------------------------------
+
+
+def test_large_models_are_the_same_for_every_package():
+    """The arrays of the grid are the rows of its function, and quantecon's input has no termination to add."""
+    arrays = planning_large.grid(100)
+    side, table = 10, arrays.transitions.toarray().reshape(100, 4, 100)
+    for s in (0, 9, 55, 99):
+        for a in range(4):
+            to, p, reward = planning_large.grid_row(s, a, side)
+            expected = np.zeros(100)
+            np.add.at(expected, list(to), p)
+            np.testing.assert_allclose(table[s, a], expected)
+            assert arrays.rewards[s, a] == reward
+    assert arrays.nbytes == 100 * 4 * (3 * 12 + 4 + 8) + 4
+    assert solve(MDP(planning_large.garnet(50).transitions, planning_large.garnet(50).rewards, 0.9)).converged
+
+
+def test_a_large_result_tells_ratio_memory_and_what_was_left_out(tmp_path):
+    (*_, record) = planning_large.solve_with("greedystep", "grid", 100, tmp_path / "greedystep.npy")
+    assert record["converged"]
+    assert record["states"] == 100
+    np.save(tmp_path / "quantecon.npy", np.load(tmp_path / "greedystep.npy") + 1e-7)
+    peer = {key: 30.0 * value if "seconds" in key else value for key, value in record.items() if key != "error_bound"}
+    compared = planning_large.compare({"greedystep": record, "quantecon": peer}, tmp_path)
+    assert compared["ratio"] == pytest.approx(30.0)
+    assert compared["difference"] == pytest.approx(1e-7)
+    stopped = {key: 7 * record[key] for key in ("total_seconds", "total_cpu_seconds")}
+    stopped |= {"excluded": "over 5 s", "stopped": True}
+    shown = planning_large.markdown(
+        {
+            "models": {
+                "grid": {"packages": {"greedystep": record, "quantecon": peer}, **compared},
+                "garnet": {
+                    "packages": {"greedystep": record, "quantecon": stopped},
+                    **planning_large.compare({"greedystep": record, "quantecon": stopped}, tmp_path),
+                },
+            },
+            "without_matrix": {"excluded": "MemoryError: none"},
+            "mdpsolver": None,
+            "provenance": {"cpu": "a CPU"},
+        }
+    )
+    assert "grid: 30.0 times as fast as quantecon, 30.0 in CPU time." in shown
+    assert "garnet: at least 7.0 times as fast as quantecon, at least 7.0 in CPU time." in shown
+    assert "Without a matrix: MemoryError: none." in shown

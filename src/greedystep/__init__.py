@@ -22,6 +22,7 @@ if _TYPE_CHECKING:
     from greedystep.mdp import MDP
     from greedystep.numpy_policy import NumpyPolicy
     from greedystep.planning import Solution, solve
+    from greedystep.planning.matrix_free import MatrixFreeMDP
     from greedystep.planning.other_criteria import solve_average_reward, solve_finite_horizon
     from greedystep.planning.simulate import simulate
     from greedystep.pretrained import load_pretrained
@@ -36,6 +37,7 @@ _MODULES = {
     "Evaluation": "evaluation",
     "NumpyPolicy": "numpy_policy",
     "MDP": "mdp",
+    "MatrixFreeMDP": "planning.matrix_free",
     "Solution": "planning",
     "TabularAgent": "tabular",
     "Trajectory": "trajectory",
@@ -55,6 +57,7 @@ __all__ = [
     "MDP",
     "DQNConfig",
     "Evaluation",
+    "MatrixFreeMDP",
     "NumpyPolicy",
     "Solution",
     "TabularAgent",

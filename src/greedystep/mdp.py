@@ -160,6 +160,14 @@ class MDP:
         return (silent_end | ~self.available).all(axis=1)
 
     @property
+    def largest_reward(self) -> float:
+        """The largest absolute reward of an available action."""
+        lowest = self.rewards.min()
+        if lowest == -np.inf:
+            lowest = self.rewards.min(where=self.available, initial=np.inf)
+        return float(max(abs(lowest), abs(self.rewards.max())))
+
+    @property
     def deterministic(self) -> bool:
         """Whether every available step has one possible outcome."""
         possible: Any = self.transitions != 0

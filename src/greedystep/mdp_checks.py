@@ -5,6 +5,7 @@ Every error is a ValueError of one sentence that names the argument, the entry a
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ ROW_SUM_TOLERANCE = 1e-6
 """How far the sum of a row may be from 1 (float32 tables are not exact); error bounds use the sums as they are."""
 DENSE_FROM = 0.25
 """Share of non-zeros from which dense input stays dense: a CSR entry takes 12 bytes, a dense one 8."""
+ROWS_AT_ONCE = 100_000  # states whose rows are summed at once
 SAMPLED_ROWS = 1000  # rows of which the non-zeros are counted: on a large array even counting takes a while
 
 
@@ -114,15 +116,34 @@ def check_rows(matrix: Any, ends: np.ndarray | None, has_action: Any, shape: tup
         row, successor = (int(index[k]) for index in given.coords)
         where = f"p(s'={successor} | s={row // A}, a={row % A})"
         raise ValueError(f"transitions: {where} is {given.data[k]}; probabilities must be >= 0")
-    sums = (matrix @ np.ones(matrix.shape[1])).reshape(shape)
-    total = sums if ends is None else sums + ends
-    least, most = _range(total, has_action)
-    if not (least >= 1 - ROW_SUM_TOLERANCE and most <= 1 + ROW_SUM_TOLERANCE):
-        s, a = np.argwhere(~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & has_action)[0]
-        what = "the row" if ends is None else "the row and its termination"
-        where = f"{what} of state {s}, action {a} (row {s * A + a})"
-        raise ValueError(f"transitions: {where} sums to {total[s, a]:.12g}, not to 1")
-    return (least, most) if ends is None else _range(sums, has_action)
+    ranges = []
+    for first, last in pairwise(range(0, shape[0] + ROWS_AT_ONCE, ROWS_AT_ONCE)):
+        part = slice(first, min(last, shape[0]))
+        sums = _row_sums(matrix, part.start * A, part.stop * A).reshape(-1, A)
+        has = has_action if has_action is True else has_action[part]
+        total = sums if ends is None else sums + ends[part]
+        least, most = _range(total, has)
+        if not (least >= 1 - ROW_SUM_TOLERANCE and most <= 1 + ROW_SUM_TOLERANCE):
+            s, a = np.argwhere(~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & has)[0]
+            what = "the row" if ends is None else "the row and its termination"
+            where = f"{what} of state {first + s}, action {a} (row {(first + s) * A + a})"
+            raise ValueError(f"transitions: {where} sums to {total[s, a]:.12g}, not to 1")
+        ranges.append(_range(sums, has))
+    return min(least for least, _ in ranges), max(most for _, most in ranges)
+
+
+def _row_sums(matrix: Any, first: int, last: int) -> np.ndarray:
+    """Return the sums of the rows first .. last - 1 of a matrix; its entries are not copied."""
+    if isinstance(matrix, np.ndarray):
+        rows: Any = matrix[first:last]
+    elif last - first == matrix.shape[0]:
+        rows = matrix
+    else:
+        start = matrix.indptr[first : last + 1]
+        entries = slice(start[0], start[-1])
+        parts = (matrix.data[entries], matrix.indices[entries], start - start[0])
+        rows = sp.csr_array(parts, shape=(last - first, matrix.shape[1]))
+    return rows @ np.ones(matrix.shape[1])
 
 
 def _range(array: np.ndarray, where: Any) -> tuple[float, float]:

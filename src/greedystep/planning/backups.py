@@ -143,7 +143,9 @@ class SparseModel:
         return v
 
     def actions_of(self, choice: np.ndarray) -> np.ndarray:
-        return choice.astype(np.int64) - self.table.first[:-1]
+        actions = choice.astype(np.int64)
+        actions -= self.table.first[:-1]  # in place, for large models
+        return actions
 
 
 class DenseModel:

@@ -36,6 +36,7 @@ from numba import njit
 
 from greedystep.mdp import MDP
 from greedystep.planning.kernels import FLOATS, INTS, ONE, SMALLEST_NORMAL, TABLE_TYPE, UNIT, unsigned
+from greedystep.planning.matrix_free import MatrixFreeMDP
 from greedystep.planning.policy_iteration import auto
 from greedystep.planning.transition_tables import reward_distance_order
 from greedystep.planning.undiscounted import UndiscountedModel
@@ -65,13 +66,13 @@ UNKNOWN = EpisodeLength(np.inf, "no bound on the error: no bound on the longest 
 class Certificate:
     """Computes bounds on v* from the range (low, high) of a Bellman backup Bv - v; holds constants of one model."""
 
-    def __init__(self, mdp: MDP, widest_row: int):
+    def __init__(self, mdp: MDP | MatrixFreeMDP, widest_row: int):
         least, most = mdp.row_sums
         self._slack = (widest_row + 4) * UNIT
         self._beta_min = max(0.0, mdp.discount * least * (1 - self._slack))
         self._raw_beta_max = mdp.discount * most
         self._beta_max = self._raw_beta_max * (1 + self._slack)
-        self.largest_reward = float(np.abs(np.where(mdp.available, mdp.rewards, 0.0)).max())
+        self.largest_reward = mdp.largest_reward
         self.episode_length = UNKNOWN
         """The longest expected episode, which bounds with discount 1 need; unknown at first."""
         self.discounted = mdp.discount < 1.0

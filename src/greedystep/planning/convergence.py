@@ -45,7 +45,7 @@ class Proof(NamedTuple):
     @property
     def values(self) -> np.ndarray:
         """Return Bv + shift, [S], which lies within `bound` of v*."""
-        return self.backup.out + self.shift
+        return self.backup.out if self.shift == 0.0 else self.backup.out + self.shift
 
     @property
     def bound(self) -> float:
@@ -55,7 +55,12 @@ class Proof(NamedTuple):
     @property
     def much_smaller_than_backed_up(self) -> bool:
         """Whether `values` are so much smaller than the values backed up that rounding of those limits the bound."""
-        return 2.0 * np.abs(self.values).max() < np.abs(self.backup.v).max()
+        return 2.0 * largest(self.values) < largest(self.backup.v)
+
+
+def largest(v: np.ndarray) -> float:
+    """Return max |v|, without another array of its size."""
+    return float(max(v.max(), -v.min()))
 
 
 class ConvergenceMonitor:
@@ -75,7 +80,7 @@ class ConvergenceMonitor:
         *,
         backs_up_again: bool,
     ):
-        self._certificate, self._backup, self._tolerance, self._deadline = certificate, backup, tolerance, deadline
+        self.certificate, self._backup, self.tolerance, self.deadline = certificate, backup, tolerance, deadline
         self._max_iterations, self._callback, self._backs_up_again = max_iterations, callback, backs_up_again
         self.best: Proof | None = None
         self.error_bound = inf
@@ -87,7 +92,7 @@ class ConvergenceMonitor:
 
     def record(self, backup: BellmanBackup) -> Proof:
         """Prove a bound from this backup; return the best proof so far."""
-        certificate, self._largest = self._certificate, float(np.abs(backup.v).max())
+        certificate, self._largest = self.certificate, largest(backup.v)
         lower, upper = certificate.bounds(backup.low, backup.high, self._largest, backup.error)
         if not (isfinite(lower) and isfinite(upper)):  # half of a bound is none, and so is inf - inf
             lower, upper = -inf, inf
@@ -116,12 +121,12 @@ class ConvergenceMonitor:
                     self.record(self._backup(last.values()) if self._backs_up_again else last.backup)
                 reason = self._reason_to_stop(last, residual)
                 if self._callback is not None:
-                    state = (len(self.trace), self.sweeps, self._deadline.elapsed, residual, self.error_bound)
+                    state = (len(self.trace), self.sweeps, self.deadline.elapsed, residual, self.error_bound)
                     if self._callback(SolveProgress(*state)) and reason is None:
                         reason = "stopped by the callback"
                 if reason is not None:
                     return last, reason
-                self._deadline.check()
+                self.deadline.check()
         except (KeyboardInterrupt, TimeLimitError) as stop:
             reason = "interrupted" if isinstance(stop, KeyboardInterrupt) else str(stop)
             # Perhaps within an iteration: its values may have moved on since they were proved.
@@ -129,20 +134,20 @@ class ConvergenceMonitor:
         return last, ""
 
     def _reason_to_stop(self, last: Iteration, residual: float) -> str | None:
-        if self.error_bound <= self._tolerance and last.own_residual is None:
+        if self.error_bound <= self.tolerance and last.own_residual is None:
             return ""
         if not isfinite(residual):
             return OVERFLOW
-        count, certificate, bounded = len(self.trace), self._certificate, isfinite(self.error_bound)
+        count, certificate, bounded = len(self.trace), self.certificate, isfinite(self.error_bound)
         if last.backup is not None and bounded:
             floor = NEAR_ROUNDING * certificate.floor(self._largest)
             only_rounding = certificate.discounted or residual <= certificate.rounding(self._largest)
-            if self.error_bound <= floor >= self._tolerance or (self._idle_proofs >= IDLE_PROOFS and only_rounding):
+            if self.error_bound <= floor >= self.tolerance or (self._idle_proofs >= IDLE_PROOFS and only_rounding):
                 return COARSE
         if self._max_iterations is not None and count >= self._max_iterations:
             return f"stopped after {count} iterations"
         if last.backup is not None and not bounded:  # no bound may ever be proved
-            if residual <= 1e-3 * self._tolerance:
+            if residual <= 1e-3 * self.tolerance:
                 return ""
             if count >= UNBOUNDED_ITERATIONS:
                 return f"stopped after {count} iterations, with values that may have no limit"

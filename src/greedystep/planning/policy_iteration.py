@@ -1,8 +1,9 @@
-"""Method "auto": three variants of policy iteration and the rule that chooses among them.
+"""Method "auto": three variants of policy iteration, value iteration in blocks, and the rule that chooses among them.
 
 - `span_policy_iteration` for models without termination that mix fast: the span of Bv - v is all that counts.
 - `gauss_seidel_policy_iteration` for other sparse models: sweeps in order of distance to the rewards.
 - `direct_policy_iteration` for other dense models, and small ones with discount 1: elimination solves each policy.
+- `blocked_value_iteration` for models too large to be copied into that order, if their own numbering will do.
 
 All are generators of `Iteration` that go on until nothing changes; the caller stops them.
 """
@@ -18,6 +19,7 @@ from numba import njit
 from greedystep.mdp import MDP
 from greedystep.planning import kernels
 from greedystep.planning.backups import DenseModel, Iteration, SparseModel
+from greedystep.planning.blocked_value_iteration import TableBlocks, block_readers, blocked_value_iteration
 from greedystep.planning.kernels import FLOATS, INTS, ONE, TABLE_TYPE, unsigned
 from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.planning.transition_tables import absorbing_states, reordered_table, reward_distance_order
@@ -30,6 +32,9 @@ TRIAL_BACKUPS = 2  # full backups before that is judged: the span of some models
 SPAN_PATIENCE = 12  # improvements without a smaller span after which another variant takes over
 STATES_PER_CHECK = 100_000  # states swept between two checks of the deadline: about 1 ms of work
 SMALLEST_FORCING = 1e-4  # smallest share of the span to which a policy evaluation brings it down
+
+LARGE = 2**25
+"""Transitions (400 MB) from which a model is not copied into another order."""
 
 SWEEPS_SUFFICE = 0.3  # sweeps go on without policy evaluation while each cuts the change to this share
 FORCING = 0.02  # a policy is evaluated until this share of the last change is left: it is not the last policy
@@ -60,8 +65,15 @@ def auto(
         isinstance(model, UndiscountedModel) and model.small and model.improper_start is None
     ):
         yield from direct_policy_iteration(model, model.best_rewards if v is None else v, sweeps, deadline)
-    else:
-        yield from gauss_seidel_policy_iteration(mdp, model, v, sweeps, tolerance, deadline)
+        return
+    if mdp.discount < 1 and model.table.probability.size >= LARGE:
+        blocks = TableBlocks(model, mdp.row_sums)
+        readers = block_readers(blocks, mdp.num_states, deadline)
+        if readers is not None:
+            start = np.zeros(mdp.num_states) if v is None else v
+            yield from blocked_value_iteration(blocks, start, readers, sweeps, tolerance, deadline)
+            return
+    yield from gauss_seidel_policy_iteration(mdp, model, v, sweeps, tolerance, deadline)
 
 
 def _never_terminates(mdp: MDP, model: SparseModel | DenseModel) -> bool:

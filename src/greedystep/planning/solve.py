@@ -11,12 +11,14 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greedystep.checks import check_float, check_int
+from greedystep.checks import check_float, check_float_array, check_int, check_memory, short_repr
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import dynamic_programming, policy_iteration
 from greedystep.planning.backups import BellmanBackup, DenseModel, Iteration, SparseModel
+from greedystep.planning.blocked_value_iteration import FunctionBlocks, without_matrix
 from greedystep.planning.certificate import Certificate, longest_episode, rational_policy_iteration
-from greedystep.planning.convergence import COARSE, OVERFLOW, ConvergenceMonitor, Proof, SolveProgress
+from greedystep.planning.convergence import COARSE, OVERFLOW, ConvergenceMonitor, Proof, SolveProgress, largest
+from greedystep.planning.matrix_free import MatrixFreeMDP
 from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.planning.transition_tables import as_table, widest_row
 from greedystep.planning.undiscounted import UndiscountedModel, normalised
@@ -28,6 +30,7 @@ SolveMethod = Literal[
 METHODS: tuple[str, ...] = get_args(SolveMethod)
 DEFAULT_HORIZON = 20
 WARM_START_ROUNDS = 100  # BiCGSTAB rounds spent on the value of a policy that was given to start from
+ARRAYS_WITHOUT_MATRIX = 6  # arrays of values that solving a model without a matrix takes at most
 HUGE = 1e150
 """Rewards below this cannot overflow with a discount below 1, since 1 / (1 - discount) is at most 2^53."""
 
@@ -55,7 +58,7 @@ class Solution:
     method: str
     message: str
     """Why the solve stopped early, or why there is no bound, in one sentence; else empty."""
-    _backed_up: tuple[MDP, np.ndarray, float] = field(repr=False)
+    _backed_up: tuple[MDP | MatrixFreeMDP, np.ndarray, float] = field(repr=False)
     """(mdp, values, shift), from which q = B values + shift is computed on first use."""
 
     @cached_property
@@ -66,9 +69,10 @@ class Solution:
         """
         mdp, before, shift = self._backed_up
         with np.errstate(over="ignore", invalid="ignore"):
-            q = (normalised(mdp) if mdp.discount == 1.0 else mdp).backup(before) + shift
+            given = normalised(mdp) if isinstance(mdp, MDP) and mdp.discount == 1.0 else mdp
+            q = given.backup(before) + shift
             if not np.isfinite(self.error_bound):
-                q = np.where(mdp.available, np.nan_to_num(q, nan=0.0), -np.inf)
+                q = np.where(q > -np.inf, np.nan_to_num(q, nan=0.0), -np.inf)
             # v and policy came from the same backup, summed in another order: make the last bit agree, so that the
             # policy is the first action with q = v.
             earlier = np.arange(mdp.num_actions) < self.policy[:, None]
@@ -85,7 +89,7 @@ class Solution:
 
 
 def solve(
-    mdp: MDP,
+    mdp: MDP | MatrixFreeMDP,
     method: SolveMethod = "auto",
     policies: Sequence[Policy] | None = None,
     horizon: int | None = None,
@@ -100,7 +104,7 @@ def solve(
     """Solve a finite MDP: v*(s) = max_a r(s, a) + γ Σ_s' p(s' | s, a) v*(s'), [S], with a proved error bound.
 
     Args:
-        mdp: the model.
+        mdp: the model; a `MatrixFreeMDP` is solved by "auto" only.
         method: "auto", the fast general solver; or "greedy-step" (the paper's Algorithm 1), "value-iteration",
             "policy-iteration", "modified-policy-iteration", "multi-step".
         policies: behaviour policies for greedy-step (None: the greedy policy of Q_k) and multi-step.
@@ -116,7 +120,7 @@ def solve(
         A `Solution`. With a discount below 1 its `error_bound` is always finite. With discount 1 it is finite where
         every policy terminates.
     """
-    if not isinstance(mdp, MDP):
+    if not isinstance(mdp, MDP | MatrixFreeMDP):
         raise TypeError(f"mdp: expected a greedystep MDP, got {type(mdp).__name__}")
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is not one of {', '.join(METHODS)}")
@@ -126,6 +130,8 @@ def solve(
         raise ValueError("policies: multi-step needs at least one behaviour policy")
     if horizon is not None and method not in ("greedy-step", "multi-step", "modified-policy-iteration"):
         raise ValueError(f"horizon: {method!r} has no horizon")
+    if method != "auto" and isinstance(mdp, MatrixFreeMDP):
+        raise ValueError(f"method: {method!r} needs a matrix, which mdp.to_mdp() makes; 'auto' does not")
     for name, count in (("horizon", horizon), ("max_iterations", max_iterations)):
         if count is not None:
             check_int(name, count)
@@ -133,7 +139,10 @@ def solve(
     if time_limit is not None:
         check_float("time_limit", time_limit, 0, above=True)
     with Deadline(time_limit) as deadline:
-        task = _Task(mdp, method, policies, horizon, tolerance, initial, deadline)
+        if isinstance(mdp, MatrixFreeMDP):
+            task = _MatrixFreeTask(mdp, tolerance, initial, deadline)
+        else:
+            task = _Task(mdp, method, policies, horizon, tolerance, initial, deadline)
         certificate = task.certificate
         # Overflow is reported in `message`. (To silence NumPy takes as long as to solve a small model.)
         safe = certificate.discounted and initial is None and certificate.largest_reward < HUGE
@@ -154,6 +163,7 @@ def solve(
                 values = task.start if last is None else last.values()
                 monitor.record(task.backup(np.zeros(mdp.num_states) if values is None else values))
                 monitor.sweeps += 1
+            del last  # it holds arrays of values
             return task.solution(monitor, reason)
 
 
@@ -232,35 +242,10 @@ class _Task:
                 if exact is not None and (rounded := exact.rounded()) is not None:
                     v, lower, upper = rounded
                     proof = Proof(BellmanBackup(v, v, exact.policy, 0.0, 0.0), lower, upper)
-        v, bound, loss = proof.values, proof.bound, proof.upper - proof.lower
-        largest = float(np.abs(v).max())
-        bound, loss = bound + 2.0**-52 * largest, loss + 2.0**-52 * largest
-        if not np.isfinite(largest):
-            v, bound, loss = np.nan_to_num(v, nan=0.0), np.inf, np.inf
-        converged, message = bool(bound <= tolerance), ""
-        if not np.isfinite(bound):
-            message = certificate.obstacle() or OVERFLOW
-            if reason and reason != message:
-                message = f"{reason}; {message}"
-        elif not converged:
-            if self._method == "multi-step" and not reason:
-                reason = "the multi-step operator has converged to its own fixed point"
-            message = f"{reason or 'nothing changes any more'}: v is only known to be within {bound:.3g} of v*"
-        return Solution(
-            v=v,
-            policy=np.asarray(proof.backup.choice, np.int64),
-            error_bound=float(bound),
-            policy_loss_bound=float(loss),
-            converged=converged,
-            iterations=len(monitor.trace),
-            sweeps=float(monitor.sweeps),
-            trace=np.array(monitor.trace),
-            seconds=self._deadline.elapsed,
-            method=self._method,
-            message=message,
-            # With discount 1 backups are made of jumps, which are more than a step: q is the step before v.
-            _backed_up=(self._given, *((proof.backup.v, proof.shift) if certificate.discounted else (v, 0.0))),
-        )
+        # With discount 1 backups are made of jumps, which are more than a step: q is the step before v.
+        before = None if not certificate.discounted else (proof.backup.v, proof.shift)
+        policy = np.asarray(proof.backup.choice, np.int64)
+        return _solution(self._given, self._method, proof, policy, before, monitor, reason)
 
     def _initial_values(self) -> np.ndarray | None:
         mdp = self._mdp
@@ -285,6 +270,77 @@ class _Task:
         if not np.isfinite(values).all():
             raise ValueError("initial: values must be finite")
         return values.astype(np.float64)
+
+
+class _MatrixFreeTask:
+    """`_Task` for a model without a matrix."""
+
+    on_table = False
+
+    def __init__(self, mdp: MatrixFreeMDP, tolerance: float, initial: ArrayLike | None, deadline: Deadline):
+        S = mdp.num_states
+        self._mdp, self._model, self._tolerance, self._deadline = mdp, FunctionBlocks(mdp), tolerance, deadline
+        self.certificate = Certificate(mdp, mdp.widest_row)
+        check_memory(f"values of {S} states", ARRAYS_WITHOUT_MATRIX * 8 * S)
+        self.start = np.zeros(S) if initial is None else check_float_array("initial", initial)
+        if self.start.shape != (S,) or not np.isfinite(self.start).all():
+            raise ValueError(f"initial: expected finite values float [{S}], got {short_repr(initial)}")
+
+    def prepare_and_iterate(self) -> Iterator[Iteration]:
+        self._deadline.check()
+        return self.iterate(self.start)
+
+    def iterate(self, v: np.ndarray) -> Iterator[Iteration]:
+        return without_matrix(self._model, v, self._tolerance, self._deadline)
+
+    def backup(self, v: np.ndarray) -> BellmanBackup:
+        return self._model.backup(v)
+
+    def solution(self, monitor: ConvergenceMonitor, reason: str) -> Solution:
+        proof = monitor.best
+        assert proof is not None
+        # q is the step before v: the values that were backed up would take as much memory again.
+        return _solution(self._mdp, "auto", proof, proof.backup.choice, None, monitor, reason)
+
+
+def _solution(
+    mdp: MDP | MatrixFreeMDP,
+    method: str,
+    proof: Proof,
+    policy: np.ndarray,
+    before: tuple[np.ndarray, float] | None,
+    monitor: ConvergenceMonitor,
+    reason: str,
+) -> Solution:
+    """Return the solution with this proof; q is B values + shift with (values, shift) = before, or else B v."""
+    v, bound, loss = proof.values, proof.bound, proof.upper - proof.lower
+    size = largest(v)
+    bound, loss = bound + 2.0**-52 * size, loss + 2.0**-52 * size
+    if not np.isfinite(size):
+        v, bound, loss = np.nan_to_num(v, nan=0.0), np.inf, np.inf
+    converged, message = bool(bound <= monitor.tolerance), ""
+    if not np.isfinite(bound):
+        message = monitor.certificate.obstacle() or OVERFLOW
+        if reason and reason != message:
+            message = f"{reason}; {message}"
+    elif not converged:
+        if method == "multi-step" and not reason:
+            reason = "the multi-step operator has converged to its own fixed point"
+        message = f"{reason or 'nothing changes any more'}: v is only known to be within {bound:.3g} of v*"
+    return Solution(
+        v=v,
+        policy=policy,
+        error_bound=float(bound),
+        policy_loss_bound=float(loss),
+        converged=converged,
+        iterations=len(monitor.trace),
+        sweeps=float(monitor.sweeps),
+        trace=np.array(monitor.trace),
+        seconds=monitor.deadline.elapsed,
+        method=method,
+        message=message,
+        _backed_up=(mdp, *((v, 0.0) if before is None else before)),
+    )
 
 
 @contextmanager
