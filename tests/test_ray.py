@@ -1,6 +1,6 @@
 """Runs in the workers of a local Ray cluster: workers that are killed, files, failures and stops.
 
-All tests share one Ray with two CPUs, which is started in this process.
+All tests share one Ray with two CPUs (the fixture `cluster`).
 """
 
 import json
@@ -8,11 +8,11 @@ import os
 import random
 import re
 import signal
-import sys
 import threading
 import time
 import warnings
 from functools import partial
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -31,34 +31,16 @@ from greedystep.experiments.deep.training import Budget, RunSpec
 from greedystep.experiments.fig2.trial_store import Batch, TrialStore, run_trials
 from greedystep.runs.job_queue import StoppedError
 from greedystep.runs.part_store import PartStore
-from greedystep.runs.ray_cluster import Cluster, ClusterError
+from greedystep.runs.ray_cluster import ClusterError
 from greedystep.runs.ray_workers import ChangedFiles, RayWorkers, read_files, write_files
 from greedystep.trajectory import Trajectory
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    from greedystep.runs.ray_cluster import import_ray
-
-    ray = import_ray()
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=80 * 2**20,
-        log_to_driver=False,
-        configure_logging=False,
-    )
-    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not import the tests
-    with Cluster() as made:
-        yield made
-    ray.shutdown()
-
-
 def worker_of(folder):
-    """The process that holds the lock of a run's folder, None if none does."""
+    """The worker of Ray that holds the lock of a run's folder, None if none does (a killed one leaves its lock)."""
     try:
-        return json.loads((folder / ".lock").read_text())["process"]
+        process = json.loads((folder / ".lock").read_text())["process"]
+        return process if Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"ray::") else None
     except (OSError, ValueError):
         return None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from greedystep.cli.args import NO_HINT, BadInputError, answering_bad_input, one_of
 
 if TYPE_CHECKING:
+    from greedystep.runs.ray_cluster import Cluster
     from greedystep.runs.ray_workers import RayWorkers
 
 
@@ -25,21 +26,30 @@ class RayOptions:
     # HOST:PORT of the head of the Ray cluster (default: RAY_ADDRESS, or the cluster that runs on this machine).
     ray_address: Annotated[str | None, NO_HINT] = None
 
-    def check(self) -> None:
+    def check(self, *, has_actors: bool = False) -> None:
         """Raise ValueError if an address is given, but no Ray is to be used."""
-        if self.ray_address is not None and self.on is None:
+        if self.ray_address is not None and self.on is None and not has_actors:
             raise ValueError("ray_address: only --on ray has workers elsewhere")
+        if self.on is not None and has_actors:
+            raise ValueError("actors: they play for one learner in this process; leave out --on ray")
 
     @contextmanager
-    def workers(self, folder: Path | None = None) -> Iterator[RayWorkers]:
-        """Connect to Ray, or start it, for the block; `folder` is where its workers keep their files."""
+    def cluster(self) -> Iterator[Cluster]:
+        """Connect to Ray, or start it, for the block."""
         from greedystep.runs.ray_cluster import Cluster, ClusterError
-        from greedystep.runs.ray_workers import RayWorkers
 
         with answering_bad_input():
             cluster = Cluster(self.ray_address)
         try:
-            with cluster, RayWorkers(cluster, folder) as workers:
-                yield workers
+            with cluster:
+                yield cluster
         except ClusterError as problem:
             raise BadInputError(str(problem)) from problem
+
+    @contextmanager
+    def workers(self, folder: Path | None = None) -> Iterator[RayWorkers]:
+        """Connect to Ray, or start it, for the block; `folder` is where its workers keep their files."""
+        from greedystep.runs.ray_workers import RayWorkers
+
+        with self.cluster() as cluster, RayWorkers(cluster, folder) as workers:
+            yield workers

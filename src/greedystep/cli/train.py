@@ -41,7 +41,7 @@ METHODS = (
     *("peng", "harutyunyan", "tree-backup", "retrace", "q-sigma", "monte-carlo", "episodic-backward", "model", "auto"),
 )
 """Names of the methods of `greedystep.tabular`, repeated here so that --help need not import numba."""
-NEW_WHEN_RESUMED = ("episodes", "steps", "save_every", "on", "ray_address")
+NEW_WHEN_RESUMED = ("episodes", "steps", "save_every", "on", "ray_address", "actors")
 """Options that can be given with --resume."""
 
 
@@ -102,6 +102,11 @@ class NetworkOptions:
     # process, for slow simulators).
     vectorization: Annotated[str | None, one_of("sync", "async"), NO_HINT] = None
 
+    # Play in this number of Ray actors (the extra `ray`), which send whole episodes to the learner here: for simulators
+    # that are slower than learning. As many environments as actors, and as many updates per step as with one, unless
+    # --num-envs and --updates say otherwise.
+    actors: MaybeCount = None
+
     # Write TensorBoard's event files too (needs the extra `tensorboard`).
     tensorboard: Annotated[bool, NO_HINT] = False
 
@@ -148,7 +153,7 @@ class Train:
 
     def run(self) -> int:
         with answering_bad_input():
-            self.ray.check()
+            self.ray.check(has_actors=self.network.actors is not None)
             is_table = self._is_for_table()
         if is_table:
             from greedystep.cli.train_table import train_table

@@ -18,8 +18,10 @@ from greedystep.cli.args import (
 )
 from greedystep.cli.train import Train, say_results, train_to_end
 from greedystep.deep.dqn_run import DQNRun, DQNRunConfig
+from greedystep.envs.host import HostEnvironment
 from greedystep.runs.resumable_run import RunProgress
 
+MOST_ACTORS = 10_000
 MOST_SEEDS = 1_000_000
 """Largest number of seeds; a run with so many is refused for its memory long before."""
 
@@ -35,6 +37,24 @@ def train_network(command: Train) -> int:
             return train_on_ray(command)
     with warnings_as_notes(), answering_bad_input():
         run = _start(command) if command.resume is None else _resume(command)
+    if run.config.vectorization != "actors" and command.network.actors is None:
+        return _train_here(command, run, save_every)
+    with closing(run):
+        with answering_bad_input():
+            if run.config.vectorization != "actors" or command.network.actors is None:
+                has = "with" if command.network.actors is None else "without"
+                raise ValueError(f"actors: {run.folder} was begun {has} actors and goes on so")
+        from greedystep.deep.actors import EpisodePool
+
+        with command.ray.cluster() as cluster, EpisodePool(cluster, command.network.actors) as pool:
+            env = run.trainer.env
+            assert isinstance(env, HostEnvironment)
+            env.pool = pool
+            return _train_here(command, run, save_every)
+
+
+def _train_here(command: Train, run: DQNRun, save_every: float | None) -> int:
+    """Train a run in this process."""
 
     def describe(now: RunProgress) -> str:
         far = f"{_short(now.done)}/{_short(run.total)} steps"
@@ -109,6 +129,12 @@ def _config(command: Train) -> DQNRunConfig:
     settings = deep_settings.given(command.settings)
     if how.vectorization is not None:
         settings["vectorization"] = how.vectorization
+    if how.actors is not None:
+        if how.vectorization is not None:
+            raise ValueError("vectorization: with --actors the environments are those of the actors")
+        check_int("actors", how.actors, 1, MOST_ACTORS)
+        settings["vectorization"] = "actors"
+        settings = {"num_envs": how.actors, "updates": how.actors, **settings} if how.preset != "fast" else settings
     return DQNRunConfig.from_preset(
         command.env, how.preset or "paper", options=options, seeds=seeds, **length, **settings
     )

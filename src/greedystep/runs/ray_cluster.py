@@ -12,6 +12,7 @@ import socket
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -68,7 +69,7 @@ class Cluster:
         self._is_ours = not self.ray.is_initialized()
         if self._is_ours:
             address = address or os.environ.get("RAY_ADDRESS") or _running_here()
-            _start(self.ray) if address in (None, "local") else _join(self.ray, *_host_and_port(address))
+            start() if address in (None, "local") else _join(self.ray, *_host_and_port(address))
         elif address is not None:
             raise ClusterError("ray-address: this process is connected to a Ray cluster already")
         self.address = str(self.ray.get_runtime_context().gcs_address)
@@ -120,21 +121,26 @@ class Cluster:
                 return
 
 
-def _start(ray: Any) -> None:
-    """Start Ray on this machine.
+def start(num_cpus: int | None = None, **how: Any) -> None:
+    """Start Ray on this machine, with all its cores by default.
 
     Not in another thread: Linux would end Ray's processes together with the thread that started them.
     """
+    ray = import_ray()
     in_main_thread = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(
-            address="local",
-            num_cpus=available_cores(),
-            include_dashboard=False,
-            log_to_driver=False,
-            configure_logging=False,
-        )
+        with warnings.catch_warnings():
+            # JAX warns of forks, but what Ray forks becomes another program at once.
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            ray.init(
+                address="local",
+                num_cpus=available_cores() if num_cpus is None else num_cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                configure_logging=False,
+                **how,
+            )
     except Exception as problem:
         raise ClusterError(f"on: Ray cannot be started on this machine ({_first_line(problem)})") from problem
     finally:
