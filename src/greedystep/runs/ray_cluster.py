@@ -75,7 +75,7 @@ class Cluster:
         self.address = str(self.ray.get_runtime_context().gcs_address)
         self.has_gpus = self.ray.cluster_resources().get("GPU", 0) >= 1
         per_node = [node["Resources"].get("GPU" if self.has_gpus else "CPU", 0) for node in self.ray.nodes()]
-        self.workers_per_node = max(1, *map(int, per_node))
+        self.num_workers, self.workers_per_node = max(1, int(sum(per_node))), max(1, *map(int, per_node))
         self._problem: str | None = None
         self._closed = threading.Event()
         for watch in (self._watch_head, self._watch_nodes):
