@@ -86,10 +86,10 @@ def test_trials_run_side_by_side_on_ray(cluster, tmp_path, capsys):
 
 def test_every_range_gives_settings_that_an_agent_takes():
     optuna = tuning.import_optuna()
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     for env in ("classic/cartpole", "minatar/breakout"):
         for preset in ("paper", "fast"):
             made = TuneConfig(env, preset=preset, search=tuple(SPACE))
+            study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
             for _ in range(5):
                 made.suggest(study.ask())
 
