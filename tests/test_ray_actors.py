@@ -153,6 +153,16 @@ def test_what_is_refused(arguments, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("actors", [1, 3, 16])
+def test_any_number_of_actors_has_settings_that_fit(actors):
+    from greedystep.cli.train_network import _settings_of_actors
+    from greedystep.deep.dqn_run import DQNRunConfig
+
+    settings = _settings_of_actors("CartPole-v1", {}, "paper", actors, {})
+    agent = DQNRunConfig.from_preset("CartPole-v1", **settings).agent
+    assert (agent.num_envs, agent.updates) == (actors, actors)
+
+
 def test_the_command(cluster, tmp_path, capsys):
     out = tmp_path / "run"
     words = ["train", "CartPole-v1", *WORDS, "--steps", "200", "--out", str(out)]
