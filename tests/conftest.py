@@ -22,6 +22,22 @@ def made_up(monkeypatch):
     return trainer
 
 
+@pytest.fixture(scope="session")
+def cluster():
+    """One local Ray with two CPUs for all tests of the session."""
+    import sys
+
+    from greedystep.runs import ray_cluster
+
+    ray_cluster.start(2, object_store_memory=80 * 2**20)
+    with ray_cluster.Cluster() as made:
+        for name in ("test_ray", "test_ray_actors"):  # workers do not import the tests
+            if name in sys.modules:
+                made.ray.cloudpickle.register_pickle_by_value(sys.modules[name])
+        yield made
+    made.ray.shutdown()
+
+
 # -- outcomes of the tests that are evidence for sentences of the paper -----------------------------------------------
 
 OUTCOMES: dict[str, str] = {}

@@ -30,6 +30,7 @@ TEXTS = (*NO_NUMBERS, "-1", "0", "2.5", str(2**31), str(2**63), "1e18")
 STOPPED = {
     "plan": (["plan", "grid-3x3", "--method", "greedy-step"], ["--time-limit", "-1"]),
     "train": (["train", "classic/cartpole"], ["--out", "taken"]),
+    "tune": (["tune", "classic/cartpole"], ["--search", "nothing"]),
     "fit": (["fit", "missing.npz", "--env", "classic/cartpole"], []),
     "eval": (["eval", "missing"], []),
     "export": (["export", "missing"], ["--out", "log.npz"]),

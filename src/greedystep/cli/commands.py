@@ -23,6 +23,7 @@ from greedystep.cli.plan import Plan
 from greedystep.cli.report import Report
 from greedystep.cli.reproduce import Reproduce
 from greedystep.cli.train import Train
+from greedystep.cli.tune import Tune
 from greedystep.cli.watch import Watch
 from greedystep.extras import MissingExtraError, deep_extra
 
@@ -30,6 +31,7 @@ Command = (
     Annotated[Plan, subcommand("plan")]
     | Annotated[Train, subcommand("train")]
     | Annotated[Fit, subcommand("fit")]
+    | Annotated[Tune, subcommand("tune")]
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Export, subcommand("export")]
     | Annotated[Reproduce, subcommand("reproduce")]
@@ -44,6 +46,7 @@ ABOUT = """Exact planning with a proven error bound, the greedy-step paper's age
   greedystep plan frozenlake-8x8      solve a model, print its values and policy
   greedystep train minatar/breakout   train an agent, keep it in runs/
   greedystep fit LOG.npz --env NAME   train one from logged trajectories alone
+  greedystep tune CartPole-v1         search for good settings, and show which of them matter
   greedystep eval RUN                 evaluate a trained agent
   greedystep export RUN --out LOG.npz write what an agent does, or its policy, for other programs
   greedystep report RUN RUN --out DIR compare runs by their learning curves

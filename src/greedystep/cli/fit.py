@@ -29,14 +29,16 @@ from greedystep.cli.args import (
     warnings_as_notes,
 )
 from greedystep.cli.deep_settings import DeepSettings
+from greedystep.cli.ray_options import RayOptions
 from greedystep.cli.train import TableMethod, wants_table
 from greedystep.datasets import Dataset
-from greedystep.runs.lock import lock_file
+from greedystep.runs.lock import lock_file, lock_folder
 
 if TYPE_CHECKING:
-    from greedystep import DQN
+    from greedystep.deep.seed_fits import FitConfig
 
 BATCHES, SWEEPS, EVALUATION_EPISODES = 10_000, 10, 100
+MOST_SEEDS = 1_000_000
 ACTING_SETTINGS = (
     *("num_envs", "replay_size", "updates", "warmup"),
     *("epsilon_start", "epsilon_end", "epsilon_steps", "log_every"),
@@ -58,6 +60,10 @@ class FitNetwork:
 
     # Number of batches to train on (default: 10 000).
     batches: MaybeCount = None
+
+    # Fit that many agents, with the seeds SEED, SEED + 1, ..., to a folder; the same command goes on with what is not
+    # finished (default: one agent, to a file).
+    seeds: MaybeCount = None
 
     # Where settings that are not given come from: paper (the default) or fast.
     preset: Annotated[Literal["paper", "fast"] | None, one_of("paper", "fast"), NO_HINT] = None
@@ -97,8 +103,11 @@ class Fit:
 
     settings: OmitArgPrefixes[DeepSettings] = field(default_factory=DeepSettings)
 
+    ray: OmitArgPrefixes[RayOptions] = field(default_factory=RayOptions)
+
     def run(self) -> int:
         with answering_bad_input():
+            self.ray.check()
             if not self.data:
                 raise ValueError("data: give at least one file of trajectories")
             if self.env is None and (self.agent == "table" or self.options):
@@ -111,9 +120,15 @@ class Fit:
             check_int("sweeps", SWEEPS if self.table.sweeps is None else self.table.sweeps)
             if not is_table:
                 self._check_settings()
+                self._check_seeds()
             data = Dataset.joined([Dataset.of(name) for name in self.data])
         with warnings_as_notes(), ExitStack() as locks:
-            said, out = self._fit_table(data, locks) if is_table else self._fit_network(data, locks)
+            if is_table:
+                said, out = self._fit_table(data, locks)
+            elif self.network.seeds is None:
+                said, out = self._fit_network(data, locks)
+            else:
+                said, out = self._fit_seeds(data, range(self.seed, self.seed + self.network.seeds), locks)
         from rich.console import Console
 
         from greedystep.runs.progress import say
@@ -126,6 +141,7 @@ class Fit:
         """Raise ValueError if an option was given that only tables, or only networks, have."""
         of_table = {name for name, value in vars(self.table).items() if value not in (None, ())}
         of_network = {name for name, value in vars(self.network).items() if value is not None}
+        of_network |= {name for name, value in vars(self.ray).items() if value is not None}
         of_network |= set(deep_settings.given(self.settings))
         for name in sorted(of_network if is_table else of_table):
             kind = "table" if is_table else "network"
@@ -148,11 +164,20 @@ class Fit:
         if self.eval_env is not None:
             as_environment(self.eval_env)
 
+    def _check_seeds(self) -> None:
+        if self.network.seeds is not None:
+            check_seed(self.seed + check_int("seeds", self.network.seeds, 1, MOST_SEEDS) - 1, "the last of the seeds")
+        elif self.ray.on is not None:
+            raise ValueError("on: Ray fits several agents side by side; give --seeds")
+
+    def _usual_out(self, default: str) -> Path:
+        """Return --out, or `default` in runs/ with a name before it that says what is fitted."""
+        what = (self.env or Path(self.data[0]).stem).replace("/", "-").replace(":", "-")
+        return self.out or Path("runs", f"fit-{what}-{default}")
+
     def _out_file(self, default: str, locks: ExitStack) -> Path:
         """Return the file to write, --out or `default`, locked until `locks` is closed."""
-        out = self.out or Path(
-            "runs", f"fit-{(self.env or Path(self.data[0]).stem).replace('/', '-').replace(':', '-')}-{default}"
-        )
+        out = self._usual_out(default)
         check_writable(out.parent)
         locks.enter_context(lock_file(out))
         if out.exists():
@@ -189,7 +214,7 @@ class Fit:
 
         batches = BATCHES if self.network.batches is None else self.network.batches
         with answering_bad_input():
-            agent = self._network(data)
+            agent = self._config().make_agent(data, self.seed)
             out = self._out_file(f"{agent.config.returns}-seed{self.seed}.agent", locks)
         done, loss = 0, float("nan")
 
@@ -220,18 +245,46 @@ class Fit:
             played = agent.evaluate(EVALUATION_EPISODES, env=self.eval_env)
         return f"{said} Mean return of {EVALUATION_EPISODES} episodes in {self.eval_env}: {played.mean:.6g}", out
 
-    def _network(self, data: Dataset) -> DQN:
-        import greedystep
-        from greedystep.deep import offline
-        from greedystep.deep.env_spec import as_environment
-        from greedystep.deep.presets import offline_settings
+    def _config(self) -> FitConfig:
+        from greedystep.deep.seed_fits import FitConfig
 
-        how = {"preset": self.network.preset or "paper", "seed": self.seed}
-        how |= offline_settings(deep_settings.given(self.settings))
-        if self.env is None:
-            agent = greedystep.DQN.from_dataset(data, **how)
-        else:
-            agent = greedystep.DQN(as_environment(self.env, **parse_options(self.options)), **how)
-        for _ in offline.checked(agent.trainer.learner, data):
-            pass
-        return agent
+        return FitConfig(
+            self.env,
+            BATCHES if self.network.batches is None else self.network.batches,
+            parse_options(self.options),
+            self.network.preset or "paper",
+            deep_settings.given(self.settings),
+            self.eval_env,
+        )
+
+    def _fit_seeds(self, data: Dataset, seeds: range, locks: ExitStack) -> tuple[str, Path]:
+        from rich.console import Console
+
+        from greedystep.deep.seed_fits import begin_folder, fit_seeds
+        from greedystep.deep.trainer import DivergedError
+        from greedystep.runs.progress import progress_line
+
+        config = self._config()
+        with answering_bad_input():
+            returns = config.make_agent(data, self.seed).config.returns
+            out = self._usual_out(f"{returns}-seeds{seeds[0]}-{seeds[-1]}")
+            check_writable(out)
+            locks.enter_context(lock_folder(out))
+            begin_folder(out, config, data)
+        try:
+            with ExitStack() as stack:
+                workers = None if self.ray.on is None else stack.enter_context(self.ray.workers(out))
+                report = stack.enter_context(progress_line(Console(stderr=True), self.env or data.name, "compiling"))
+                results = fit_seeds(config, data, seeds, out, workers, report)
+        except DivergedError as problem:
+            raise FailedError(str(problem)) from problem
+        except KeyboardInterrupt:
+            print_note(f"What is finished is in {out}; the same command goes on")
+            raise
+        said = f"{len(results)} of {len(seeds)} agents fitted now, {config.updates} batches each."
+        played = [result.mean_return for result in results if result.mean_return is not None]
+        if played:
+            said += (
+                f" Mean return of {EVALUATION_EPISODES} episodes in {self.eval_env}: {sum(played) / len(played):.6g}"
+            )
+        return said, out

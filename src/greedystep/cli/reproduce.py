@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from greedystep import __version__, experiments, signals
 from greedystep.cli.args import (
@@ -20,6 +20,7 @@ from greedystep.cli.args import (
     print_note,
     warnings_as_notes,
 )
+from greedystep.cli.ray_options import RayOptions
 from greedystep.cli.report import conclude, has_results, read_kept
 from greedystep.io import write_json
 from greedystep.provenance import config_hash, provenance
@@ -63,11 +64,18 @@ class Reproduce:
     # there).
     kept: MaybePath = None
 
+    # With --on ray, what is trained or tried in parts (fig2 to offline) is made by the workers of the cluster.
+    ray: OmitArgPrefixes[RayOptions] = field(default_factory=RayOptions)
+
     def run(self) -> int:
         names = self._names()
         for name in names:
             experiments.load(name)  # what is not installed is said now, not after hours
         self._check_parts(names)
+        with answering_bad_input():
+            self.ray.check()
+        if self.ray.on is not None and self.gather:
+            raise BadInputError("on: --gather runs nothing, here or elsewhere")
         from greedystep.report import results
 
         out = self.out or Path("results", self.scale)
@@ -77,7 +85,10 @@ class Reproduce:
                 check_writable(out)
                 locks.enter_context(lock_folder(out))
                 present = _present(out)
-            parts, drawn = PartStore(out / "parts"), results.Drawn()
+            workers = None
+            if self.ray.on is not None:
+                workers = locks.enter_context(self.ray.workers(out / "parts"))
+            parts, drawn = PartStore(out / "parts", workers), results.Drawn()
 
             def found() -> results.Found:
                 own = results.collect([out]) if has_results(out) else results.Found([], [])

@@ -31,6 +31,7 @@ from greedystep.cli.args import (
     warnings_as_notes,
 )
 from greedystep.cli.deep_settings import DeepSettings
+from greedystep.cli.ray_options import RayOptions
 
 if TYPE_CHECKING:
     from greedystep.runs.resumable_run import RunFolder, RunProgress
@@ -40,6 +41,8 @@ METHODS = (
     *("peng", "harutyunyan", "tree-backup", "retrace", "q-sigma", "monte-carlo", "episodic-backward", "model", "auto"),
 )
 """Names of the methods of `greedystep.tabular`, repeated here so that --help need not import numba."""
+NEW_WHEN_RESUMED = ("episodes", "steps", "save_every", "on", "ray_address", "actors")
+"""Options that can be given with --resume."""
 
 
 def _method(words: list[str]) -> str:
@@ -99,6 +102,11 @@ class NetworkOptions:
     # process, for slow simulators).
     vectorization: Annotated[str | None, one_of("sync", "async"), NO_HINT] = None
 
+    # Play in this number of Ray actors (the extra `ray`), which send whole episodes to the learner here: for simulators
+    # that are slower than learning. As many environments as actors, and as many updates per step as with one, unless
+    # --num-envs and --updates say otherwise.
+    actors: MaybeCount = None
+
     # Write TensorBoard's event files too (needs the extra `tensorboard`).
     tensorboard: Annotated[bool, NO_HINT] = False
 
@@ -141,8 +149,11 @@ class Train:
 
     settings: OmitArgPrefixes[DeepSettings] = field(default_factory=DeepSettings)
 
+    ray: OmitArgPrefixes[RayOptions] = field(default_factory=RayOptions)
+
     def run(self) -> int:
         with answering_bad_input():
+            self.ray.check(has_actors=self.network.actors is not None)
             is_table = self._is_for_table()
         if is_table:
             from greedystep.cli.train_table import train_table
@@ -163,7 +174,10 @@ class Train:
             hint = "--agent network trains a network" if is_table else "that is for tables"
         else:
             self._check_resume(self.resume)
-            is_table = _kind(self.resume) != "dqn"
+            is_table = (kind := _kind(self.resume)) not in ("dqn", "dqn-seeds")
+            if not is_table and (kind == "dqn-seeds") != (self.ray.on is not None):
+                what = "several runs, which --on ray goes on with" if self.ray.on is None else "one run: leave out --on"
+                raise ValueError(f"on: {self.resume} holds {what}")
             hint = "it counts episodes" if is_table else "it counts steps"
         for name in self.given_of_network() if is_table else self.given_of_table():
             where, kind = self.env or self.resume, "table" if is_table else "network"
@@ -173,7 +187,7 @@ class Train:
     def _check_resume(self, folder: Path) -> None:
         common = {name: getattr(self, name) for name in ("agent", "seed", "options", "out")}
         for name, value in {**common, **self.given_of_table(), **self.given_of_network()}.items():
-            if value not in (None, (), "") and name not in ("episodes", "steps", "save_every"):
+            if value not in (None, (), "") and name not in NEW_WHEN_RESUMED:
                 raise ValueError(f"{name}: a resumed run keeps its own; only --steps or --episodes can be given anew")
         check_writable(folder)
         if not (folder / "config.json").is_file():
@@ -192,6 +206,7 @@ class Train:
     def given_of_network(self) -> dict[str, Any]:
         """Return {option: value} of the options for networks that were typed, settings of the agent included."""
         own = {name: value for name, value in vars(self.network).items() if value not in (None, False)}
+        own |= {name: value for name, value in vars(self.ray).items() if value is not None}
         return own | deep_settings.given(self.settings)
 
 

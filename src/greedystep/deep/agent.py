@@ -186,16 +186,21 @@ class DQN:
         return self
 
     def fit_in_pieces(
-        self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0
+        self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0, begin: int = 0
     ) -> Iterator[tuple[int, float]]:
         """Do what `fit` does in pieces; after each, yield the number of updates made and the mean loss of the piece.
 
         If a loss is not finite, the agent is restored to its state before the first piece, and DivergedError is raised.
+
+        Args:
+            begin: a number that an earlier call with the same arguments yielded, after which this agent was saved; it
+                then goes on exactly as if it had not been stopped.
         """
         updates, seed = check_int("updates", updates, 0, INT32_MAX), check_seed(seed)
+        check_int("begin", begin, 0, updates)
         if dataset is None and self._data is None:
             raise ValueError("dataset: give one; only an agent made by from_dataset has its own")
-        self._choose_conservatism()
+        self.choose_conservatism()
         learner, data = self.trainer.learner, Dataset.of(self._data if dataset is None else dataset)
         score_heads = None
         if self.config.returns == "auto":
@@ -206,12 +211,14 @@ class DQN:
         before, period = self.trainer.state, offline.updates_per_period(self.config)
         state, hyperparams = jax.tree.map(lambda x: x[0], (before.lanes.learner, self.trainer.hyperparams))
         piece, key = period * max(1, updates // (PIECES * period)), jax.random.key(seed)
+        for _ in range(0, begin, period):  # as `offline.fit` does in each period
+            key = jax.random.split(key, 3)[0]
         traced = fit.trace(replay, state, hyperparams, key, jnp.int32(0), jnp.int32(updates))
         check_device_memory(f"batch_size={self.config.batch_size}", largest_intermediate(traced))
         rewards, has_warned = reward_range(replay), False
-        for begin in range(0, updates, piece):
-            end = min(begin + piece, updates)
-            state, key, loss, mean_q = fit(replay, state, hyperparams, key, jnp.int32(begin), jnp.int32(end))
+        for first in range(begin, updates, piece):
+            end = min(first + piece, updates)
+            state, key, loss, mean_q = fit(replay, state, hyperparams, key, jnp.int32(first), jnp.int32(end))
             if not jnp.isfinite(loss):
                 self.trainer.state = before
                 raise DivergedError(
@@ -227,7 +234,7 @@ class DQN:
             self.trainer.state = before._replace(lanes=lane)
             yield end, float(loss)
 
-    def _choose_conservatism(self) -> None:
+    def choose_conservatism(self) -> None:
         """Settle on that of logs where nothing else was asked for and nothing has been learned yet."""
         if self.config.conservatism == "auto" and not self.steps:
             trainer, data = self.trainer, self._data

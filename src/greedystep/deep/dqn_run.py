@@ -186,8 +186,8 @@ def trained(path: Path) -> Trainer:
     return trainer
 
 
-CONTENT = {
-    "kind": schema.OneOf(KIND),
+CONTENT: dict[str, schema.Schema] = {
+    "kind": str,
     "config": {
         "env": str,
         "agent": dict,
@@ -201,16 +201,17 @@ CONTENT = {
 """Schema of config.json, besides its provenance."""
 
 
-def read_config(folder: Path, env: str | None = None) -> tuple[DQNRunConfig, bool]:
+def read_config(folder: Path, env: str | None = None, *, kind: str = KIND) -> tuple[DQNRunConfig, bool]:
     """Return a run's settings and whether it writes TensorBoard's events; ValueError says why a folder is no run.
 
     Args:
+        kind: the "kind" that the folder must say it is.
         env: the name that the run's environment must have. Without it, an environment whose id imports a module
             ("module:name") is refused: a folder that somebody sent must not decide what is imported.
     """
     content = read_run_config(folder)
     try:
-        config = schema.check(content, CONTENT, "it")["config"]
+        config = schema.check(content, CONTENT | {"kind": schema.OneOf(kind)}, "it")["config"]
         agent, seeds = config_from_json(config["agent"]), tuple(config["seeds"])
         made = schema.build(DQNRunConfig, config | {"agent": agent, "seeds": seeds}, "config")
     except (ValueError, MemoryError) as problem:

@@ -76,6 +76,9 @@ class HostLoop(TrainLoop):
         pending = PendingStep((seen, jnp.zeros(n, jnp.int32), floats, floats), jnp.zeros((n, 4)), seen)
         return self._init_lane(key, network_key, HostState(pending, seen))
 
+    def begin_at(self, round_: int, lanes: LaneState, hyperparams: LaneHyperparams) -> None:
+        """Prepare for `begin`, `restore` or `cut_episodes` before that round; here there is nothing to prepare."""
+
     def begin(self, lanes: LaneState) -> LaneState:
         """Reset all environments and return the lanes with the first observations."""
         return self._observed(lanes, self.envs.reset(self._env_seeds))

@@ -110,11 +110,7 @@ class Trainer:
         if not self.seeds:
             raise ValueError("seeds: expected at least one, got none")
         self.learner = Learner(config, env.observation, env.num_actions, network)
-        self.loop: DeviceLoop | HostLoop = (
-            DeviceLoop(self.learner, env)
-            if isinstance(env, Environment)
-            else HostLoop(self.learner, env, tuple(self.seeds))
-        )
+        self.loop = _loop(self.learner, env, tuple(self.seeds))
         self.hyperparams = _hyperparams(config, lane_hyperparams or {}, len(self.seeds))
         self.state, self.seconds = TrainState(np.array(0), self._init()), 0.0
         self._env_state: dict[str, Any] | None = None
@@ -250,13 +246,15 @@ class Trainer:
         if self._has_begun:
             return lanes
         self._has_begun = True
+        loop.begin_at(int(self.state.step) // self.config.num_envs, lanes, self.hyperparams)
         if self._env_state is None:
             return loop.begin(lanes)
         lanes, is_exact = loop.restore(lanes, self._env_state)
         if not is_exact:
             warnings.warn(
-                f"{self.env.name} cannot be brought back to where it was (it resets itself, or is not determined by "
-                "its seed and actions): training goes on with new episodes, and differs from an unbroken one",
+                f"{self.env.name} cannot be brought back to where it was (it resets itself, is not determined by its "
+                "seed and actions, or is played by actors): training goes on with new episodes, and differs from an "
+                "unbroken one",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -387,6 +385,19 @@ class Trainer:
             own_envs = slice(lane * self.config.num_envs, (lane + 1) * self.config.num_envs)
             one._env_state = {name: values[own_envs] for name, values in state.items()}
         return one
+
+
+def _loop(learner: Learner, env: AnyEnvironment, seeds: tuple[int, ...]) -> DeviceLoop | HostLoop:
+    if isinstance(env, Environment):
+        return DeviceLoop(learner, env)
+    if env.vectorization != "actors":
+        return HostLoop(learner, env, seeds)
+    from greedystep.deep.actors import ActorLoop
+
+    if len(seeds) > 1 or learner.config.returns == "auto":
+        what = f"seeds: actors play for one, got {len(seeds)}" if len(seeds) > 1 else 'returns: "auto" acts with heads'
+        raise ValueError(f"{what}; leave out the actors")
+    return ActorLoop(learner, env, seeds)
 
 
 def keep_compiled_programs() -> None:

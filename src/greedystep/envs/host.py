@@ -25,8 +25,9 @@ from gymnasium.vector.utils import iterate
 from greedystep.envs.core import ObservationSpec
 from greedystep.envs.gymnasium_ids import make_gymnasium
 
-Vectorization = Literal["sync", "async"]
-"""Step environments one after another in this process, or each in a process of its own."""
+Vectorization = Literal["sync", "async", "actors"]
+"""Step environments one after another in this process, or each in a process of its own; "actors": training takes whole
+episodes from actors elsewhere (see `deep.actors`), everything else steps in this process."""
 
 DTYPES = {"float64": "float32", "float16": "float32", "int64": "int32", "uint64": "int32", "uint32": "int32"}
 """Dtype of an observation space -> the dtype it is stored as, since JAX has 32 bits by default; others are kept."""
@@ -67,7 +68,7 @@ class HostEnvironment:
 
     def __init__(self, env: Any, *, vectorization: Vectorization = "sync", **options: Any):
         if vectorization not in get_args(Vectorization):
-            raise ValueError(f"vectorization: expected sync or async, got {vectorization!r}")
+            raise ValueError(f"vectorization: expected sync, async or actors, got {vectorization!r}")
         if options and not isinstance(env, str):
             raise ValueError(f"{next(iter(options))}: options go with an id, this environment is made already")
         self.vectorization, self.options = vectorization, options if isinstance(env, str) else None
@@ -90,7 +91,7 @@ class HostEnvironment:
                 raise ValueError(
                     f"env: expected a function that makes a gymnasium.Env, got a {type(self._made).__name__}"
                 )
-        if vectorization == "async" and self._make is None:
+        if vectorization != "sync" and self._make is None:
             raise ValueError("vectorization: processes make their own environments; give an id or a function")
         one: Any = self._made
         self.is_vector = isinstance(one, VectorEnv)
@@ -104,7 +105,21 @@ class HostEnvironment:
             raise ValueError(f"env: {self.name} has the action space {actions}; only Discrete actions are supported")
         self.num_actions, self._first_action = int(actions.n), int(actions.start)
         self.action_names = tuple(map(str, range(self.num_actions)))
-        self._space, self._codec = space, _Codec(self.name, space)
+        self._space, self._codec = space, Codec(self.name, space)
+        self.pool: Any = None
+        """The actors that play for a training, where `vectorization` is "actors"."""
+
+    @property
+    def make(self) -> Callable[[], Any]:
+        """The function that makes one more environment; ValueError if only one was given."""
+        if self._make is None:
+            raise ValueError(f"env: {self.name} is made already; give an id or a function that makes one")
+        return self._make
+
+    @property
+    def codec(self) -> Codec:
+        """How observations become arrays."""
+        return self._codec
 
     @property
     def observation(self) -> ObservationSpec:
@@ -176,7 +191,7 @@ class LoggedEnvironment(HostEnvironment):
 
 def observation_spec(name: str, space: spaces.Space) -> ObservationSpec:
     """Return the shape, dtype and range that agents see for a Gymnasium space; ValueError if it is not supported."""
-    return _Codec(name, space).spec
+    return Codec(name, space).spec
 
 
 class HostEnvs(ABC):
@@ -192,7 +207,7 @@ class HostEnvs(ABC):
     always_steps = True
     """Whether `HostStep.is_step` is always True."""
 
-    def __init__(self, count: int, codec: _Codec, first_action: int):
+    def __init__(self, count: int, codec: Codec, first_action: int):
         self.num_envs, self._codec, self._first_action = count, codec, first_action
         self._seeds: list[tuple[int, int]] = []
         self._episodes = [0] * count
@@ -213,6 +228,11 @@ class HostEnvs(ABC):
         """Close all environments."""
 
     # -- what a trainer calls ------------------------------------------------------------------------------------------
+
+    def begin_with(self, seed: int) -> np.ndarray:
+        """Begin an episode of the only environment with this seed, and return its first observation."""
+        self._actions = [[]]
+        return self._codec.check(self._reset([seed], np.ones(1, bool)))[0]
 
     def reset(self, seeds: Sequence[tuple[int, int]]) -> np.ndarray:
         """Begin the first episode of every environment; `seeds` are (seed of its training, its index therein)."""
@@ -282,7 +302,7 @@ class HostEnvs(ABC):
 class EnvList(HostEnvs):
     """Environments stepped one after another in this process."""
 
-    def __init__(self, envs: list[gymnasium.Env], codec: _Codec, first_action: int):
+    def __init__(self, envs: list[gymnasium.Env], codec: Codec, first_action: int):
         super().__init__(len(envs), codec, first_action)
         self._envs, self._cannot_render = envs, False
         self._seen: list[np.ndarray] = [np.zeros(codec.spec.shape, codec.spec.dtype)] * len(envs)
@@ -321,7 +341,7 @@ class VectorHostEnvs(HostEnvs):
     episodes cannot be replayed, so a resumed training begins new ones.
     """
 
-    def __init__(self, vector: VectorEnv, codec: _Codec, first_action: int):
+    def __init__(self, vector: VectorEnv, codec: Codec, first_action: int):
         super().__init__(vector.num_envs, codec, first_action)
         self._vector: Any = vector
         self._over = np.zeros(vector.num_envs, bool)
@@ -369,7 +389,7 @@ class VectorHostEnvs(HostEnvs):
         self._vector.close()
 
 
-class _Codec:
+class Codec:
     """Converts observations of a Gymnasium space to arrays of one shape and dtype, and checks them."""
 
     def __init__(self, name: str, space: spaces.Space):

@@ -12,6 +12,10 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+class StoppedError(Exception):
+    """Raised in a job that has to stop because another one failed or was interrupted."""
+
+
 def run_jobs(
     jobs: Iterable[Callable[[], T]],
     workers: int,

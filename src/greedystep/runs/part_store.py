@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from greedystep import schema
 from greedystep.io import (
@@ -41,6 +41,9 @@ from greedystep.io import (
     write_json,
 )
 from greedystep.provenance import provenance
+
+if TYPE_CHECKING:
+    from greedystep.runs.ray_workers import RayWorkers
 
 PACKED = ".jsonl.gz"
 FORMAT = "greedystep parts 1"
@@ -60,10 +63,11 @@ class PartStore:
 
     Args:
         folder: None to keep nothing on the disk.
+        workers: workers of a cluster that make missing parts; None to make them in this process.
     """
 
-    def __init__(self, folder: Path | None = None):
-        self.folder, self.problems = folder, []
+    def __init__(self, folder: Path | None = None, workers: RayWorkers | None = None):
+        self.folder, self.workers, self.problems = folder, workers, []
         self._packed: dict[str, tuple[Path, bytes]] = {}
         self._used: set[str] = set()
         self._lock, self._working = Lock(), 0

@@ -1,4 +1,4 @@
-"""Train the runs that are missing among a folder's finished parts, in threads, with progress.
+"""Train the runs that are missing among a folder's finished parts, in threads or on a cluster, with progress.
 
 A finished run is found by what it is (environment, settings, seed), not by which experiment asked for it. So Figures 3,
 4 and 5 share what they have in common, a run that is longer than needed serves as well, and none is trained twice.
@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from threading import Event, Lock
 from typing import Any
@@ -20,11 +20,12 @@ import jax
 
 from greedystep import schema
 from greedystep.experiments.deep.suite import TASKS
-from greedystep.experiments.deep.training import CURVES, Budget, RunSpec, StoppedError, train
+from greedystep.experiments.deep.training import CURVES, Budget, RunSpec, train, train_in_worker
 from greedystep.provenance import config_hash, provenance
-from greedystep.runs.job_queue import run_jobs
+from greedystep.runs.job_queue import StoppedError, run_jobs
 from greedystep.runs.part_store import Parts, PartStore
 from greedystep.runs.progress import ReportProgress, WorkProgress
+from greedystep.runs.ray_workers import MOST_WAITING, RayWorkers
 
 Record = Mapping[str, Any]
 _NUMBERS = [schema.Nullable(schema.Float())]
@@ -134,7 +135,7 @@ class Runner:
         self._progress = WorkProgress(progress, total)
         self._stop, self._lock = Event(), Lock()
         self._is_cpu = jax.default_backend() == "cpu"
-        self._workers = (os.cpu_count() or 1) if self._is_cpu else COMPILING + 1
+        self._threads = (os.cpu_count() or 1) if self._is_cpu else COMPILING + 1
         self._began = time.perf_counter()
         self._trained: list[dict[str, Any]] = []
         self._counted: set[tuple[str, int]] = set()
@@ -164,18 +165,44 @@ class Runner:
     def _train(self, runs: list[RunSpec], budget: Budget, what: str) -> None:
         parts = self.store.parts
         checkpoints = parts.half_way(group_hash((run.name for run in runs), budget.steps))
-        with parts.working():
-            at_first = parts.processes()
-            records = train(runs, budget, partial(self._on_chunk, what), checkpoints)
-            processes = max(at_first, parts.processes())
+        if parts.workers is not None:
+            records, side_by_side = self._train_on(parts.workers, runs, budget, what)
+        else:
+            with parts.working():
+                at_first = parts.processes()
+                records = train(runs, budget, partial(self._on_chunk, what), checkpoints)
+                side_by_side = max(at_first, parts.processes()) * (self._threads if self._is_cpu else 1)
         for record in records:
-            record["side_by_side"] = processes * (self._workers if self._is_cpu else 1)
+            record["side_by_side"] = side_by_side
         self.store.keep(records, asdict(runs[0].config))
         with self._lock:
             self._trained += records
             self._counted |= {(record["name"], budget.steps) for record in records}
         if checkpoints is not None:
             shutil.rmtree(checkpoints, ignore_errors=True)
+
+    def _train_on(
+        self, workers: RayWorkers, runs: list[RunSpec], budget: Budget, what: str
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Train runs in a worker of a cluster; return their records, and how many such workers a node has."""
+        counted = 0.0
+
+        def on_report(done: float, speed: str) -> None:
+            nonlocal counted
+            counted, new = done, done - counted  # negative where a worker died: its successor begins before
+            self._progress.advance(new, f"{what}, {speed}")
+
+        records = workers.call(
+            what,
+            train_in_worker,
+            [replace(run) for run in runs],  # without the environments that runs keep once they were asked for them
+            budget,
+            folder=self.store.parts.half_way(group_hash((run.name for run in runs), budget.steps)),
+            on_report=on_report,
+            should_stop=self._stop.is_set,
+        )
+        self._progress.advance(len(runs) * budget.steps - counted, what)
+        return records, workers.cluster.workers_per_node
 
     def _on_chunk(self, what: str, steps: int, speed: float) -> None:
         if self._stop.is_set():
@@ -186,6 +213,8 @@ class Runner:
         """Run jobs in threads, in the given order, and wait for all of them.
 
         On a CPU as many run at a time as there are cores, since a compiled training of small networks uses one core. On
-        a GPU one training computes at a time, since it fills the device, and meanwhile others compile.
+        a GPU one training computes at a time, since it fills the device, and meanwhile others compile. With the workers
+        of a cluster, threads only wait for them.
         """
-        run_jobs(jobs, self._workers, on_failure=self._stop.set)
+        threads = self._threads if self.store.parts.workers is None else MOST_WAITING
+        run_jobs(jobs, threads, on_failure=self._stop.set)

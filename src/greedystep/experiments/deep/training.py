@@ -25,6 +25,7 @@ from greedystep.deep.presets import make_config
 from greedystep.deep.trainer import Row, Trainer
 from greedystep.experiments.deep.method_runs import PHASE, only_end
 from greedystep.experiments.deep.suite import TASKS, Setting
+from greedystep.runs.ray_workers import Report
 
 CURVES = ("episode_return", "episodes", "mean_q", "mean_n", "overestimation")
 """Metrics columns that are recorded."""
@@ -93,10 +94,6 @@ def _device_lock() -> AbstractContextManager[Any]:
     return nullcontext() if jax.default_backend() == "cpu" else GPU  # with both: compiling is not timed
 
 
-class StoppedError(Exception):
-    """Raised in a training that has to stop because another one failed or was interrupted."""
-
-
 def train(
     runs: Sequence[RunSpec],
     budget: Budget,
@@ -133,6 +130,18 @@ def train(
         | {"evaluation": played[lane], "diverged": so_far.diverged.get(str(lane)), "seconds": trainer.seconds}
         for lane, run in enumerate(runs)
     ]
+
+
+def train_in_worker(runs: Sequence[RunSpec], budget: Budget, *, folder: Path, report: Report) -> list[dict[str, Any]]:
+    """Do what `train` does in a worker of a cluster, with its checkpoints in `folder`."""
+    done = 0
+
+    def on_chunk(steps: int, speed: float) -> None:
+        nonlocal done
+        done += steps
+        report(done, f"{speed:,.0f} steps/s")
+
+    return train(runs, budget, on_chunk, folder)
 
 
 def _run(

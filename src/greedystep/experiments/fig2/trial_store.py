@@ -1,4 +1,6 @@
-"""Batches of trials that differ in their seed alone, divided into pieces that are run in threads and kept.
+"""Batches of trials that differ in their seed alone, divided into pieces that are run and kept.
+
+Trials run in threads, or in the workers of a cluster.
 
 A piece is one part (see `runs.part_store`), written when its trials are done. It is found by everything that decides
 its numbers, so that a run with other settings in the same folder neither uses nor overwrites it.
@@ -8,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from threading import Event
 from typing import Any, NamedTuple
 
 from greedystep.io import jsonable
@@ -16,6 +19,7 @@ from greedystep.provenance import available_cores, config_hash, provenance
 from greedystep.runs.job_queue import run_jobs
 from greedystep.runs.part_store import Parts, PartStore
 from greedystep.runs.progress import ReportProgress, WorkProgress
+from greedystep.runs.ray_workers import MOST_WAITING, Report
 
 FOLDER = "fig2"
 """Subfolder of the parts that holds pieces of trials."""
@@ -66,6 +70,7 @@ class TrialStore:
 
     def __init__(self, parts: Parts = None):
         self._parts = PartStore.at(parts)
+        self.workers = self._parts.workers
         self.problems = [*self._parts.problems]
         self._found: dict[str, list[Any] | None] = {}
 
@@ -139,4 +144,29 @@ def run_trials(batches: Sequence[Batch], kept: TrialStore, progress: ReportProgr
         left -= 1
         share.advance(piece.batch.cost, f"{left:,} of {total:,} trials left; {piece.batch.label}")
 
-    run_jobs(jobs(), available_cores(), on_done)
+    workers = kept.workers
+    if workers is None:
+        run_jobs(jobs(), available_cores(), on_done)
+        return
+    stop = Event()
+
+    def run_elsewhere(piece: Piece) -> tuple[Piece, list[Any]]:
+        label, prepare = piece.batch.label, piece.batch.prepare
+        return piece, workers.call(label, run_piece, prepare, piece.seeds, should_stop=stop.is_set)
+
+    def on_piece(done: tuple[Piece, list[Any]]) -> None:
+        for seed, result in zip(done[0].seeds, done[1], strict=True):
+            on_done((done[0], seed, result))
+
+    run_jobs((partial(run_elsewhere, piece) for piece in missing), MOST_WAITING, on_piece, stop.set)
+
+
+def run_piece(
+    prepare: Callable[[], Callable[[int], Any]], seeds: Sequence[int], *, folder: None, report: Report
+) -> list[Any]:
+    """Run the trials of a piece in a worker of a cluster; it keeps no files."""
+    trial, found = prepare(), []
+    for seed in seeds:
+        found.append(trial(seed))
+        report(len(found), f"seed {seed}")
+    return found

@@ -29,13 +29,13 @@ from greedystep.deep.presets import OFFLINE_RULE, make_config
 from greedystep.experiments.claims import Claim, Outcome, judges
 from greedystep.experiments.deep.judging import Estimate
 from greedystep.experiments.deep.suite import Setting
-from greedystep.experiments.deep.training import StoppedError
-from greedystep.experiments.offline.fits import LaneFit
+from greedystep.experiments.offline.fits import LaneFit, fit_in_worker
 from greedystep.experiments.offline.logs import KINDS, OfflineTask, behaviour_return, make_logs
 from greedystep.provenance import config_hash, provenance
-from greedystep.runs.job_queue import run_jobs
+from greedystep.runs.job_queue import StoppedError, run_jobs
 from greedystep.runs.part_store import Parts, PartStore
 from greedystep.runs.progress import ReportProgress, WorkProgress
+from greedystep.runs.ray_workers import MOST_WAITING
 from greedystep.stats import difference, interval
 from greedystep.tables import Table
 from greedystep.trajectory import Trajectory
@@ -128,7 +128,9 @@ def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequenc
     total = sum(task.updates * len(task.kinds) * len(methods) for task in asked.values())
     made: dict[str, dict[str, Any]] = {}
     work, stop = WorkProgress(progress, total), Event()
-    workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    elsewhere, threads = kept.store.workers, (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    if elsewhere is not None:
+        threads = MOST_WAITING
 
     def on_piece(what: str, updates: int) -> None:
         if stop.is_set():
@@ -138,11 +140,19 @@ def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequenc
     def fit(key: str, task: OfflineTask, name: str, logs: Mapping[str, list[Trajectory]]) -> None:
         """Fit one method to those logs of a task that it was not fitted to yet."""
         rows = max(sum(map(len, log)) + len(log) for log in logs.values())
-        program = LaneFit(task, METHODS[name], rows)
+        program = None if elsewhere else LaneFit(task, METHODS[name], rows)
         for kind in task.kinds:
             part = kept.fit_name(key, task, kind, name)
             if part not in made:
-                found = program.run(logs[kind], partial(on_piece, f"{task.title}, {kind} log, {name}"))
+                what = f"{task.title}, {kind} log, {name}"
+                if program is not None:
+                    found = program.run(logs[kind], partial(on_piece, what))
+                else:
+                    assert elsewhere is not None
+                    found = elsewhere.call(
+                        what, fit_in_worker, task, METHODS[name], rows, logs[kind], should_stop=stop.is_set
+                    )
+                    on_piece(what, task.updates)
                 made[part] = {"task": key, "kind": kind, "method": name, **found}
                 kept.store.write(part, made[part] | {"provenance": provenance(METHODS[name])})
                 kept.store.use(part)
@@ -168,7 +178,7 @@ def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequenc
         }
         kept.store.write(logs_part, made[logs_part] | {"provenance": provenance(task.as_settings)})
         kept.store.use(logs_part)
-        run_jobs((partial(fit, key, task, name, logs) for name in missing), workers, on_failure=stop.set)
+        run_jobs((partial(fit, key, task, name, logs) for name in missing), threads, on_failure=stop.set)
 
     found = {key: _gather(kept, key, task, methods, made) for key, task in tasks.items()}
     absent = [

@@ -22,6 +22,7 @@ from greedystep.experiments.deep.suite import Setting
 from greedystep.experiments.deep.training import EVALUATION_SEED
 from greedystep.experiments.offline.logs import LIMIT, OfflineTask
 from greedystep.replay import ReplayBuffer
+from greedystep.runs.ray_workers import Report
 from greedystep.trajectory import Trajectory
 
 PIECES = 20
@@ -82,3 +83,17 @@ class LaneFit:
             "microseconds": 1e6 * seconds / (total * len(self._seeds)),
             "device": jax.devices()[0].device_kind,
         }
+
+
+def fit_in_worker(
+    task: OfflineTask, setting: Setting, rows: int, log: Sequence[Trajectory], *, folder: None, report: Report
+) -> dict[str, Any]:
+    """Do what `LaneFit.run` does in a worker of a cluster; it keeps no files."""
+    done = 0
+
+    def on_piece(updates: int) -> None:
+        nonlocal done
+        done += updates
+        report(done, task.title)
+
+    return LaneFit(task, setting, rows).run(log, on_piece)
