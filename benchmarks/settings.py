@@ -18,7 +18,9 @@ import numpy as np
 import greedystep as gs
 from benchmarks.targets import bound_text, check_target, met_text
 from benchmarks.train_peers import PEER, peer_is_installed
-from greedystep.io import read_json, write_json, write_text
+from greedystep.deep.config import described
+from greedystep.deep.presets import make_config
+from greedystep.io import from_json, read_json, to_json, write_json, write_text
 from greedystep.provenance import provenance
 
 OURS = "greedystep"
@@ -105,8 +107,13 @@ def _find(result: dict[str, Any], who: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def settings(name: str, package: str) -> dict[str, Any]:
-    """Return what is trained with: the steps, and for the peer the settings of its zoo."""
-    return TASKS[name].zoo if package == PEER else {"steps": TASKS[name].steps}
+    """Return what is trained with: the steps, and our default settings or for the peer those of its zoo."""
+    return TASKS[name].zoo if package == PEER else {"steps": TASKS[name].steps} | from_json(to_json(_defaults()))
+
+
+def _defaults() -> dict[str, Any]:
+    """Return our settings for features of any environment; a run with other ones counts as missing."""
+    return described(make_config(""))
 
 
 def train_ours(name: str, seed: int) -> dict[str, Any]:
