@@ -74,11 +74,13 @@ OTHERS: dict[str, Any] = FEATURES | {
     # buffer, explores so shortly and learns so slowly that LunarLander takes longer.
     "hidden": (128, 128),
     "replay_size": 100_000,
+    "batch_size": 64,  # 32 for each learning rate of auto
+    "ensemble_update": "all",
     "target_period": 240,  # divisible by most numbers of environments
     "epsilon_end": 0.05,
     "epsilon_steps": 10_000,
     "optimiser": "adam",
-    "learning_rate": 1e-3,
+    "learning_rate": 5e-4,
 }
 
 FAMILIES = {"minatar/": MINATAR, "ple/": FEATURES, "classic/": CLASSIC}
