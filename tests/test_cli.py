@@ -87,7 +87,7 @@ def test_every_option_is_explained(name, capsys):
     assert source in shown
     for field in dataclasses.fields(COMMANDS[name]):
         option = f"--{field.name.replace('_', '-')} "
-        assert option in shown or field.name in ("env", "model", "name", "names", "paths")
+        assert option in shown or field.name in ("env", "model", "name", "names", "paths", "ray")  # --on, --ray-address
 
 
 def test_deep_settings_are_those_of_the_config():
@@ -178,7 +178,7 @@ BAD = {
     "report nowhere nowhere": "out: name a folder to write to",
     "report broken.npz": "out: name a folder to write to",
     "report broken.npz --out here": "broken.npz is not a readable JSON file",
-    "bench": "names: give at least one of data, envs, gym, offline, planning, returns",
+    "bench": "names: give at least one of data, envs, gym, offline, planning, planning-large, returns",
     "bench speed": "invalid choice 'speed'",
     "bench returns --repeats 0": "repeats: expected an integer >= 1, got 0",
 }

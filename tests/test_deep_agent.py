@@ -37,7 +37,7 @@ def test_answers_for_one_observation_and_for_many(car):
 
 
 def test_evaluation_plays_whole_episodes_and_learns_nothing():
-    agent = gs.DQN("classic/cartpole", **SMALL)
+    agent = gs.DQN("classic/cartpole", "lambda", **SMALL)
     before = agent.networks
     found = agent.evaluate(episodes=7, epsilon=0.5)
     assert found.returns.shape == (7,)

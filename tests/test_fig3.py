@@ -19,8 +19,9 @@ from greedystep.experiments.deep import training
 from greedystep.experiments.deep.method_runs import MethodRuns, from_records, only_end
 from greedystep.experiments.deep.runner import RunStore
 from greedystep.experiments.deep.suite import FIGURE_3, GREEDY, METHODS, PAPER
-from greedystep.experiments.deep.training import Budget, RunSpec, StoppedError
+from greedystep.experiments.deep.training import Budget, RunSpec
 from greedystep.experiments.fig3 import training_time
+from greedystep.runs.job_queue import StoppedError
 
 TIMES = ("seconds", "steps_per_second")
 EXPERIMENTS = (fig3, fig4, fig5, horizon, luck, presets, evaluation)

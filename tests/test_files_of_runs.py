@@ -11,6 +11,7 @@ import greedystep as gs
 from greedystep import checkpoint, io
 from greedystep.cli import main
 from greedystep.metrics import MetricsFile
+from greedystep.runs.job_queue import StoppedError
 from greedystep.tabular.tabular_run import TabularRun
 
 # -- metrics and configurations ---------------------------------------------------------------------------------------
@@ -322,11 +323,11 @@ def test_a_training_that_diverged_can_be_stopped_and_found_again(tmp_path):
     from greedystep.experiments.deep import training
 
     def stop(steps, speed):
-        raise training.StoppedError
+        raise StoppedError
 
     trainer, so_far, again = Stub(), training.PartialTraining([], {}), training.PartialTraining([], {})
     trainer.on_diverged = so_far.on_diverged
-    with pytest.raises(training.StoppedError):
+    with pytest.raises(StoppedError):
         training._run(trainer, 20, stop, so_far, tmp_path / "half-way")
     again.restore(trainer, tmp_path / "half-way")
     assert again.diverged == {"0": 7}
