@@ -159,7 +159,7 @@ def test_collected_episodes_are_those_that_the_agent_plays(env):
         greedy = agent.predict(one.observations[:-1]) == one.actions
         np.testing.assert_allclose(one.behaviour_prob, np.where(greedy, 0.85, 0.15), rtol=1e-6)
         assert one.terminated[-1] != one.truncated[-1]
-        assert one.truncated[-1] == (len(one) == 12)
+        assert one.truncated[-1] == (len(one) == 12 and not one.terminated[-1])
     again = collect(agent.trainer, 20, 0.3, limit=12)
     assert all(np.array_equal(a.observations, b.observations) for a, b in zip(found, again, strict=True))
 

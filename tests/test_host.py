@@ -337,7 +337,7 @@ def test_settings_that_do_not_fit():
         gs.DQN(Counting(), vectorization="async", **TINY)
     with pytest.raises(ValueError, match="vectorization: only environments of Gymnasium have one"):
         gs.DQN("classic/cartpole", vectorization="async", **TINY)
-    with pytest.raises(ValueError, match="vectorization: expected sync or async, got 'threads'"):
+    with pytest.raises(ValueError, match="vectorization: expected sync, async or actors, got 'threads'"):
         gs.DQN("CartPole-v1", vectorization="threads", **TINY)
     with pytest.raises(ValueError, match="env: expected either an environment or make_vec"):
         gs.DQN(**TINY)
