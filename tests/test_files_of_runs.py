@@ -328,7 +328,7 @@ def test_a_training_that_diverged_can_be_stopped_and_found_again(tmp_path):
     trainer, so_far, again = Stub(), training.PartialTraining([], {}), training.PartialTraining([], {})
     trainer.on_diverged = so_far.on_diverged
     with pytest.raises(StoppedError):
-        training._run(trainer, 20, stop, so_far, tmp_path / "half-way")
+        training._run(trainer, training.Budget(20), stop, so_far, tmp_path / "half-way", None)
     again.restore(trainer, tmp_path / "half-way")
     assert again.diverged == {"0": 7}
     assert again.rows == so_far.rows != []

@@ -135,7 +135,7 @@ def head_q(q: jax.Array) -> jax.Array:
     least, mean = q.min(axis=1), q.mean(axis=1)
     caution = jnp.array([output.caution for output in AUTO_OUTPUTS])[:, None]
     mixed = mean + caution * (least - mean)  # [R, B, O, A]
-    return mixed.swapaxes(1, 2).reshape(HEADS, states, -1)
+    return mixed.swapaxes(1, 2).reshape(HEADS, states, width // outputs)
 
 
 def split_policy(policy: Any) -> tuple[Any, Any]:
