@@ -194,7 +194,7 @@ def as_good(scores: AllScores, tasks: Mapping[str, Any]) -> Outcome:
 
     A single task says nothing about one setting for all; a task without trainings keeps it from being confirmed.
 
-    The last half sentence was added after the runs, when Pong was missing: without it, eight tasks of nine confirmed it.
+    The last half sentence was added after the runs, when Pong was missing; without it, eight tasks would have done.
     """
     means = {task: float(values.mean()) for task, values in scores[AUTO].items()}
     if len(means) < 2:
