@@ -26,7 +26,7 @@ from greedystep.checks import check_int
 from greedystep.deep.dqn_run import CHECKPOINTS, DQNRunConfig
 from greedystep.deep.seed_runs import train_seed
 from greedystep.deep.trainer import DivergedError
-from greedystep.extras import MissingExtraError
+from greedystep.extras import importing_extra
 from greedystep.io import jsonable, read_json, write_json
 from greedystep.learning_curves import last_episodes
 from greedystep.metrics import read_metrics
@@ -124,13 +124,8 @@ class TuneConfig:
 
 def import_optuna() -> Any:
     """Return the module `optuna`; MissingExtraError names the extra."""
-    try:
+    with importing_extra("tune", ["optuna"]):
         import optuna
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").partition(".")[0] != "optuna":
-            raise
-        sentence = 'this needs optuna, which is not installed: pip install "greedystep[tune]"'
-        raise MissingExtraError(sentence, name="optuna") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

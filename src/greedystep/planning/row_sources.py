@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -75,7 +76,7 @@ row_loops = lru_cache(16)(RowLoops)
 """`RowLoops`, kept for the next model with the same function."""
 
 
-class RowSource:
+class RowSource(ABC):
     """The rows of one model and the loops over them."""
 
     name: str  # of the argument, for messages
@@ -84,13 +85,13 @@ class RowSource:
     def __init__(self, row: Any, states: int, actions: int):
         self._loops, self._states, self._actions = row_loops(row, actions), states, actions
 
+    @abstractmethod
     def row(self, s: int, a: int) -> Any:
         """Return (successors, probabilities, reward) of action a in state s."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pieces(self, begin: int, end: int) -> Iterator[tuple[tuple[Any, ...], int, int]]:
         """Split states begin .. end - 1 into ranges; yields (arguments of `row` besides s and a, begin, end)."""
-        raise NotImplementedError
 
     def _run(self, loop: Any, *arguments: Any, begin: int, end: int) -> list[Any]:
         found = []
@@ -113,11 +114,11 @@ class RowSource:
         """Compute q(s, a) of the values v into q [S, A]."""
         self._run(self._loops.action_values, discount, v, q, begin=0, end=len(q))
 
+    @abstractmethod
     def visit(
         self, discount: float, v: np.ndarray, w: np.ndarray, size: int, task: Visits, place: Place
     ) -> tuple[int, int, float]:
         """Sweep the next blocks, as `visit_blocks` does."""
-        raise NotImplementedError
 
     def list_reads(
         self, size: int, begin: int, end: int, seen: np.ndarray, start: np.ndarray, found: np.ndarray

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from greedystep.extras import MissingExtraError
+from greedystep.extras import importing_extra
 from greedystep.provenance import available_cores
 
 ANSWER_WITHIN = 5.0
@@ -38,13 +38,8 @@ class ClusterError(ValueError):
 def import_ray() -> Any:
     """Return the module `ray`; MissingExtraError names the extra."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
+    with importing_extra("ray", ["ray"]):
         import ray
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").partition(".")[0] != "ray":
-            raise
-        sentence = 'this needs ray, which is not installed: pip install "greedystep[ray]"'
-        raise MissingExtraError(sentence, name="ray") from None
     logging.getLogger("ray").setLevel(logging.ERROR)
     # A thread of Ray prints each death of a worker to standard output, whatever is configured; we say it ourselves.
     from ray._private import worker
