@@ -26,6 +26,8 @@ from greedystep.provenance import provenance
 OURS = "greedystep"
 EPISODES = 100
 """Episodes of greedy play after each training."""
+FIRST_SEED = 100
+"""Our default settings were chosen on smaller seeds; those of the zoo on seeds that it does not name."""
 
 
 class Task(NamedTuple):
@@ -79,13 +81,13 @@ def run(out: Path, repeats: int = 5, names: Sequence[str] | None = None) -> dict
     """Train with every missing seed, write `settings.json` and `settings.md` to `out`, and return the JSON's content.
 
     Args:
-        repeats: number of seeds, 0, 1, ...
+        repeats: number of seeds, from FIRST_SEED on.
         names: environments; all of TASKS by default.
     """
     packages: dict[str, Callable[..., dict[str, Any]]] = {OURS: train_ours}
     if peer_is_installed():
         packages[PEER] = train_peer
-    for seed in range(repeats):
+    for seed in range(FIRST_SEED, FIRST_SEED + repeats):
         for name in names or TASKS:
             for package, train in packages.items():
                 who = {"env": name, "package": package, "seed": seed, "settings": settings(name, package)}

@@ -7,6 +7,7 @@ from benchmarks.train_peers import PEER
 from greedystep.io import read_json
 
 CART = "CartPole-v1"
+SEED = settings.FIRST_SEED
 
 
 @pytest.fixture
@@ -29,11 +30,16 @@ def made_up(monkeypatch):
 
 def test_finished_runs_are_kept_and_the_share_of_solved_seeds_is_judged(made_up, tmp_path):
     plays, made = made_up
-    plays |= {(settings.OURS, 0): [500.0, 500.0], (settings.OURS, 1): [480.0, 460.0]}
-    plays |= {(PEER, 0): [500.0], (PEER, 1): [100.0]}
+    plays |= {(settings.OURS, SEED): [500.0, 500.0], (settings.OURS, SEED + 1): [480.0, 460.0]}
+    plays |= {(PEER, SEED): [500.0], (PEER, SEED + 1): [100.0]}
     settings.run(tmp_path, 1, [CART])
     result = settings.run(tmp_path, 2, [CART])
-    assert made == [(settings.OURS, CART, 0), (PEER, CART, 0), (settings.OURS, CART, 1), (PEER, CART, 1)]
+    assert made == [
+        (settings.OURS, CART, SEED),
+        (PEER, CART, SEED),
+        (settings.OURS, CART, SEED + 1),
+        (PEER, CART, SEED + 1),
+    ]
     assert read_json(tmp_path / "settings.json")["rows"] == result["rows"]
     (target,) = result["targets"]
     assert (target["value"], target["met"]) == (0.5, False)
@@ -44,9 +50,9 @@ def test_finished_runs_are_kept_and_the_share_of_solved_seeds_is_judged(made_up,
 
 def test_runs_with_other_settings_are_made_again(made_up, monkeypatch, tmp_path):
     plays, made = made_up
-    plays |= {(settings.OURS, 0): [500.0], (PEER, 0): [500.0]}
+    plays |= {(settings.OURS, SEED): [500.0], (PEER, SEED): [500.0]}
     settings.run(tmp_path, 1, [CART])
     monkeypatch.setitem(settings.TASKS, CART, settings.TASKS[CART]._replace(steps=7))
     result = settings.run(tmp_path, 1, [CART])
-    assert made == [(settings.OURS, CART, 0), (PEER, CART, 0), (settings.OURS, CART, 0)]
+    assert made == [(settings.OURS, CART, SEED), (PEER, CART, SEED), (settings.OURS, CART, SEED)]
     assert len(settings.scores(result["rows"])[CART, settings.OURS]) == 1
