@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from importlib import import_module
 from itertools import islice
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
@@ -405,6 +406,7 @@ class Stand:
 
 @pytest.fixture
 def stands(monkeypatch):
+    import_module("greedystep.report.page")  # before the experiments that it imports from are replaced
     made = {name: Stand(name) for name in experiments.NAMES}
     for name, stand in made.items():
         monkeypatch.setitem(sys.modules, f"greedystep.experiments.{experiments.MODULES.get(name, name)}", stand)
