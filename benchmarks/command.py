@@ -22,7 +22,9 @@ from greedystep.cli.args import (
     one_or_more,
 )
 
-Name = Literal["data", "envs", "gym", "offline", "planning", "planning-large", "returns", "settings", "train"]
+Name = Literal[
+    "choosing", "data", "envs", "gym", "offline", "planning", "planning-large", "returns", "settings", "train"
+]
 Texts = Annotated[tuple[str, ...], one_or_more("TEXT"), NO_HINT]
 
 
@@ -41,24 +43,27 @@ def load(name: Name) -> Benchmark:
 class Bench:
     """Time greedystep beside other packages (the extra `peers`) on this machine."""
 
-    # What to time: data (learning from a large dataset), envs, gym (training in Gymnasium environments), offline
-    # (learning from logs), planning, planning-large (10 and 100 million states, which takes an hour), returns, settings
-    # (greedy play after training in Gymnasium environments), train.
+    # What to time: choosing (returns of the ways to let the data choose that were tried before returns="auto"), data
+    # (learning from a large dataset), envs, gym (training in Gymnasium environments), offline (learning from logs),
+    # planning, planning-large (10 and 100 million states, which takes an hour), returns, settings (greedy play after
+    # training in Gymnasium environments), train.
     names: Annotated[Positional[tuple[Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.
     out: PathArg = Path("benchmarks/results")
 
-    # How often each case is timed; medians are reported. For offline and settings: the number of seeds.
+    # How often each case is timed; medians are reported. For choosing, offline and settings: the number
+    # of seeds.
     repeats: Count = 5
 
     # For planning: only the problems of these kinds (goal, diffusive, mixing, other), or with these texts in their
     # names (default: all).
     problems: Texts = ()
 
-    # For envs, offline, settings and train: only the environments whose names contain one of these texts (default: for
-    # envs all but the toy tasks, for offline classic/cartpole, ple/catcher and classic/mountaincar, for settings
-    # CartPole-v1, Acrobot-v1 and LunarLander-v3, for train minatar/breakout, minatar/freeway and classic/mountaincar).
+    # For choosing, envs, offline, settings and train: only the environments whose names contain one of these texts
+    # (default: for choosing catcher, pixelcopter and mountaincar, for envs all but the toy tasks, for offline
+    # classic/cartpole, ple/catcher and classic/mountaincar, for settings CartPole-v1, Acrobot-v1 and LunarLander-v3,
+    # for train minatar/breakout, minatar/freeway and classic/mountaincar).
     games: Texts = ()
 
     # For envs: how many environments to step in parallel (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere); for
@@ -90,6 +95,10 @@ class Bench:
             from benchmarks.planning_problems import select
 
             options["planning"] = {"problems": select(self.problems)}
+        if self.games and "choosing" in self.names:
+            from greedystep.experiments.deep.suite import FIGURE_3
+
+            options["choosing"] = {"names": select_games(self.games, list(FIGURE_3))}
         if self.games and "offline" in self.names:
             from benchmarks.offline import TASKS
 
@@ -100,7 +109,7 @@ class Bench:
             options["settings"] = {"names": select_games(self.games, list(TASKS))}
         if self.games or self.numbers:
             if self.games:
-                self._check_used("games", "envs", "offline", "settings", "train")
+                self._check_used("games", "choosing", "envs", "offline", "settings", "train")
             else:
                 self._check_used("numbers", "envs", "train")
             numbers = [check_int("numbers", number, 1, INT32_MAX) for number in self.numbers] or None

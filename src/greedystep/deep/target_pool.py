@@ -78,7 +78,7 @@ def make(
         observations, action = block
         return target_values(config, bootstrap_q(buffer.unpack(observations)), action)
 
-    values = _in_blocks(value, (packed, rows.action), size)
+    values = in_blocks(value, (packed, rows.action), size)
     values = jax.tree.map(lambda x: x.reshape(len(x), columns, -1).swapaxes(1, 2), values)
     in_columns = jax.tree.map(lambda x: x.reshape(columns, -1).T, rows)
     targets, steps = sequence_targets(config, hyperparams, in_columns, values)
@@ -114,7 +114,7 @@ def sample(buffer: ReplayBuffer, pool: TargetPool, key: jax.Array, count: int) -
     return Batch(buffer.unpack(pool.observations[at]), pool.action[at], pool.targets[:, at], pool.steps[at])
 
 
-def _in_blocks(function, arrays, size: int):
+def in_blocks(function, arrays, size: int):
     """Apply `function` to arrays [size, ...] block by block; its results [G, block] are joined to [G, size]."""
     block, side_by_side = _block_sizes()
     if size <= block:

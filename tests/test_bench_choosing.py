@@ -1,0 +1,84 @@
+"""The benchmark of ways to let the data choose: what each way computes, and a short training of all of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks import choosing
+from benchmarks.choosing import HEADS, WAYS, Heads
+
+NO_CUTS = np.zeros((4, 1), bool)
+
+
+def heads(way, count, total, squares, **more):
+    """The returns of episodes by head; nothing else is known."""
+    zero = jnp.float32(0)
+    known = {"extra_caution": zero, "error": zero, "size": zero, **more}
+    sums = [jnp.array(x, float) for x in (count, total, squares)]
+    return Heads(WAYS[way], jnp.zeros(2, int), jnp.int32(9), *sums, **known)
+
+
+def test_lambda_weighs_two_estimates_by_their_variances():
+    v, g, noise = np.array([[0.5], [2.0], [1.0], [3.0]]), 1e9, 0.25
+    expected = []
+    for value in v[::-1, 0]:  # both estimates are unbiased and independent: λ gives the smallest variance of their mix
+        grid = np.linspace(0, 1, 100_001)
+        mixed = (1 - grid) ** 2 * value + grid**2 * g
+        expected.append(grid[mixed.argmin()])
+        g = noise + 0.9**2 * mixed.min()
+    found = choosing.lambda_from_variance(jnp.array(v), jnp.float32(noise), jnp.full((4, 1), 0.9), jnp.array(NO_CUTS))
+    np.testing.assert_allclose(np.asarray(found)[::-1, 0], expected, atol=1e-4)
+
+
+def test_nothing_is_mixed_in_beyond_a_cut():
+    cuts = NO_CUTS.copy()
+    cuts[1] = True
+    found = choosing.lambda_from_variance(jnp.ones((4, 1)), jnp.float32(0.1), jnp.full((4, 1), 0.9), jnp.array(cuts))
+    assert found[1, 0] == 0
+    assert found[0, 0] > 0
+
+
+def test_only_heads_that_are_clearly_behind_become_copies():
+    # Twenty episodes each; returns differ by about 1 within a head.
+    means = np.array([5.0, 4.9, 1.0, 5.1])
+    known = [np.full(HEADS, 20.0), 20 * means, 20 * (means**2 + 1)]
+    source = heads("copies", *known).sources()
+    assert source.tolist() == [0, 1, 3, 3]
+    assert heads("bandit", *known).sources().tolist() == [0, 1, 2, 3]
+    after = heads("copies", *known).after_copies(source)
+    np.testing.assert_allclose(after.count, [20, 20, 10, 20])
+    np.testing.assert_allclose(after.total[2] / after.count[2], 5.1)
+
+
+def test_heads_that_are_not_used_never_play():
+    drawn = heads("fixed", [3, 0, 0, 0], [-30, 0, 0, 0], [300, 0, 0, 0]).sample(jax.random.key(0), (100,))
+    assert not np.any(drawn)
+
+
+@pytest.mark.parametrize(("error", "moves"), [(10.0, 1), (-10.0, -1)])
+def test_caution_follows_the_error_of_greedy_play(error, moves):
+    known = {"error": jnp.float32(error), "size": jnp.float32(20)}
+    zeros = np.zeros(HEADS)
+    after = heads("calibration", zeros, zeros, zeros, **known).calibrated()
+    assert np.sign(after.extra_caution) == moves
+    assert (after.error, after.size) == (0, 0)
+    assert heads("fixed", zeros, zeros, zeros, **known).calibrated().extra_caution == 0
+
+
+def test_finished_tasks_are_kept(monkeypatch, tmp_path):
+    monkeypatch.setattr(choosing, "train_ways", lambda name, steps, seeds: {way: [1.0] * len(seeds) for way in WAYS})
+    monkeypatch.setattr(choosing, "train_auto", lambda name, steps, seeds: [2.0, 2.5])
+    result = choosing.run(tmp_path, 2, ["mountaincar"])
+    monkeypatch.setattr(choosing, "train_ways", None)  # would fail if it were called
+    assert choosing.run(tmp_path, 2, ["mountaincar"]) == result
+    text = (tmp_path / "choosing.md").read_text(encoding="utf-8")
+    assert all(f"| {way} | 1.0 (1.0, 1.0) |" in text for way in WAYS)
+    assert "| auto | 2.2 (2.0, 2.5) |" in text
+
+
+@pytest.mark.long
+def test_all_ways_are_trained():
+    finals = choosing.train_ways("mountaincar", 4_000, [0]) | {"auto": choosing.train_auto("mountaincar", 4_000, [0])}
+    assert set(finals) == {*WAYS, "auto"}
+    assert all(-1000 <= x < 0 for (x,) in finals.values())
