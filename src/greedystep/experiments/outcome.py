@@ -1,7 +1,7 @@
 """The outcome on one page: what the report and the README say first, in one paragraph, one figure and ten rows.
 
 Words are typed here, numbers never: a {claim id} in a text stands for what the experiment measured for that claim
-(`Claim.brief`), and a sentence is chosen by the verdict that its claims have together. So new results change the page
+(`Claim.brief`), {claim id:mean} for the same without confidence intervals, and a sentence is chosen by the verdict that its claims have together. So new results change the page
 without a change of this file; a claim that was not run says so.
 """
 
@@ -115,8 +115,8 @@ class Passage:
 
 
 TWICE = HEADLINES[0].claims
-RATIOS = "{fig3-twice-breakout}, {fig3-twice-seaquest} and {fig3-twice-space-invaders} times the return of the best "
-RATIOS += "baseline on Breakout, Seaquest and Space Invaders (95 % CIs over seeds)"
+RATIOS = "{fig3-twice-breakout:mean}, {fig3-twice-seaquest:mean} and {fig3-twice-space-invaders:mean} times the return "
+RATIOS += "of the best baseline on Breakout, Seaquest and Space Invaders"
 
 PARAGRAPH = (
     Passage(
@@ -163,8 +163,8 @@ PARAGRAPH = (
         ("fig3-greedy-beside-training",),
         {
             "confirmed": "What the paper may have seen: on these three games greedy play (ε = 0) of the best baseline "
-            "gets about twice its own return in training ({fig3-greedy-beside-training} times), so that greedy play "
-            "set beside training curves looks like almost twice.",
+            "gets about twice its own return in training ({fig3-greedy-beside-training:mean} times), so that greedy "
+            "play set beside training curves looks like almost twice.",
         },
     ),
     Passage(
@@ -217,15 +217,16 @@ def rows(results: Iterable[Mapping[str, Any]]) -> list[Row]:
 
 
 def fill(text: str, claims: Mapping[str, Mapping[str, Any]]) -> str:
-    """Replace every {claim id} by what was measured for that claim, in short."""
+    """Replace every {claim id} by what was measured for that claim, in short; {claim id:mean} has no intervals."""
 
     def short(match: re.Match[str]) -> str:
-        claim = claims.get(match[1])
-        return (
-            f"(not run: {experiment_of(match[1])})" if claim is None else claim.get("brief") or cell(claim["measured"])
-        )
+        id, only_mean = match.groups()
+        if id not in claims:
+            return f"(not run: {experiment_of(id)})"
+        measured = claims[id].get("brief") or cell(claims[id]["measured"])
+        return re.sub(r" \([-\d.]+ to [-\d.]+\)", "", measured) if only_mean else measured
 
-    return re.sub(r"\{([\w-]+)\}", short, text)
+    return re.sub(r"\{([\w-]+)(:mean)?\}", short, text)
 
 
 def _known(results: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
