@@ -1,8 +1,8 @@
 """The outcome on one page: what the report and the README say first, in one paragraph, one figure and ten rows.
 
 Words are typed here, numbers never: a {claim id} in a text stands for what the experiment measured for that claim
-(`Claim.brief`), {claim id:mean} for the same without confidence intervals, and a sentence is chosen by the verdict that its claims have together. So new results change the page
-without a change of this file; a claim that was not run says so.
+(`Claim.brief`), {claim id:mean} for the same without confidence intervals, and a sentence is chosen by the verdict that
+its claims have together. So new results change the page without a change of this file. What was not run says so.
 """
 
 from __future__ import annotations
