@@ -56,8 +56,8 @@ HEADS, PAIR = 4, 2
 AUTO = "auto"
 GAMES = ("catcher", "pixelcopter", "mountaincar")
 """Tasks that a CPU trains in; those of MinAtar want a GPU."""
-STEPS = 500_000
-"""Steps of each training, at most."""
+STEPS = {"minatar": 1_000_000, "ple": 250_000, "classic": 100_000}
+"""Steps of each training, by family of environments."""
 FIRST_SEED = 900
 """A seed that no other experiment uses."""
 FORGETTING = 4.0
@@ -378,7 +378,7 @@ def run(out: Path, repeats: int = 2, names: Sequence[str] | None = None) -> dict
     result = read_json(path) if path.exists() else {"tasks": {}}
     for name in names or GAMES:
         if len(result["tasks"].get(name, {}).get("seeds", ())) < repeats:
-            steps = min(STEPS, TASKS[name].steps)
+            steps = STEPS[TASKS[name].env.split("/")[0]]
             finals = train_ways(name, steps, seeds) | {AUTO: train_auto(name, steps, seeds)}
             about = provenance({"task": name, "steps": steps})
             result["tasks"][name] = {"steps": steps, "seeds": seeds, "finals": finals, "provenance": about}
