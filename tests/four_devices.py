@@ -1,0 +1,64 @@
+"""Trains lanes where this process has four devices, for `test_lane_devices`: python four_devices.py FOLDER."""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+from deep_runs import TIMES, tiny
+
+from greedystep.deep import trainer as trainer_module
+from greedystep.deep.evaluator import Evaluator
+from greedystep.deep.lane_devices import lane_devices
+from greedystep.deep.trainer import Trainer
+
+HALF, END = 100, 200
+RATES = (1e-3, 3e-3, 1e-2, 1e-3, 3e-3, 1e-2)
+COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "send", "recv")
+
+
+def make_trainer(lanes, **changes):
+    config = tiny(seeds=tuple(range(lanes)), log_every=HALF, **changes)
+    rates = {"learning_rate": RATES[:lanes]}
+    return Trainer(config.agent, config.make_env(), config.seeds, lane_hyperparams=rates)
+
+
+def train(trainer, folder):
+    """Train from where the trainer is to END, with a checkpoint per chunk; return the rows and greedy episodes."""
+    rows = []
+    for chunk in trainer.chunks(END - int(trainer.state.step)):
+        rows += [{name: value for name, value in row.items() if name not in TIMES} for row in chunk]
+        trainer.save(folder)
+    played = Evaluator(trainer.learner, trainer.env)(trainer.params, 7, episodes=5, limit=100)
+    return {"rows": rows, "played": [x.tolist() for x in played]}
+
+
+def checkpoint_at(folder, step):
+    return folder / f"step-{step:012}.ckpt"
+
+
+def main(folder):
+    trainer_module.RENUMBER_FROM = HALF  # rows of the replay buffer are renumbered after each chunk
+    found = {"devices": len(jax.local_devices())}
+    for lanes in (4, 6):
+        trainer = make_trainer(lanes)
+        trainer.compile()
+        text = trainer._chunk.as_text()
+        result = train(trainer, folder / f"four-{lanes}")
+        found[str(lanes)] = result | {
+            "devices": len(trainer.devices),
+            "collectives": [name for name in COLLECTIVES if name in text],
+        }
+    trainer.alone(3).save(folder / "alone")
+    trainer.restore(checkpoint_at(folder / "one", HALF))
+    found["resumed"] = train(trainer, folder / "resumed")
+    auto = make_trainer(4, returns="auto")
+    found["heads"] = [auto.head_scores(lane).columns() for lane in range(4)]
+    found["best"] = auto.params.head.tolist()
+    with jax.default_device(jax.devices()[1]):
+        found["chosen"] = [device.id for device in lane_devices(4)]
+    (folder / "four.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
