@@ -18,7 +18,7 @@ def tree_bytes(tree: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def check_device_memory(what: str, needed: int, devices: Sequence[jax.Device] | None = None) -> None:
+def check_device_memory(what: str, needed: int, devices: Sequence[Any] | None = None) -> None:
     """Raise MemoryError if `what` needs more bytes than a device has free.
 
     Args:

@@ -1,7 +1,7 @@
 """Lanes on several devices: each device has an equal share of them and computes it alone.
 
-Lanes are independent, so nothing is ever sent from one device to another. Arrays of lanes are [L, ...], and device d of D
-holds the lanes d L/D to (d + 1) L/D - 1.
+Lanes are independent, so nothing is ever sent from one device to another. Arrays of lanes are [L, ...], and device d
+of D holds the lanes d L/D to (d + 1) L/D - 1.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
+Device = Any
+"""A `jax.Device`, which type checkers take for a variable."""
 
-def lane_devices(lanes: int) -> list[jax.Device]:
+
+def lane_devices(lanes: int) -> list[Device]:
     """Return the devices for so many lanes: as many of this process's as divide their number.
 
     Where JAX was told to use one device (`jax_default_device`), it is that one.
     """
     chosen = jax.config.values["jax_default_device"]
+    if chosen is not None:
+        return [jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen]
     devices = jax.local_devices()
-    if chosen is not None or len(devices) == 1:
-        return [chosen if isinstance(chosen, jax.Device) else devices[0]]
     return devices[: max(n for n in range(1, len(devices) + 1) if lanes % n == 0)]
 
 
-def spread(function: Callable[..., Any], devices: Sequence[jax.Device], *lanes: Any) -> Any:
+def spread(function: Callable[..., Any], devices: Sequence[Device], *lanes: Any) -> Any:
     """Apply `function` to arrays of lanes, [L, ...] each, on each device to its own share; for use under jit.
 
     Args:

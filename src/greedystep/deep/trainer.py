@@ -33,7 +33,7 @@ from greedystep.deep.device_memory import check_device_memory, largest_intermedi
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
 from greedystep.deep.heads import HeadPolicy, HeadScores
 from greedystep.deep.host_loop import HostLoop
-from greedystep.deep.lane_devices import lane_devices, one_lane, shares, spread
+from greedystep.deep.lane_devices import Device, lane_devices, one_lane, shares, spread
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
@@ -94,7 +94,7 @@ class Trainer:
     state: TrainState
     seconds: float
     """Wall-clock time spent in training."""
-    devices: Sequence[jax.Device]
+    devices: Sequence[Device]
     """The devices that lanes are spread over, with an equal share each; one where environments step on the host."""
 
     def __init__(
@@ -280,8 +280,8 @@ class Trainer:
         """
         replay = self.state.lanes.replay
         if np.asarray(replay.next_row).max() >= RENUMBER_FROM:
-            lanes = self.state.lanes._replace(replay=spread(jax.vmap(self.loop.buffer.renumbered), self.devices, replay))
-            self.state = self.state._replace(lanes=lanes)
+            replay = spread(jax.vmap(self.loop.buffer.renumbered), self.devices, replay)
+            self.state = self.state._replace(lanes=self.state.lanes._replace(replay=replay))
 
     def _target_age(self) -> float | None:
         """Return the mean age, in steps, of the target networks' parameters over the updates so far."""
