@@ -6,9 +6,11 @@ from functools import partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 from deep_runs import TIMES, tiny
 
 from greedystep.deep import trainer as trainer_module
+from greedystep.deep.device_memory import largest_intermediate
 from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.heads import HeadScores
 from greedystep.deep.lane_devices import lane_devices, one_lane, spread
@@ -39,6 +41,12 @@ def checkpoint_at(folder, step):
     return folder / f"step-{step:012}.ckpt"
 
 
+def largest_share(trainer):
+    """Bytes of the largest intermediate array of a chunk on each device."""
+    arguments = (jnp.int32(0), trainer.state.lanes, trainer.hyperparams, jnp.int32(1))
+    return largest_intermediate(trainer._chunk.trace(*arguments))
+
+
 def heads_of_lanes(devices):
     """What rows and evaluations read of the heads of returns="auto", for four lanes with returns of their own."""
     lanes = jax.vmap(lambda key: HeadScores.init(key, 2))(jax.random.split(jax.random.key(0), 4))
@@ -53,14 +61,18 @@ def main(folder):
     found = {"devices": len(jax.local_devices())}
     for lanes in (4, 6):
         trainer = make_trainer(lanes)
+        intermediate = largest_share(trainer)
         trainer.compile()
         text = trainer._chunk.as_text()
         result = train(trainer, folder / f"four-{lanes}")
         found[str(lanes)] = result | {
             "devices": len(trainer.devices),
+            "intermediate": intermediate,
             "collectives": [name for name in COLLECTIVES if name in text],
         }
-    trainer.alone(3).save(folder / "alone")
+    alone = trainer.alone(3)
+    found["alone"] = [array.device == alone.devices[0] for array in jax.tree.leaves(alone.state.lanes)]
+    alone.save(folder / "alone")
     trainer.restore(checkpoint_at(folder / "one", HALF))
     found["resumed"] = train(trainer, folder / "resumed")
     found["heads"] = heads_of_lanes(lane_devices(4))

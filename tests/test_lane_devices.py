@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 from deep_runs import _bits
-from four_devices import END, HALF, checkpoint_at, heads_of_lanes, make_trainer, train
+from four_devices import END, HALF, checkpoint_at, heads_of_lanes, largest_share, make_trainer, train
 
 from greedystep import checkpoint, checks
 from greedystep.deep import trainer as trainer_module
@@ -98,6 +98,7 @@ def test_a_training_of_three_devices_goes_on_on_one(one, four, folder):
 
 def test_one_lane_can_leave_the_others(one, four, folder):
     trainer, _ = one
+    assert all(four["alone"])
     own = jax.tree.map(lambda x: x[3:4], trainer.state.lanes)
     assert_equal(saved_lanes(checkpoint_at(folder / "alone", END), trainer.state, 1), own)
 
@@ -106,6 +107,10 @@ def test_heads_of_lanes_on_other_devices_are_read(four):
     columns, best = heads_of_lanes(jax.local_devices()[:1])
     assert four["heads"] == [columns, best]
     assert best == [own["head"] for own in columns]
+
+
+def test_a_device_needs_memory_for_its_share(four):
+    assert four["6"]["intermediate"] == largest_share(make_trainer(2)) > 0
 
 
 def test_a_device_chosen_in_jax_is_the_only_one(four):

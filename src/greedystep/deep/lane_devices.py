@@ -45,7 +45,7 @@ def spread(function: Callable[..., Any], devices: Sequence[Device], *lanes: Any)
 def shares(lanes: Any) -> list[Any]:
     """Return the arrays [L/D, ...] of each device, without moving them; `[lanes]` where there is one device."""
     leaves, structure = jax.tree.flatten(lanes)
-    if not leaves or len(leaves[0].sharding.device_set) == 1:
+    if not isinstance(leaves[0], jax.Array) or len(leaves[0].sharding.device_set) == 1:
         return [lanes]
     columns = zip(*([shard.data for shard in leaf.addressable_shards] for leaf in leaves), strict=True)
     return [jax.tree.unflatten(structure, column) for column in columns]

@@ -388,6 +388,7 @@ class Trainer:
         one = Trainer(self.config, self.env, [self.seeds[lane]], lane_hyperparams=own, network=self.learner.network)
         own_lane = one_lane(self.state.lanes, lane)
         one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[None], own_lane))
+        one.devices = [self.devices[lane * len(self.devices) // len(self.seeds)]]
         one.seconds = self.seconds
         state = self.loop.envs.state if isinstance(self.loop, HostLoop) and self._has_begun else self._env_state
         if state is not None:
