@@ -1,14 +1,17 @@
 """Trains lanes where this process has four devices, for `test_lane_devices`: python four_devices.py FOLDER."""
 
+import io
 import json
 import sys
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from deep_runs import TIMES, tiny
+from deep_runs import TIMES, tiny, words
 
+from greedystep import cli
 from greedystep.deep import trainer as trainer_module
 from greedystep.deep.device_memory import largest_intermediate
 from greedystep.deep.evaluator import Evaluator
@@ -78,6 +81,9 @@ def main(folder):
     found["heads"] = heads_of_lanes(lane_devices(4))
     with jax.default_device(jax.devices()[1]):
         found["chosen"] = [device.id for device in lane_devices(4)]
+    with redirect_stdout(io.StringIO()) as said:
+        assert cli.main(words(END, folder / "command", "--seeds", 4)) == 0
+    found["said"] = said.getvalue()
     (folder / "four.json").write_text(json.dumps(found))
 
 

@@ -113,6 +113,10 @@ def test_a_device_needs_memory_for_its_share(four):
     assert four["6"]["intermediate"] == largest_share(make_trainer(2)) > 0
 
 
+def test_the_command_says_how_many_devices_it_used(four):
+    assert "per second on 4 devices at the end" in " ".join(four["said"].split())
+
+
 def test_a_device_chosen_in_jax_is_the_only_one(four):
     assert four["chosen"] == [1]
 
