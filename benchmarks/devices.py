@@ -2,8 +2,8 @@
 
 A CPU is one device unless JAX is told otherwise, as in `JAX_NUM_CPU_DEVICES=2 python -m benchmarks devices`. On a busy
 machine more threads get a larger share of it, so CPU time is measured besides seconds: where lanes on many devices cost
-as much of it as on one, nothing is lost by spreading them. Both run in one process, where XLA has at least one thread per
-device, which a single device uses too.
+as much of it as on one, nothing is lost by spreading them. Both run in one process, where XLA has at least one thread
+per device, which a single device uses too.
 """
 
 from __future__ import annotations
