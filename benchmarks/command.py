@@ -23,7 +23,17 @@ from greedystep.cli.args import (
 )
 
 Name = Literal[
-    "choosing", "data", "envs", "gym", "offline", "planning", "planning-large", "returns", "settings", "train"
+    "choosing",
+    "data",
+    "devices",
+    "envs",
+    "gym",
+    "offline",
+    "planning",
+    "planning-large",
+    "returns",
+    "settings",
+    "train",
 ]
 Texts = Annotated[tuple[str, ...], one_or_more("TEXT"), NO_HINT]
 
@@ -44,9 +54,9 @@ class Bench:
     """Time greedystep beside other packages (the extra `peers`) on this machine."""
 
     # What to time: choosing (returns of the ways to let the data choose that were tried before returns="auto"), data
-    # (learning from a large dataset), envs, gym (training in Gymnasium environments), offline (learning from logs),
-    # planning, planning-large (10 and 100 million states, which takes an hour), returns, settings (greedy play after
-    # training in Gymnasium environments), train.
+    # (learning from a large dataset), devices (lanes on one device and on many), envs, gym (training in Gymnasium
+    # environments), offline (learning from logs), planning, planning-large (10 and 100 million states, which takes an
+    # hour), returns, settings (greedy play after training in Gymnasium environments), train.
     names: Annotated[Positional[tuple[Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.
@@ -60,14 +70,16 @@ class Bench:
     # names (default: all).
     problems: Texts = ()
 
-    # For choosing, envs, offline, settings and train: only the environments whose names contain one of these texts
-    # (default: for choosing catcher, pixelcopter and mountaincar, for envs all but the toy tasks, for offline
-    # classic/cartpole, ple/catcher and classic/mountaincar, for settings CartPole-v1, Acrobot-v1 and LunarLander-v3,
-    # for train minatar/breakout, minatar/freeway and classic/mountaincar).
+    # For choosing, devices, envs, offline, settings and train: only the environments whose names contain one of these
+    # texts (default: for choosing catcher, pixelcopter and mountaincar, for devices minatar/breakout and
+    # classic/mountaincar, for envs all but the toy tasks, for offline classic/cartpole, ple/catcher and
+    # classic/mountaincar, for settings CartPole-v1, Acrobot-v1 and LunarLander-v3, for train minatar/breakout,
+    # minatar/freeway and classic/mountaincar).
     games: Texts = ()
 
     # For envs: how many environments to step in parallel (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere); for
-    # train: how many lanes (default: 1 on a CPU, 1 5 24 elsewhere).
+    # train: how many lanes (default: 1 on a CPU, 1 5 24 elsewhere); for devices: how many lanes (default: one per
+    # device of a CPU, 24 elsewhere).
     numbers: Annotated[tuple[int, ...], one_or_more("NUMBER", parse_int), NO_HINT] = ()
 
     def run(self) -> int:
@@ -109,10 +121,14 @@ class Bench:
             options["settings"] = {"names": select_games(self.games, list(TASKS))}
         if self.games or self.numbers:
             if self.games:
-                self._check_used("games", "choosing", "envs", "offline", "settings", "train")
+                self._check_used("games", "choosing", "devices", "envs", "offline", "settings", "train")
             else:
-                self._check_used("numbers", "envs", "train")
+                self._check_used("numbers", "devices", "envs", "train")
             numbers = [check_int("numbers", number, 1, INT32_MAX) for number in self.numbers] or None
+            if "devices" in self.names:
+                from benchmarks.devices import GAMES
+
+                options["devices"] = {"names": select_games(self.games, GAMES), "lanes": numbers}
             if "envs" in self.names:
                 from benchmarks.envs import all_games
 

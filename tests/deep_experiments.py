@@ -47,7 +47,7 @@ class MadeUp:
         ]
         for row in rows if length.greedy_points else ():
             row |= {"greedy_return": 2 * row["episode_return"], "greedy_overestimation": row["overestimation"] - 1}
-        more = {"evaluation": final + 1, "diverged": None, "seconds": 2.0}
+        more = {"evaluation": final + 1, "diverged": None, "seconds": 2.0, "device": "cpu"}
         return training._record(lane, rows, length) | more
 
 

@@ -114,9 +114,8 @@ def test_games_and_numbers_are_chosen_on_the_command_line(monkeypatch, tmp_path,
     assert main(["bench", "envs", "--numbers", "0"]) == 2
     assert "numbers: expected an integer from 1 to 2147483647, got 0" in capsys.readouterr().err
     assert main(["bench", "returns", "--games", "breakout"]) == 2
-    assert (
-        "games: only choosing, envs, offline, settings and train have games to choose from" in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "games: only choosing, devices, envs, offline, settings and train have games to choose from" in said
 
 
 @pytest.mark.parametrize("package", ["pgx", "gymnax"])

@@ -112,7 +112,7 @@ def test_what_cannot_be_chosen_is_refused(tmp_path, capsys):
     for words, sentence in {
         ("train", "--games", "chess"): "games: no name contains 'chess'",
         ("train", "--numbers", "0"): "numbers: expected an integer from 1 to 2147483647, got 0",
-        ("returns", "--numbers", "3"): "numbers: only envs and train have numbers to choose from",
+        ("returns", "--numbers", "3"): "numbers: only devices, envs and train have numbers to choose from",
     }.items():
         assert main(["bench", *words, "--out", str(tmp_path / "out")]) == 2
         assert sentence in capsys.readouterr().err

@@ -191,8 +191,11 @@ def test_command_lines_in_the_guides_are_understood(block):
     for program in re.findall(r"<<'END'\n(.*?)END\n", block, re.DOTALL):
         compile(program, "<block>", "exec")
     lines = re.sub(r"<<'END'\n.*?END\n", "\n", block, flags=re.DOTALL).replace("\\\n", " ").splitlines()
-    for words in filter(None, (shlex.split(line, comments=True) for line in lines)):
+    for line in lines:
+        words = shlex.split(line.removeprefix("JAX_NUM_CPU_DEVICES=2 "), comments=True)
         match words:
+            case []:
+                pass
             case [program, *rest] if program.endswith("greedystep") and rest[0] != "bench":
                 assert dataclasses.is_dataclass(parse(Command, rest, prog="greedystep"))
             case ["python", "-m", module, *_]:

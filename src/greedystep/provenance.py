@@ -11,7 +11,8 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -84,9 +85,15 @@ def _cpu_name() -> str:
 
 
 def _device() -> str:
-    """Return the name of the device that JAX uses, or "cpu" if JAX was never imported; does not import it."""
+    """Return the names of the devices that JAX has, or "cpu" if JAX was never imported; does not import it."""
     jax = sys.modules.get("jax")
-    return "cpu" if jax is None else ", ".join(sorted({device.device_kind for device in jax.devices()}))
+    return "cpu" if jax is None else device_names(jax.devices())
+
+
+def device_names(devices: Iterable[Any]) -> str:
+    """Return the kinds of JAX's devices in words, with their number if several are alike: "4 x NVIDIA H200"."""
+    kinds = Counter(device.device_kind for device in devices)
+    return ", ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in sorted(kinds.items()))
 
 
 def _commit() -> str | None:

@@ -91,7 +91,8 @@ class NetworkOptions:
     # Environment steps per seed in total; more than before extends a finished run (default: 1e6).
     steps: MaybeCount = None
 
-    # Number of trainings side by side, with the seeds SEED, SEED + 1, ... (default: 1).
+    # Number of trainings side by side, with the seeds SEED, SEED + 1, ... (default: 1). In compiled environments
+    # they are spread over as many of the local devices as divide their number.
     seeds: MaybeCount = None
 
     # Where settings that are not given come from: paper (the default; one environment, one update of 32 per step) or

@@ -61,12 +61,13 @@ def _train_here(command: Train, run: DQNRun, save_every: float | None) -> int:
         far = f"{_short(now.done)}/{_short(run.total)} steps"
         return f"{far}, return {now.episode_return:.4g}, {_short(now.steps_per_second)}/s"
 
-    last = train_to_end(run, run.config.env.rpartition("/")[2], describe, save_every)
+    devices = f" on {count} devices" if (count := len(run.trainer.devices)) > 1 else ""
+    last = train_to_end(run, run.config.env.rpartition("/")[2] + devices, describe, save_every)
     if last is not None:
         per_seed = " per seed" if len(run.config.seeds) > 1 else ""
         say_results(
             run,
-            f"{last.done} steps{per_seed}, {last.steps_per_second:,.0f} per second at the end.",
+            f"{last.done} steps{per_seed}, {last.steps_per_second:,.0f} per second{devices} at the end.",
             f"Mean return of the episodes of the last row: {last.episode_return:.6g}",
         )
     return 0

@@ -10,6 +10,7 @@ import numpy as np
 
 from greedystep.checks import INT32_MAX, check_float, check_int, check_seed
 from greedystep.deep.evaluator import SIDE_BY_SIDE
+from greedystep.deep.lane_devices import one_lane
 from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.deep.trainer import Trainer
 from greedystep.envs.core import Environment
@@ -37,7 +38,7 @@ def collect(
     check_int("limit", limit, 1, INT32_MAX)
     check_int("lane", lane, 0, len(trainer.seeds) - 1)
     epsilon, seed = check_float("epsilon", epsilon, 0, 1), check_seed(seed)
-    params = jax.tree.map(lambda x: x[lane], trainer.params)
+    params = one_lane(trainer.params, lane)
 
     @jax.jit
     def act(key: jax.Array, seen: jax.Array) -> tuple[jax.Array, jax.Array]:

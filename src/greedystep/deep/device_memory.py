@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -18,15 +18,24 @@ def tree_bytes(tree: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def check_device_memory(what: str, needed: int) -> None:
-    """Raise MemoryError if `what` needs more bytes than the default device (for a CPU, the machine) has free."""
-    stats = jax.local_devices()[0].memory_stats() or {}
-    limit = stats.get("bytes_limit")
-    check_memory(what, needed, None if limit is None else limit - stats["bytes_in_use"])
+def check_device_memory(what: str, needed: int, devices: Sequence[Any] | None = None) -> None:
+    """Raise MemoryError if `what` needs more bytes than a device has free.
+
+    Args:
+        needed: bytes on each device.
+        devices: by default the first one. Those of a CPU share the memory of the machine.
+    """
+    used = devices or jax.local_devices()[:1]
+    stats = [device.memory_stats() or {} for device in used]
+    free = [one["bytes_limit"] - one["bytes_in_use"] for one in stats if "bytes_limit" in one]
+    check_memory(what, needed if free else needed * len(used), min(free, default=None))
 
 
 def largest_intermediate(traced: jax.stages.Traced) -> int:
-    """Return the bytes of a traced program's largest intermediate array: memory it needs besides inputs and outputs."""
+    """Return the bytes of a traced program's largest intermediate array: memory it needs besides inputs and outputs.
+
+    Of a program of several devices, the bytes on each.
+    """
     return _largest(traced.jaxpr.jaxpr, tree_bytes(traced.out_info))
 
 
@@ -38,7 +47,10 @@ def _largest(jaxpr: Any, outputs: int) -> int:
             # A loop carries the outputs themselves, which are updated in place.
             found = max(found, written - outputs if equation.primitive.name in ("while", "scan") else written)
         for inner in _inner_programs(equation.params):
-            found = max(found, _largest(inner, outputs))
+            # Within a shard_map all shapes, so also those of its outputs, are the shares of one device.
+            is_share = equation.primitive.name == "shard_map"
+            own = tree_bytes([variable.aval for variable in inner.outvars]) if is_share else outputs
+            found = max(found, _largest(inner, own))
     return found
 
 

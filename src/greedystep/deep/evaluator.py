@@ -16,6 +16,7 @@ from jax import lax
 from greedystep.checks import short_repr
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, as_environment
+from greedystep.deep.lane_devices import lane_devices, one_lane, spread
 from greedystep.deep.learner import Learner
 from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.deep.train_metrics import compare_with_return
@@ -96,7 +97,9 @@ class Evaluator:
             return self._play_on_host(self.env, params, seed, episodes, epsilon, limit)
         arguments = (params, jax.random.key(int(seed)), jnp.float32(epsilon), int(episodes), int(limit))
         traced = self._lanes.trace(*arguments)
-        check_device_memory(f"episodes={episodes}", tree_bytes(traced.out_info) + largest_intermediate(traced))
+        devices = lane_devices(_num_lanes(params))
+        needed = tree_bytes(traced.out_info) // len(devices) + largest_intermediate(traced)
+        check_device_memory(f"episodes={episodes}", needed, devices)
         return jax.device_get(self._lanes(*arguments))
 
     @cached_property
@@ -104,10 +107,13 @@ class Evaluator:
         assert isinstance(self.env, Environment)
         env = self.env
 
-        def one(params: Any, *how: Any) -> Evaluation:
-            return play(partial(self.learner.acting_q, params), env, *how, discount=self.learner.config.discount)
+        def lanes(params: Any, *how: Any) -> Evaluation:
+            def one(own: Any) -> Evaluation:
+                return play(partial(self.learner.acting_q, own), env, *how, discount=self.learner.config.discount)
 
-        return jax.jit(jax.vmap(one, in_axes=(0, None, None, None, None)), static_argnums=(3, 4))
+            return spread(jax.vmap(one), lane_devices(_num_lanes(params)), params)
+
+        return jax.jit(lanes, static_argnums=(3, 4))
 
     # -- on the host ---------------------------------------------------------------------------------------------------
 
@@ -125,14 +131,18 @@ class Evaluator:
     ) -> Evaluation:
         """Play one lane after another."""
         key, played = jax.random.key(int(seed)), []
-        for lane in range(jax.tree.leaves(params)[0].shape[0]):
-            own = jax.tree.map(lambda x, lane=lane: x[lane], params)
+        for lane in range(_num_lanes(params)):
+            own = one_lane(params, lane)
 
             def act(t: int, seen: np.ndarray, own: Any = own) -> np.ndarray:
                 return np.asarray(self._actions(own, key, np.int32(t), seen, np.float32(epsilon)))
 
             played.append(play_on_host(env, act, seed=seed, episodes=episodes, limit=limit))
         return jax.tree.map(lambda *x: np.stack(x), *played)
+
+
+def _num_lanes(params: Any) -> int:
+    return jax.tree.leaves(params)[0].shape[0]
 
 
 def play_on_host(

@@ -271,7 +271,7 @@ class HostLoop(TrainLoop):
 
     def _program(self, one: Callable[..., Any], **how: Any) -> Callable[..., Any]:
         """Compile `one`, a function of the round and of one lane's arrays, for all lanes."""
-        return jax.jit(lambda round_, *lanes: map_lanes(partial(one, round_), len(self.seeds), *lanes), **how)
+        return jax.jit(lambda round_, *lanes: map_lanes(partial(one, round_), *lanes), **how)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 

@@ -83,7 +83,6 @@ def fit(
 def fit_lanes(
     learner: Learner,
     buffer: ReplayBuffer,
-    lanes: int,
     replay: ReplayState,
     states: LearnerState,
     hyperparams: LaneHyperparams,
@@ -96,7 +95,7 @@ def fit_lanes(
     def one(state: LearnerState, own: LaneHyperparams, key: jax.Array) -> FitResult:
         return fit(learner, buffer, replay, state, own, key, begin, end)
 
-    return map_lanes(one, lanes, states, hyperparams, keys)
+    return map_lanes(one, states, hyperparams, keys)
 
 
 def head_scorer(learner: Learner, dataset: Any) -> Callable[[Any], jax.Array]:

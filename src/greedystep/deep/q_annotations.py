@@ -18,6 +18,7 @@ from greedystep import returns
 from greedystep.checks import check_float, check_int
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.heads import split_policy
+from greedystep.deep.lane_devices import one_lane
 from greedystep.deep.targets import (
     BootstrapValues,
     LaneHyperparams,
@@ -48,7 +49,7 @@ class QAnnotator:
     def __init__(self, trainer: Trainer, lane: int = 0, epsilon: float = 0.0) -> None:
         check_int("lane", lane, 0, len(trainer.seeds) - 1)
         self.env, self.epsilon, self._learner = trainer.env, check_float("epsilon", epsilon, 0, 1), trainer.learner
-        self._params, self._hyperparams = jax.tree.map(lambda x: x[lane], (trainer.params, trainer.hyperparams))
+        self._params, self._hyperparams = (one_lane(x, lane) for x in (trainer.params, trainer.hyperparams))
 
     def policy(self, key: jax.Array, state: Any, observation: Any) -> PolicyOutput:
         """Choose an ε-greedy action; a policy for `envs.rollout.play`."""

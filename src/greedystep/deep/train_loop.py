@@ -178,9 +178,9 @@ class TrainLoop:
         return self.learner.refresh_targets(self.buffer, hyperparams, key, replay, state)
 
 
-def map_lanes(function: Callable[..., T], count: int, *arrays: Any) -> T:
+def map_lanes(function: Callable[..., T], *arrays: Any) -> T:
     """Apply a function of one lane to all of them, [L, ...]: at once on a GPU; one by one on a CPU, which is faster."""
-    if count == 1:
+    if jax.tree.leaves(arrays)[0].shape[0] == 1:
         return jax.tree.map(lambda x: x[None], function(*jax.tree.map(lambda x: x[0], arrays)))
     if jax.default_backend() == "cpu":
         return lax.map(lambda one: function(*one), arrays)

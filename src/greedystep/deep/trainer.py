@@ -33,6 +33,7 @@ from greedystep.deep.device_memory import check_device_memory, largest_intermedi
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
 from greedystep.deep.heads import HeadPolicy, HeadScores
 from greedystep.deep.host_loop import HostLoop
+from greedystep.deep.lane_devices import Device, lane_devices, one_lane, shares, spread
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
@@ -93,6 +94,8 @@ class Trainer:
     state: TrainState
     seconds: float
     """Wall-clock time spent in training."""
+    devices: Sequence[Device]
+    """The devices that lanes are spread over, with an equal share each; one where environments step on the host."""
 
     def __init__(
         self,
@@ -111,6 +114,7 @@ class Trainer:
             raise ValueError("seeds: expected at least one, got none")
         self.learner = Learner(config, env.observation, env.num_actions, network)
         self.loop = _loop(self.learner, env, tuple(self.seeds))
+        self.devices = lane_devices(len(self.seeds) if isinstance(self.loop, DeviceLoop) else 1)
         self.hyperparams = _hyperparams(config, lane_hyperparams or {}, len(self.seeds))
         self.state, self.seconds = TrainState(np.array(0), self._init()), 0.0
         self._env_state: dict[str, Any] | None = None
@@ -127,11 +131,13 @@ class Trainer:
 
     def _init(self) -> LaneState:
         """Return the state of all lanes before the first step; MemoryError if it does not fit."""
-        init, seeds = jax.jit(partial(lax.map, self.loop.init)), np.asarray(self.seeds, np.uint32)
+        init = jax.jit(partial(spread, partial(lax.map, self.loop.init), self.devices))
+        seeds = np.asarray(self.seeds, np.uint32)
         traced = init.trace(seeds)
         sizes = {name: tree_bytes(part) for name, part in traced.out_info._asdict().items()}
         largest = SIZE_SETTINGS[max(sizes, key=lambda name: sizes[name])]
-        check_device_memory(self._shown(*largest), sum(sizes.values()) + largest_intermediate(traced))
+        needed = sum(sizes.values()) // len(self.devices) + largest_intermediate(traced)
+        check_device_memory(self._shown(*largest), needed, self.devices)
         with deferred():  # an interrupt within JAX may come out of it as a SystemError
             return init(seeds)
 
@@ -146,7 +152,7 @@ class Trainer:
         lanes = self.state.lanes
         if lanes.heads is None:
             return lanes.learner.params
-        return HeadPolicy(lanes.learner.params, jax.vmap(HeadScores.best)(lanes.heads))
+        return HeadPolicy(lanes.learner.params, spread(jax.vmap(HeadScores.best), self.devices, lanes.heads))
 
     def check_memory(self) -> None:
         """Raise MemoryError if the intermediate arrays of training do not fit beside the state; compiles nothing."""
@@ -154,7 +160,7 @@ class Trainer:
             return
         traced = self._chunk.trace(jnp.int32(0), self.state.lanes, self.hyperparams, jnp.int32(1))
         settings = self._shown("batch_size", "num_envs", "ensemble", *(["n"] if self.config.n else []))
-        check_device_memory(settings, largest_intermediate(traced))
+        check_device_memory(settings, largest_intermediate(traced), self.devices)
         self._is_checked = True
 
     def _run_lanes(
@@ -162,7 +168,8 @@ class Trainer:
     ) -> tuple[LaneState, ChunkMetrics]:
         assert isinstance(self.loop, DeviceLoop)
         run = self.loop.run
-        return map_lanes(lambda lane, own: run(done, lane, own, rounds), len(self.seeds), lanes, hyperparams)
+        each = partial(map_lanes, lambda lane, own: run(done, lane, own, rounds))
+        return spread(each, self.devices, lanes, hyperparams)
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -239,7 +246,7 @@ class Trainer:
     def head_scores(self, lane: int) -> HeadScores | None:
         """Return the returns of a lane's heads; None for returns other than "auto"."""
         heads = self.state.lanes.heads
-        return None if heads is None else jax.tree.map(lambda x: x[lane], heads)
+        return None if heads is None else one_lane(heads, lane)
 
     def _begin_episodes(self, loop: HostLoop, lanes: LaneState) -> LaneState:
         """Reset the host environments, or replay their running episodes after `restore`; return the lanes."""
@@ -273,8 +280,8 @@ class Trainer:
         """
         replay = self.state.lanes.replay
         if np.asarray(replay.next_row).max() >= RENUMBER_FROM:
-            lanes = self.state.lanes._replace(replay=jax.vmap(self.loop.buffer.renumbered)(replay))
-            self.state = self.state._replace(lanes=lanes)
+            replay = spread(jax.vmap(self.loop.buffer.renumbered), self.devices, replay)
+            self.state = self.state._replace(lanes=self.state.lanes._replace(replay=replay))
 
     def _target_age(self) -> float | None:
         """Return the mean age, in steps, of the target networks' parameters over the updates so far."""
@@ -305,8 +312,9 @@ class Trainer:
         """Warn, once, if the mean Q-value of a lane cannot be a return of the rewards seen."""
         if self._has_warned or self._on_diverged is not None or not metrics.updates.any():
             return
-        low, high = reward_range(self.state.lanes.replay)
-        self._reward_range = (min(self._reward_range[0], low), max(self._reward_range[1], high))
+        for replay in shares(self.state.lanes.replay):
+            low, high = reward_range(replay)
+            self._reward_range = (min(self._reward_range[0], low), max(self._reward_range[1], high))
         for lane, mean_q in enumerate(metrics.q / np.maximum(metrics.updates, 1)):
             problem = unreachable_value(self.config, float(mean_q), self._reward_range)
             if problem is not None:
@@ -378,7 +386,9 @@ class Trainer:
         check_int("lane", lane, 0, len(self.seeds) - 1)
         own = {name: values[lane : lane + 1] for name, values in _own_hyperparams(self.about()).items()}
         one = Trainer(self.config, self.env, [self.seeds[lane]], lane_hyperparams=own, network=self.learner.network)
-        one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[lane : lane + 1], self.state.lanes))
+        own_lane = one_lane(self.state.lanes, lane)
+        one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[None], own_lane))
+        one.devices = [self.devices[lane * len(self.devices) // len(self.seeds)]]
         one.seconds = self.seconds
         state = self.loop.envs.state if isinstance(self.loop, HostLoop) and self._has_begun else self._env_state
         if state is not None:

@@ -127,7 +127,8 @@ def train(
         played = [float(mean) for mean in evaluation.returns.mean(axis=1)]
     return [
         _record(run, [row for row in so_far.rows if row["lane"] == lane], budget)
-        | {"evaluation": played[lane], "diverged": so_far.diverged.get(str(lane)), "seconds": trainer.seconds}
+        | {"evaluation": played[lane], "diverged": so_far.diverged.get(str(lane))}
+        | {"seconds": trainer.seconds, "device": provenance.device_names(trainer.devices)}
         for lane, run in enumerate(runs)
     ]
 
@@ -240,7 +241,6 @@ def _record(run: RunSpec, rows: Sequence[Row], budget: Budget) -> dict[str, Any]
         "n_first": _histogram(row for row in rows if row["step"] <= phase),
         "n_last": _histogram(row for row in rows if row["step"] > rows[-1]["step"] - phase),
         "steps_per_second": float(np.median(learning)) if learning else None,
-        "device": jax.devices()[0].device_kind,
     }
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from greedystep import schema
@@ -19,7 +18,7 @@ from greedystep.experiments.claims import Outcome, judges
 from greedystep.experiments.deep.judging import Estimate, over_tasks
 from greedystep.experiments.deep.suite import TASKS
 from greedystep.io import read_json, write_json
-from greedystep.provenance import provenance
+from greedystep.provenance import device_names, provenance
 from greedystep.stats import interval
 from greedystep.tables import Table
 
@@ -55,7 +54,8 @@ def measure(task: str, preset: str, lanes: int) -> dict[str, Any]:
         for name, agent in agents.items():
             seconds[name].append(agent.time(steps))
     about = {"task": task, "preset": preset, "lanes": lanes, "steps": steps}
-    return about | {"device": jax.devices()[0].device_kind, "seconds": seconds}
+    devices = next(iter(agents.values())).trainer.devices
+    return about | {"device": device_names(devices), "seconds": seconds}
 
 
 def load_or_measure(

@@ -43,7 +43,7 @@ class LaneFit:
         self._seeds = np.arange(task.seeds, dtype=np.uint32)
         spec = self._env.observation
         self._buffer = ReplayBuffer(rows, 1, spec.shape, spec.dtype)
-        self._fit = jax.jit(partial(offline.fit_lanes, self._learner, self._buffer, task.seeds))
+        self._fit = jax.jit(partial(offline.fit_lanes, self._learner, self._buffer))
         self._evaluate = Evaluator(self._learner, self._env)
 
     def run(self, log: Sequence[Trajectory], on_piece: Callable[[int], Any] = lambda updates: None) -> dict[str, Any]:
