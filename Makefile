@@ -19,7 +19,7 @@ test: .venv/.dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/pyright
-	.venv/bin/pytest -n auto
+	.venv/bin/pytest -n auto --dist loadfile
 
 reproduce: .venv/.core
 	.venv/bin/greedystep reproduce all --scale quick --out results/quick

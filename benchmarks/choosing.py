@@ -400,7 +400,7 @@ def train_ways(name: str, steps: int, seeds: Sequence[int]) -> dict[str, list[fl
     lanes = [(way, seed) for way in WAYS for seed in seeds]
     ways = jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y) for y in x]), *[WAYS[way] for way, _ in lanes])
     numbers = jnp.array([seed for _, seed in lanes], jnp.uint32)
-    state = jax.jit(partial(map_lanes, loop.init_way, len(lanes)))(numbers, ways)
+    state = jax.jit(partial(map_lanes, loop.init_way))(numbers, ways)
     hyperparams = LaneHyperparams(
         learning_rate=jnp.float32(config.learning_rate),
         epsilon_end=jnp.float32(config.epsilon_end),
@@ -409,7 +409,7 @@ def train_ways(name: str, steps: int, seeds: Sequence[int]) -> dict[str, list[fl
     )
 
     def chunk(done: jax.Array, state: LaneState, rounds: jax.Array) -> tuple[LaneState, ChunkMetrics]:
-        return map_lanes(lambda lane: loop.run(done, lane, hyperparams, rounds), len(lanes), state)
+        return map_lanes(lambda lane: loop.run(done, lane, hyperparams, rounds), state)
 
     train, rounds = jax.jit(chunk, donate_argnums=1), steps // config.num_envs
     last_tenth = rounds - rounds // 10
