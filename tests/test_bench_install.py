@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -41,14 +42,15 @@ def test_a_command_that_fails_shows_what_it_said():
         install._run(["sh", "-c", "echo no such package >&2; exit 1"])
 
 
+def build(command):
+    """Stands for `python -m build --outdir FOLDER ROOT`."""
+    for name in ("greedystep-1.whl", "greedystep-1.tar.gz"):
+        (Path(command[-2]) / name).write_bytes(bytes(100_000))
+
+
 def test_a_run_writes_a_row_for_each_extra(tmp_path, monkeypatch):
     seconds = {"import greedystep": 0.031, "gs.solve": 1.5, "greedystep --help": 0.4}
     row = {"packages": {"numpy": "2.4.6"}, "bytes": 2_600_000, "largest": {"numpy": 2_000_000}, "seconds": seconds}
-
-    def build(command):
-        for name in ("greedystep-1.whl", "greedystep-1.tar.gz"):
-            (install.Path(command[-2]) / name).write_bytes(bytes(100_000))
-        return ""
 
     monkeypatch.setattr(install, "_run", build)
     monkeypatch.setattr(install, "measure", lambda wheel, extra, repeats: {"extra": extra, **row})
@@ -59,13 +61,27 @@ def test_a_run_writes_a_row_for_each_extra(tmp_path, monkeypatch):
     assert "| none | 1 | 3 | 0.03 | 1.50 |  | 0.40 | numpy 2 |\n| onnx | 1 |" in text
 
 
+def test_a_failing_extra_does_not_lose_the_others(tmp_path, monkeypatch):
+    def measure(wheel, extra, repeats):
+        if extra == "onnx":
+            raise RuntimeError("onnx does not work")
+        return {"extra": extra, "packages": {}, "bytes": 1, "largest": {}, "seconds": {}}
+
+    monkeypatch.setattr(install, "_run", build)
+    monkeypatch.setattr(install, "measure", measure)
+    with pytest.raises(RuntimeError, match="onnx does not work"):
+        install.run(tmp_path, 1, extras=["", "onnx", "torch"])
+    assert [row["extra"] for row in json.loads((tmp_path / "install.json").read_text())["rows"]] == ["", "torch"]
+
+
 def test_the_guides_say_what_was_measured():
     """Sizes to 10 MB, times to 0.1 s or, below that, to 0.01 s."""
     result = json.loads((KEPT / "install.json").read_text())
+    assert [row["extra"] for row in result["rows"]] == list(PROGRAMS)
     assert (KEPT / "install.md").read_text() == install.markdown(result)
     rows = {row["extra"]: row for row in result["rows"]}
     base, deep = (f"{round(rows[extra]['bytes'] / 1e6, -1):.0f} MB" for extra in ("", "deep"))
-    seconds = rows["deep"]["seconds"]
+    seconds = rows["deep"]["seconds"] | rows[""]["seconds"]
     start, readme = ((ROOT / name).read_text() for name in ("docs/index.md", "README.md"))
     assert f"{base} and {len(rows['']['packages'])} packages" in start
     assert f"{deep} and {len(rows['deep']['packages'])}" in start
