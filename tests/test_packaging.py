@@ -159,7 +159,8 @@ def test_dependencies_are_those_that_are_imported():
     users = [
         lines for extra, lines in project["optional-dependencies"].items() if extra not in ("dev", "docs", "peers")
     ]
-    extras = {re.match(r"[\w-]+", line)[0] for lines in users for line in lines} - {"greedystep", "six"}  # gymnax imports six
+    indirect = {"greedystep", "six"}  # gymnax imports six
+    extras = {re.match(r"[\w-]+", line)[0] for lines in users for line in lines} - indirect
     comes_with = {"PIL": "pillow", "cycler": "matplotlib", "docstring_parser": "docstring-parser", "h5py": "minari"}
     modules = {module for path in SOURCES for module in imports(ast.parse(path.read_text(encoding="utf-8")))}
     optional = {"benchmarks", "wandb"}  # in a checkout; for the callback WandB
