@@ -28,6 +28,7 @@ Name = Literal[
     "devices",
     "envs",
     "gym",
+    "install",
     "offline",
     "planning",
     "planning-large",
@@ -55,8 +56,9 @@ class Bench:
 
     # What to time: choosing (returns of the ways to let the data choose that were tried before returns="auto"), data
     # (learning from a large dataset), devices (lanes on one device and on many), envs, gym (training in Gymnasium
-    # environments), offline (learning from logs), planning, planning-large (10 and 100 million states, which takes an
-    # hour), returns, settings (greedy play after training in Gymnasium environments), train.
+    # environments), install (size and start-up time of the wheel with each extra), offline (learning from logs),
+    # planning, planning-large (10 and 100 million states, which takes an hour), returns, settings (greedy play after
+    # training in Gymnasium environments), train.
     names: Annotated[Positional[tuple[Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.

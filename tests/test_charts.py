@@ -2,11 +2,11 @@
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from deep_experiments import silent
+from kept_results import KEPT, needs_kept_results
 
 from greedystep import figures
 from greedystep.charts import Chart, Line, line_styles
@@ -15,7 +15,6 @@ from greedystep.experiments.fig2.delayed import published
 from greedystep.report import elements as colours
 from greedystep.report.elements import chart_data
 
-KEPT = Path(__file__).parents[1] / "results" / "paper"
 BINS = ["1", "2", "3-4"]
 
 
@@ -144,6 +143,7 @@ def test_the_charts_of_figure_1_show_its_counts():
         assert found == {method: row[method][measure] for method in fig1.LOOK_AHEAD}
 
 
+@needs_kept_results
 def test_the_charts_of_figure_2_show_medians_bands_and_published_numbers():
     result = json.loads((KEPT / "fig2.json").read_text())
     charts = fig2.charts(result)

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kept_results import KEPT, needs_kept_results
+
+pytestmark = needs_kept_results
 
 ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "results" / "paper"
 BASELINES = ("dqn", "maxmin", "multi-step", "sarsa")
 GAMES = ("breakout", "seaquest", "space-invaders")
 PUBLISHED = {"breakout": 10.3, "seaquest": 19.5, "space-invaders": 45.5, "freeway": 50.0, "asterix": 16.8}

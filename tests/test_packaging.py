@@ -8,14 +8,17 @@ import re
 import shlex
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 import warnings
 import zipfile
+from email import message_from_bytes
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from kept_results import needs_kept_results
 
 import greedystep
 from benchmarks import run_notebook
@@ -39,15 +42,10 @@ def run(*command, cwd=None):
 
 
 def test_the_wheel_works_in_an_empty_environment(tmp_path):
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT)
-    (wheel,) = tmp_path.glob("greedystep-*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
-    page = {f"greedystep/report/{name}" for name in ("page.html", "page.css", "page.js", "charts.js")}
-    folder = ROOT / "src" / "greedystep" / "pretrained"
-    agents = {f"greedystep/pretrained/{path.name}" for path in folder.iterdir() if path.suffix in (".json", ".npz")}
-    assert len(agents) == 2 * len(greedystep.pretrained.names()) > 0
-    assert {"greedystep/py.typed", *page, *agents} <= set(names)
-    assert not [name for name in names if name.startswith(("benchmarks/", "tests/", "examples/"))]
+    run(sys.executable, "-m", "build", "--outdir", tmp_path, ROOT)  # the wheel from the sdist
+    (wheel,), (sdist,) = tmp_path.glob("greedystep-*.whl"), tmp_path.glob("greedystep-*.tar.gz")
+    check_sdist(sdist)
+    check_wheel(zipfile.ZipFile(wheel))
 
     venv.create(tmp_path / "empty", with_pip=True)
     programs = tmp_path / "empty" / "bin"
@@ -61,6 +59,44 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path):
     acting = "import greedystep as gs; print(gs.load_pretrained('classic/cartpole').predict([0, 0, 0.1, 0.1]))"
     assert run(programs / "python", "-c", acting, cwd=elsewhere) == "1\n"
     assert str(tmp_path / "empty") in run(programs / "python", "-c", table, cwd=elsewhere)
+
+
+def check_sdist(path):
+    """It has what the tests read, but not the kept results and nothing that was made on the way."""
+    with tarfile.open(path) as archive:
+        parts = [Path(name).parts[1:] for name in archive.getnames()]
+    folders = {"benchmarks", "docs", "examples", "src", "tests"}
+    pages = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "PKG-INFO"}
+    settings = {".gitignore", "Makefile", "constraints.txt", "mkdocs.yml", "pyproject.toml"}
+    assert {part[0] for part in parts} == folders | pages | settings
+    assert not [part for part in parts if {"__pycache__", "parts", "half-way"} & set(part)]
+    assert path.stat().st_size < 4e6
+
+
+def check_wheel(wheel):
+    """It has the package and nothing else, and a page for a package index without links that lead nowhere."""
+    names = set(wheel.namelist())
+    about = f"greedystep-{greedystep.__version__}.dist-info/"
+    members = {name for name in names if not name.startswith(about)}
+    source = ROOT / "src"
+    files = {path.relative_to(source) for path in (source / "greedystep").rglob("*") if path.is_file()}
+    assert members == {path.as_posix() for path in files if "__pycache__" not in path.parts}
+    assert {Path(name).suffix for name in members} == {".py", ".typed", ".json", ".npz", ".html", ".css", ".js"}
+    page = {f"greedystep/report/{name}" for name in ("page.html", "page.css", "page.js", "charts.js")}
+    agents = {name for name in names if re.fullmatch(r"greedystep/pretrained/[\w-]+\.(json|npz)", name)}
+    assert len(agents) == 2 * len(greedystep.pretrained.names()) > 0
+    assert {"greedystep/py.typed", f"{about}licenses/LICENSE", *page} <= names
+
+    metadata = message_from_bytes(wheel.read(f"{about}METADATA"))
+    assert (metadata["Version"], metadata["License-Expression"]) == (greedystep.__version__, "Apache-2.0")
+    text = metadata.get_payload(decode=True).decode()
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    assert headings == ["greedystep", "Install", "Examples", "Findings"]
+    links = re.findall(r"\]\(([^)]*)", text)
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert not re.search(r"<img|\.venv|\bmake ", text)
 
 
 def test_importing_the_package_imports_nothing_heavy():
@@ -114,6 +150,46 @@ def test_one_version_everywhere():
     assert version == greedystep.__version__
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_dependencies_are_those_that_are_imported():
+    """Every core dependency is used, and whatever is imported comes with a dependency or an extra for users."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    core = {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}
+    users = [
+        lines for extra, lines in project["optional-dependencies"].items() if extra not in ("dev", "docs", "peers")
+    ]
+    indirect = {"greedystep", "six"}  # gymnax imports six
+    extras = {re.match(r"[\w-]+", line)[0] for lines in users for line in lines} - indirect
+    comes_with = {"PIL": "pillow", "cycler": "matplotlib", "docstring_parser": "docstring-parser", "h5py": "minari"}
+    modules = {module for path in SOURCES for module in imports(ast.parse(path.read_text(encoding="utf-8")))}
+    optional = {"benchmarks", "wandb"}  # in a checkout; for the callback WandB
+    found = {comes_with.get(module, module) for module in modules - sys.stdlib_module_names - optional}
+    assert found - {"greedystep"} == core | extras
+
+
+def imports(tree):
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name.partition(".")[0] for alias in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield module.partition(".")[0]
+
+
+def test_the_metadata_name_the_versions_that_are_tested():
+    path = ROOT / ".github" / "workflows" / "test.yml"
+    if not path.exists():
+        pytest.skip("only a checkout has workflows")
+    found = dict(re.findall(r"^ +(python|jax): (\[.*\])$", path.read_text(), re.MULTILINE))
+    pythons, jaxes = json.loads(found["python"]), json.loads(found["jax"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line) for line in project["classifiers"]]
+    assert [name[1] for name in names if name] == pythons
+    assert project["requires-python"] == f">={pythons[0]}"
+    last = jaxes[-1].split(".")
+    bounds = f"jax>={jaxes[0]},<{last[0]}.{int(last[1]) + 1}"
+    assert bounds in project["optional-dependencies"]["deep"]
 
 
 def test_constraints_are_names_and_versions_only():
@@ -205,9 +281,10 @@ def test_command_lines_in_the_guides_are_understood(block):
             case ["python", "-"] | ["make", _] | ["cd" | "chromium" | "git" | "grep", *_]:
                 pass
             case [*_]:
-                assert re.match(r"GREEDYSTEP_FUZZ_|\.venv(-peers)?/bin/(pytest|pip)$", words[0]), words
+                assert re.match(r"GREEDYSTEP_FUZZ_|\.venv(-peers)?/bin/(pytest|pip|python)$", words[0]), words
 
 
+@needs_kept_results  # to which some lead
 def test_links_in_the_guides_lead_somewhere():
     for guide in GUIDES:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", guide.read_text()):

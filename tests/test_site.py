@@ -11,6 +11,9 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 from browser import Browser
+from kept_results import needs_kept_results
+
+pytestmark = needs_kept_results  # pages of the site link to them
 
 ROOT = Path(__file__).parents[1]
 

@@ -29,7 +29,7 @@ if _TYPE_CHECKING:
     from greedystep.tabular import TabularAgent
     from greedystep.trajectory import Trajectory
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _MODULES = {
     "DQN": "deep.agent",

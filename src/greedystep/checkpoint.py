@@ -222,7 +222,8 @@ def _to_bytes(state: Any) -> tuple[list[dict[str, Any]], list[memoryview]]:
     """Return the header entry and the bytes of each leaf; arrays in host memory are not copied."""
     paths, _ = jax.tree_util.tree_flatten_with_path(state)
     checked = [_array(keys, leaf) for keys, leaf in paths]
-    arrays = jax.device_get([jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in checked])
+    arrays = (jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in checked)
+    # Not jax.device_get: with JAX 0.11 a leaf keeps the array that it gave, and then cannot be donated.
     buffers = [_bytes_of(np.ascontiguousarray(array)) for array in arrays]
     leaves = [
         {
