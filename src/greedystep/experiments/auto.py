@@ -204,14 +204,14 @@ def as_good(scores: AllScores, tasks: Mapping[str, Any]) -> Outcome:
     near = sum(value >= NEARLY for value in means.values())
     each = ", ".join(f"{tasks[task]['title']} {value:.2f}" for task, value in means.items())
     verdict = "confirmed" if near == len(tasks) else "partly" if 2 * near >= len(means) else "refuted"
-    below = [tasks[task]["title"] for task, value in means.items() if value < NEARLY]
+    below = [f"{tasks[task]['title']} ({value:.2f})" for task, value in means.items() if value < NEARLY]
     absent = [one["title"] for task, one in tasks.items() if task not in means]
     reasons = {"behind on": below, "not trained:": absent}
     return Outcome(
         verdict,
         f"mean normalised score of auto: {each}",
         "; ".join(f"{what} {', '.join(names)}" for what, names in reasons.items() if names),
-        brief=f"{min(means.values()):.2f} to {max(means.values()):.2f} on {len(means)} of {len(tasks)} tasks",
+        brief=f"{NEARLY:g} or more on {near} of {len(tasks)} tasks{', not on ' * bool(below)}{', '.join(below)}",
     )
 
 

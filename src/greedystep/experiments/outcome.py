@@ -172,8 +172,8 @@ PARAGRAPH = (
         dict.fromkeys(
             ("confirmed", "partly"),
             "An agent without a step to tune is within reach by another way: the rule auto, our default, chooses among "
-            "learning rates, λ and caution by the returns it gets. It scores {auto-as-good} (1: the best fixed "
-            "setting, chosen for each task by hand), {auto-better-than-single} more than the best single fixed "
+            "learning rates, λ and caution by the returns it gets. If the best fixed setting of each task, chosen by "
+            "hand, scores 1, it scores {auto-as-good}; {auto-better-than-single} more than the best single fixed "
             "setting (IQMs).",
         ),
     ),
