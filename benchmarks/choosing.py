@@ -263,10 +263,7 @@ class WayLoop(DeviceLoop):
         """Sample whole episodes, and compute the targets of every head [H, P] for all their steps."""
         config, buffer, way = self.learner.config, self.buffer, heads.way
         size = target_pool.pool_size(config, buffer)
-        if size == buffer.rows:
-            index, columns = jax.tree.map(jnp.ravel, buffer.chronological(replay)[0]), buffer.columns
-        else:
-            index, columns = buffer.sample_episodes(key, replay, size), 1
+        index, columns = target_pool.sample_rows(buffer, key, replay, size)
         rows, packed = buffer.read(replay, index), buffer.packed_observations(replay, index)
 
         def value(block: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:

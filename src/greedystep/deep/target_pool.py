@@ -56,6 +56,13 @@ def pool_size(config: DQNConfig, buffer: ReplayBuffer) -> int:
     return min(config.samples_per_period // config.rates, buffer.rows)
 
 
+def sample_rows(buffer: ReplayBuffer, key: jax.Array, replay: ReplayState, size: int) -> tuple[RowIndex, int]:
+    """Return `size` rows of whole episodes, column by column, and the number of columns; at most all rows."""
+    if size == buffer.rows:
+        return jax.tree.map(jnp.ravel, buffer.chronological(replay)[0]), buffer.columns
+    return buffer.sample_episodes(key, replay, size), 1
+
+
 def make(
     config: DQNConfig,
     buffer: ReplayBuffer,
@@ -66,11 +73,7 @@ def make(
 ) -> TargetPool:
     """Sample whole episodes from the replay, value their states, and compute the targets of all their steps."""
     size = pool_size(config, buffer)
-    if size == buffer.rows:
-        index = jax.tree.map(jnp.ravel, buffer.chronological(replay)[0])  # column by column
-        columns = buffer.columns
-    else:
-        index, columns = buffer.sample_episodes(key, replay, size), 1
+    index, columns = sample_rows(buffer, key, replay, size)
     rows = buffer.read(replay, index)
     packed = buffer.packed_observations(replay, index)
 
