@@ -78,7 +78,7 @@ def test_finished_tasks_are_kept(monkeypatch, tmp_path):
 
 
 @pytest.mark.long
-def test_all_ways_are_trained():
-    finals = choosing.train_ways("mountaincar", 4_000, [0]) | {"auto": choosing.train_auto("mountaincar", 4_000, [0])}
+def test_all_ways_are_trained():  # the last tenth is longer than an episode
+    finals = choosing.train_ways("mountaincar", 12_000, [0]) | {"auto": choosing.train_auto("mountaincar", 12_000, [0])}
     assert set(finals) == {*WAYS, "auto"}
     assert all(-1000 <= x < 0 for (x,) in finals.values())
