@@ -361,3 +361,11 @@ def test_watch_says_which_head_plays_and_why(tmp_path, capsys):
     assert "plays (learning rate x" in said.err
     assert "expected returns of the heads" in said.err
     assert "Q" in said.out or "step" in said.out
+
+
+def test_a_checkpoint_of_a_version_with_other_heads_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(Trainer, "about", lambda self, about=Trainer.about: about(self) | {"heads": ["another head"]})
+    path = trainer().save(tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="another version of greedystep, whose 'auto' has other heads"):
+        Trainer.load(path)
