@@ -18,13 +18,13 @@ with λ-returns. The ways differ in what is chosen, and by what:
   Every eighth environment plays greedily for it.
 - decay: one head, whose learning rate begins high and falls with the square root of time.
 
-`auto` is the rule as it is in the library: two rates, two outputs on each network, all networks on one batch.
+`auto` is the rule as it is in the library: two rates, three outputs on each network.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -171,7 +171,7 @@ class Heads(NamedTuple):
         return self._replace(extra_caution=moved, error=jnp.float32(0), size=jnp.float32(0))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class WayLoop(DeviceLoop):
     """The training loop of the library with other heads, targets and updates."""
 
@@ -418,10 +418,14 @@ def train_ways(name: str, steps: int, seeds: Sequence[int]) -> dict[str, list[fl
 
 def train_auto(name: str, steps: int, seeds: Sequence[int]) -> list[float]:
     """Train the rule of the library; return the mean return of the episodes in the last tenth, of each seed."""
-    task, tenth = TASKS[name], steps // 10
-    config = make_config(task.env, _preset(name), returns=AUTO, log_every=tenth)
+    task = TASKS[name]
+    config = make_config(task.env, _preset(name), returns=AUTO)
+    # One row of metrics for the last tenth, as `train_ways` has it.
+    config = dataclasses.replace(config, log_every=-(-steps // config.num_envs) * config.num_envs)
+    last_tenth = steps // config.num_envs // 10 * config.num_envs
     trainer = Trainer(config, envs.make(task.env, **task.env_options), seeds)
-    return [float(row["episode_return"]) for row in trainer.run(steps) if row["step"] > steps - tenth]
+    trainer.run(steps - last_tenth)
+    return [float(row["episode_return"]) for row in trainer.run(last_tenth)]
 
 
 def markdown(result: dict[str, Any]) -> str:

@@ -73,7 +73,8 @@ def run(
     result["memory"] = {game: replay_bytes(game) for game in MAX_REPLAY_BYTES}
     with _no_cache():
         for name in names:
-            result["starts"].append({"game": name, **first_rows(name)})
+            if on_cpu:
+                result["starts"].append({"game": name, **first_rows(name)})
             for number in lanes:
                 result["rows"] += measure(name, settings["preset"], number, repeats, with_peer=on_cpu and number == 1)
             result["targets"] = targets(result, on_cpu)

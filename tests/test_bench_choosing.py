@@ -82,3 +82,9 @@ def test_all_ways_are_trained():  # the last tenth is longer than an episode
     finals = choosing.train_ways("mountaincar", 12_000, [0]) | {"auto": choosing.train_auto("mountaincar", 12_000, [0])}
     assert set(finals) == {*WAYS, "auto"}
     assert all(-1000 <= x < 0 for (x,) in finals.values())
+
+
+@pytest.mark.long
+def test_steps_whose_tenth_is_no_multiple_of_the_environments_can_be_trained():
+    (final,) = choosing.train_auto("pixelcopter", 771 * 16, [0])
+    assert np.isfinite(final)

@@ -45,7 +45,7 @@ class AutoOutput(NamedTuple):
 
 AUTO_RATES = (1.0, 10 / 3)
 """Learning rates of returns="auto", as multiples of `learning_rate`."""
-AUTO_OUTPUTS = (AutoOutput(0.5, 0.0), AutoOutput(0.7, 1.0))
+AUTO_OUTPUTS = (AutoOutput(0.5, 0.0), AutoOutput(0.7, 1.0), AutoOutput(0.3, 1.0))
 """Outputs of each network of returns="auto"."""
 
 RETURN_OPTIONS: dict[str, dict[str, Any]] = {

@@ -31,7 +31,7 @@ from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
 from greedystep.deep.device_loop import DeviceLoop
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
-from greedystep.deep.heads import HeadPolicy, HeadScores
+from greedystep.deep.heads import HEADS, HeadPolicy, HeadScores, describe
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.lane_devices import Device, lane_devices, one_lane, shares, spread
 from greedystep.deep.learner import Learner
@@ -328,12 +328,14 @@ class Trainer:
 
     def about(self) -> dict[str, Any]:
         """Return the JSON description that checkpoints carry, from which `Trainer.load` builds an equal trainer."""
+        heads = [describe(head) for head in range(HEADS)] if self.config.returns == "auto" else []
         return {
             "kind": "dqn",
             "env": spec_of(self.env),
             "config": described(self.config),
             "seeds": self.seeds,
             "numbers": {name: np.asarray(x).tolist() for name, x in self.hyperparams._asdict().items()},
+            **({"heads": heads} if heads else {}),
         }
 
     def save(self, folder: str | os.PathLike, **more: Any) -> Path:
@@ -346,9 +348,12 @@ class Trainer:
     def restore(self, path: str | os.PathLike) -> None:
         """Continue from a checkpoint of the same config, environment, seeds and hyperparameters."""
         wanted, found = io.jsonable(self.about()), _read_about(path)
+        heads = wanted.pop("heads", None)
         for name, value in wanted.items():
             if found[name] != value:
                 raise ValueError(f"{path} was saved by another training: its {name} is {found[name]!r}, not {value!r}")
+        if found.get("heads") != heads:
+            raise ValueError(f"{path} was saved by another version of greedystep, whose 'auto' has other heads")
         self.state, _ = checkpoint.restore(path, self.state, partial(_current_name, self.config))
         self.seconds = float(found["seconds"])
         if isinstance(self.loop, HostLoop):
