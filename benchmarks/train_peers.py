@@ -17,6 +17,7 @@ import jax
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.device_memory import tree_bytes
 from greedystep.deep.dqn_run import DQNRunConfig
+from greedystep.envs.gymnasium_ids import gymnasium_id, make_gymnasium
 from greedystep.replay import ReplayBuffer
 
 PEER = "stable-baselines3"
@@ -64,7 +65,7 @@ def _model(game: str, config: DQNRunConfig) -> Any:
         env = gymnasium.make(names[game], max_episode_steps=config.options["limit"])
         shape: dict[str, Any] = {"net_arch": list(agent.hidden)}
     else:
-        env = gymnasium.make(f"greedystep/{game.replace('/', '-')}-v1", **config.options)
+        env = make_gymnasium(gymnasium_id(game), **config.options)
         extractor = {
             "features_extractor_class": _conv(),
             "features_extractor_kwargs": {"features_dim": agent.hidden[0]},

@@ -179,7 +179,8 @@ def test_auto_beside_fixed_settings(outcome):
     ours, single = ([normalised(task, role) for task in trained] for role in ("auto", "best single"))
     means = [scores.mean() for scores in ours]
     below = [f"{task['title']} ({mean:.2f})" for task, mean in zip(trained, means, strict=True) if mean < 0.95]
-    each = f"0.95 or more on {len(means) - len(below)} of {len(everything)} tasks, not on {', '.join(below)}; "
+    each = f"0.95 or more on {len(means) - len(below)} of {len(everything)} tasks"
+    each += f", not on {', '.join(below)}; " if below else "; "
     gap = middle_half(np.concatenate(ours)) - middle_half(np.concatenate(single))
     rng = np.random.default_rng(12345)
     drawn = [

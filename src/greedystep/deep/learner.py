@@ -285,8 +285,8 @@ class Learner:
     ) -> tuple[tuple[Any, Any], UpdateInfo]:
         """Make one gradient step of one random network of each learning rate, or of all (`ensemble_update`).
 
-        Each rate learns from its own part of the batch. So an update of one network each costs as much as that of a
-        single network.
+        Each rate learns from its own part of the batch. So an update of one network each has as many samples as that of
+        a single network.
         """
         config, rates = self.config, self.config.rates
         size = len(batch.action) // rates
@@ -308,11 +308,7 @@ class Learner:
         params, opt_state = jax.tree.map(lambda x: x[chosen], networks)
         part = jax.tree.map(lambda x: x[rate], own)
         arguments = (params, opt_state, part, learning_rate * jnp.array(AUTO_RATES)[rate])
-        if jax.default_backend() == "cpu":  # one after the other: XLA's products of batches of matrices are slow there
-            stepped = [step(jax.tree.map(itemgetter(i), arguments)) for i in range(len(rate))]
-            changed, info = jax.tree.map(lambda *x: jnp.stack(x), *stepped)
-        else:
-            changed, info = jax.vmap(step)(arguments)
+        changed, info = jax.vmap(step)(arguments)
         return jax.tree.map(lambda x, new: x.at[chosen].set(new), networks, changed), jax.tree.map(jnp.mean, info)
 
     def _descend(self, params: Any, opt_state: Any, gradient: Any, learning_rate: jax.Array) -> tuple[Any, Any]:
