@@ -110,6 +110,13 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def follow(self, selector):
+        """Click a link, and wait until the page behind it is there: what is evaluated on the way would be lost."""
+        before = len(self.events)
+        self.click(selector)
+        if not any(message.get("method") == "Page.loadEventFired" for message in self.events[before:]):
+            self.until(lambda message: message.get("method") == "Page.loadEventFired")
+
     def press(self, key, text=""):
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, text=text if kind == "keyDown" else "")

@@ -147,5 +147,5 @@ def test_the_notebook_is_a_page_with_its_output_and_figure(site):
 
 def test_the_grid_world_leads_back_to_the_site(start, site):
     start.open((site / "grid-world.html").as_uri())
-    start.click("a[href='index.html']")
-    start.wait_for("location.pathname.endsWith('/index.html')")
+    start.follow("a[href='index.html']")
+    assert start.evaluate("location.pathname").endswith("/index.html")
