@@ -149,3 +149,7 @@ def describe(head: int) -> str:
     settings, factor = AUTO_OUTPUTS[output], AUTO_RATES[rate]
     value = {0.0: "mean", 1.0: "minimum"}.get(settings.caution, f"caution {settings.caution:g}")
     return f"learning rate x {factor:.3g}, λ = {settings.lambda_:g}, {value} of the networks"
+
+
+HEAD_SETTINGS = [describe(head) for head in range(HEADS)]
+"""The settings of all heads in words."""

@@ -31,7 +31,7 @@ from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
 from greedystep.deep.device_loop import DeviceLoop
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
-from greedystep.deep.heads import HEADS, HeadPolicy, HeadScores, describe
+from greedystep.deep.heads import HEAD_SETTINGS, HeadPolicy, HeadScores
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.lane_devices import Device, lane_devices, one_lane, shares, spread
 from greedystep.deep.learner import Learner
@@ -328,14 +328,13 @@ class Trainer:
 
     def about(self) -> dict[str, Any]:
         """Return the JSON description that checkpoints carry, from which `Trainer.load` builds an equal trainer."""
-        heads = [describe(head) for head in range(HEADS)] if self.config.returns == "auto" else []
         return {
             "kind": "dqn",
             "env": spec_of(self.env),
             "config": described(self.config),
             "seeds": self.seeds,
             "numbers": {name: np.asarray(x).tolist() for name, x in self.hyperparams._asdict().items()},
-            **({"heads": heads} if heads else {}),
+            **({"heads": HEAD_SETTINGS} if self.config.returns == "auto" else {}),
         }
 
     def save(self, folder: str | os.PathLike, **more: Any) -> Path:

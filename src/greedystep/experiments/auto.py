@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from greedystep import figures
 from greedystep.charts import BLACK, BLUE, DASHED, NOT_TRAINED, ORANGE, SOLID, Style, short_count
-from greedystep.deep.heads import HEADS, describe
+from greedystep.deep.heads import HEAD_SETTINGS
 from greedystep.experiments import settings
 from greedystep.experiments.claims import Claim, Outcome, judges
 from greedystep.experiments.deep import method_runs
@@ -278,8 +278,7 @@ def _draw_heads(result: dict[str, Any]) -> Figure:
         if auto is None or auto["heads"] is None:
             figures.draw_missing(axis, NOT_TRAINED)
             continue
-        labels = [describe(head) for head in range(HEADS)]
-        axis.stackplot(np.asarray(auto["steps"]), np.array(auto["heads"]).T, labels=labels, alpha=0.8)
+        axis.stackplot(np.asarray(auto["steps"]), np.array(auto["heads"]).T, labels=HEAD_SETTINGS, alpha=0.8)
         axis.set_ylim(0, 1)
         axis.set_xlabel("environment steps")
         axis.xaxis.set_major_formatter(lambda value, _: short_count(value))
