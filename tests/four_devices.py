@@ -56,7 +56,8 @@ def heads_of_lanes(devices):
     totals = jax.random.normal(jax.random.key(1), lanes.total.shape)
     lanes = lanes._replace(count=lanes.count + 3, total=totals, squares=totals**2)
     lanes = jax.jit(partial(spread, lambda x: x, devices))(lanes)
-    return [one_lane(lanes, i).columns() for i in range(4)], spread(jax.vmap(HeadScores.best), devices, lanes).tolist()
+    columns = [one_lane(lanes, i).summary().columns() for i in range(4)]
+    return columns, spread(jax.vmap(HeadScores.best), devices, lanes).tolist()
 
 
 def main(folder):

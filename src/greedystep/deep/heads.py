@@ -41,6 +41,25 @@ class HeadPolicy(NamedTuple):
     """int32: one head, or one per observation [B]."""
 
 
+class HeadSummary(NamedTuple):
+    """What the metrics say of the heads."""
+
+    head: jax.Array
+    """int32: the best head."""
+    expected_return: jax.Array
+    """[H]."""
+    episodes: jax.Array
+    """[H]: number of recent episodes, each with its weight."""
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of a metrics row."""
+        return {
+            "head": int(self.head),
+            "head_return": [round(float(x), 6) for x in self.expected_return],
+            "head_episodes": [round(float(x), 3) for x in self.episodes],
+        }
+
+
 class HeadScores(NamedTuple):
     """Which head plays in each of N environments, and the returns of recent episodes by head."""
 
@@ -102,18 +121,13 @@ class HeadScores(NamedTuple):
         score = jnp.where(self.count.sum() > 0, mean - deviation, self.explained)
         return score.argmax().astype(jnp.int32)
 
-    def columns(self) -> dict[str, Any]:
-        """Return the columns of a metrics row: the best head, and expected return and recent episodes of each."""
-        mean, _ = self.posterior()
-        return {
-            "head": int(self.best()),
-            "head_return": [round(float(x), 6) for x in mean],
-            "head_episodes": [round(float(x), 3) for x in self.count],
-        }
+    def summary(self) -> HeadSummary:
+        """Return what the metrics say of the heads."""
+        return HeadSummary(self.best(), self.posterior()[0], self.count)
 
     def explain(self) -> str:
         """Say which head acts outside of training, and why."""
-        head, expected, played = self.columns().values()
+        head, expected, played = self.summary().columns().values()
         beginning = f"head {head} plays ({describe(head)}); "
         if not any(played):
             return f"{beginning}explained variance of the heads on held-out episodes: {_listed(self.explained)}"

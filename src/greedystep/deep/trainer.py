@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,6 +123,7 @@ class Trainer:
         self._has_begun = isinstance(self.loop, DeviceLoop)
         """Whether the host environments are in the states that `state` describes; they are reset in the first chunk."""
         self._chunk: Any = jax.jit(self._run_lanes, donate_argnums=1)
+        self._summaries = jax.jit(partial(spread, jax.vmap(HeadScores.summary), self.devices))
         self._is_checked = False
         self._on_diverged, self._device_lock = on_diverged, device_lock
         self._diverged_lanes: set[int] = set()
@@ -223,7 +225,8 @@ class Trainer:
                 rounds = (jnp.int32(step // envs), jnp.int32(steps // envs))
                 lanes, metrics = self._chunk(rounds[0], lanes, self.hyperparams, rounds[1])
             self.state = TrainState(np.array(step + steps), lanes)
-            metrics = jax.device_get(metrics)
+            # For all lanes at once: every array that is read alone makes the device wait.
+            metrics, heads = jax.device_get((metrics, None if lanes.heads is None else self._summaries(lanes.heads)))
             self._renumber()
         spent = time.perf_counter() - begin
         self.seconds += spent
@@ -234,9 +237,9 @@ class Trainer:
                 "step": int(self.state.step),
                 "lane": lane,
                 "seed": seed,
-                **metrics_row(jax.tree.map(lambda x, lane=lane: x[lane], metrics)),
+                **metrics_row(jax.tree.map(itemgetter(lane), metrics)),
                 "target_age": self._target_age(),
-                **({} if (heads := self.head_scores(lane)) is None else heads.columns()),
+                **({} if heads is None else jax.tree.map(itemgetter(lane), heads).columns()),
                 "steps_per_second": steps * len(self.seeds) / spent,
                 "wall_seconds": self.seconds,
             }
