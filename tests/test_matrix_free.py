@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import greedystep as gs
 from greedystep import checks, mdp_checks, models, provenance
-from greedystep.planning import block_kernels, blocked_value_iteration, kernels, policy_iteration
+from greedystep.planning import backups, block_kernels, blocked_value_iteration, kernels, policy_iteration
 
 ACTIONS = 3  # of all models made of arrays, which then share compiled loops
 SIDE = 12
@@ -143,6 +143,18 @@ def test_a_large_model_is_solved_in_blocks_without_a_copy(name, small_blocks, mo
     solution = gs.solve(mdp)
     assert solution.converged
     assert np.abs(solution.v - usual.v).max() <= solution.error_bound + usual.error_bound
+
+
+def test_a_large_model_that_mixes_is_solved_without_a_copy_of_its_policies(monkeypatch):
+    mdp = models.garnet(300, 4, 3, discount=0.99)
+    usual = gs.solve(mdp, tolerance=1e-9)
+    monkeypatch.setattr(backups, "LARGE", 1)
+    monkeypatch.setattr(backups, "PolicyEvaluator", lambda *_: pytest.fail("made a copy"))
+    monkeypatch.setattr(kernels, "PARALLEL_FROM", 1)
+    solution = gs.solve(mdp, tolerance=1e-9)
+    assert solution.converged
+    assert solution.iterations == usual.iterations
+    np.testing.assert_allclose(solution.v, usual.v, rtol=1e-12)
 
 
 def test_a_large_model_with_a_useless_numbering_is_reordered(monkeypatch):

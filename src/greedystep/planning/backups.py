@@ -22,6 +22,7 @@ from greedystep.planning.kernels import (
     best_rewards,
     chain_backup,
     dense_chain_backup,
+    policy_backup,
     pruned_bellman,
     pruned_dense_bellman,
 )
@@ -29,6 +30,8 @@ from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.signals import Deadline
 
 PRUNE_FROM = 16  # average entries per row from which action elimination pays
+LARGE = 2**25
+"""Transitions (400 MB) from which no second copy of a model is made, nor of the rows of a policy."""
 
 
 PolicySweep = Callable[[np.ndarray], tuple[np.ndarray, float]]  # v -> (r^π + γ T^π v, the span of the difference)
@@ -126,12 +129,16 @@ class SparseModel:
 
     def policy_sweep(self, choice: np.ndarray) -> PolicySweep:
         """Return the Jacobi sweep of the policy of rows `choice` [S]; its result is overwritten by the next but one."""
-        chain = self._evaluator.chain(choice, self.discount)
+        large = self.table.probability.size >= LARGE
+        chain = None if large else self._evaluator.chain(choice, self.discount)
         buffers = cycle((np.empty(choice.size), np.empty(choice.size)))
 
         def sweep(v: np.ndarray) -> tuple[np.ndarray, float]:
             out = next(buffers)
-            low, high = chain_backup(chain, v, out)
+            if chain is None:
+                low, high = policy_backup(self.table, self.discount, choice, v, out)
+            else:
+                low, high = chain_backup(chain, v, out)
             return out, high - low
 
         return sweep

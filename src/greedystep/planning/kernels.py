@@ -210,6 +210,26 @@ def best_rewards(table):
     return best
 
 
+@njit(_bounds(TABLE_TYPE, nb.float64, INTS, FLOATS, FLOATS, nb.int64, nb.int64), cache=True, nogil=True)
+def _policy_block(table, discount, choice, v, out, begin, end):
+    _, start, to, p, reward = table
+    low, high = np.inf, -np.inf
+    for s in range(unsigned(begin), unsigned(end)):
+        row = unsigned(choice[s])
+        out[s] = reward[row] + discount * expectation(start, to, p, row, v)
+        low = min(low, out[s] - v[s])
+        high = max(high, out[s] - v[s])
+    return low, high
+
+
+def policy_backup(
+    table: TransitionTable, discount: float, choice: np.ndarray, v: np.ndarray, out: np.ndarray
+) -> tuple[float, float]:
+    """Compute out = r^π + γ T^π v for the rows `choice` of a table, on all cores; return (min, max) of out - v."""
+    parts = (table, discount, choice, v, out)
+    return _range(run_parallel(_policy_block, *parts, end=v.size, entries=table.probability.size))
+
+
 @njit(_bounds(TABLE_TYPE, FLOATS, FLOATS), cache=True)
 def chain_backup(chain, v, out):
     """Compute out = r + T v for a chain with the discount multiplied in; return (min, max) of out - v."""

@@ -18,7 +18,7 @@ from numba import njit
 
 from greedystep.mdp import MDP
 from greedystep.planning import kernels
-from greedystep.planning.backups import DenseModel, Iteration, SparseModel
+from greedystep.planning.backups import LARGE, DenseModel, Iteration, SparseModel
 from greedystep.planning.blocked_value_iteration import TableBlocks, block_readers, blocked_value_iteration
 from greedystep.planning.kernels import FLOATS, INTS, ONE, TABLE_TYPE, unsigned
 from greedystep.planning.policy_evaluation import PolicyEvaluator
@@ -32,9 +32,6 @@ TRIAL_BACKUPS = 2  # full backups before that is judged: the span of some models
 SPAN_PATIENCE = 12  # improvements without a smaller span after which another variant takes over
 STATES_PER_CHECK = 100_000  # states swept between two checks of the deadline: about 1 ms of work
 SMALLEST_FORCING = 1e-4  # smallest share of the span to which a policy evaluation brings it down
-
-LARGE = 2**25
-"""Transitions (400 MB) from which a model is not copied into another order."""
 
 SWEEPS_SUFFICE = 0.3  # sweeps go on without policy evaluation while each cuts the change to this share
 FORCING = 0.02  # a policy is evaluated until this share of the last change is left: it is not the last policy
