@@ -15,7 +15,6 @@ from greedystep.deep.config import ONE_BOOTSTRAP, DQNConfig
 from greedystep.deep.learner import Learner, LearnerState
 from greedystep.deep.networks import (
     FILTERS,
-    MANY,
     ConvNet,
     Dense,
     conv_by_patches,
@@ -55,18 +54,6 @@ def test_ensembles_answer_as_their_networks_written_out(observation):
     found = ensemble_q(networks, jnp.asarray(seen.astype(observation.dtype)))
     expected = [[oracles_deep.q_of(layers(networks, m), x) for x in seen] for m in range(3)]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_networks_one_after_the_other_and_side_by_side_are_the_same(monkeypatch):
-    """The first is for many observations on a GPU."""
-    networks = make_ensemble(default_network((7,)), jax.random.key(0), 3, BOARD, ACTIONS)
-    seen = jax.random.bernoulli(jax.random.key(1), shape=(MANY, *BOARD.shape))
-    side_by_side = ensemble_q(networks, seen)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    program = str(jax.make_jaxpr(lambda x: ensemble_q(networks, x))(seen))
-    assert "scan" in program
-    assert "scan" not in str(jax.make_jaxpr(lambda x: ensemble_q(networks, x))(seen[1:]))
-    np.testing.assert_allclose(ensemble_q(networks, seen), side_by_side, rtol=1e-4, atol=1e-5)
 
 
 def test_convolutions_by_rows_and_by_patches_are_the_same():

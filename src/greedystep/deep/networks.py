@@ -24,8 +24,6 @@ MakeNetwork = Callable[[jax.Array, ObservationSpec, int], Network]
 
 LARGE = 36
 """Images at least this high and wide get `NatureNet`, whose convolutions need so many pixels."""
-MANY = 1024
-"""Number of observations from which on a GPU takes them through one network after the other."""
 FILTERS, SIDE = 16, 3
 """Number of filters of MinAtar's convolution, and their width and height."""
 
@@ -202,14 +200,7 @@ def make_ensemble(make: MakeNetwork, key: jax.Array, size: int, observation: Obs
 
 
 def ensemble_q(networks: Network, observations: jax.Array) -> jax.Array:
-    """Return the Q-values of every network for every observation, [B, ...] -> [M, B, A].
-
-    A GPU takes many observations through one network after the other: side by side, XLA makes one product of the first
-    layers of all networks, and then spends a third of the time on bringing its result into the order of the networks.
-    """
-    if jax.default_backend() != "cpu" and len(observations) >= MANY:
-        arrays, static = eqx.partition(networks, eqx.is_array)
-        return jax.lax.map(lambda one: batch_q(eqx.combine(one, static), observations), arrays)
+    """Return the Q-values of every network for every observation, [B, ...] -> [M, B, A]."""
     return eqx.filter_vmap(batch_q, in_axes=(eqx.if_array(0), None))(networks, observations)
 
 
