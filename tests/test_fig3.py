@@ -12,7 +12,7 @@ from deep_runs import SETTINGS
 
 from greedystep import io
 from greedystep.cli import main
-from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, presets
+from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, paper_protocol, presets
 from greedystep.experiments import greedy_curves as evaluation
 from greedystep.experiments import sticky_actions as luck
 from greedystep.experiments.deep import training
@@ -24,7 +24,7 @@ from greedystep.experiments.fig3 import training_time
 from greedystep.runs.job_queue import StoppedError
 
 TIMES = ("seconds", "steps_per_second")
-EXPERIMENTS = (fig3, fig4, fig5, horizon, luck, presets, evaluation)
+EXPERIMENTS = (fig3, fig4, fig5, horizon, luck, presets, paper_protocol, evaluation)
 
 
 # -- the protocol -----------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_a_policy_of_every_recipe_fits_into_its_file(tmp_path):
 
 
 def test_the_cards_are_those_of_the_recipes():
-    assert set(gs.pretrained.names()) <= set(maker.RECIPES) <= set(gs.envs.names())
+    assert set(gs.pretrained.names()) == set(maker.RECIPES) <= set(gs.envs.names())
 
 
 def test_the_best_known_players_are_there():

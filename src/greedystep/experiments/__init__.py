@@ -52,18 +52,19 @@ Name = Literal[
     "horizon",
     "luck",
     "presets",
+    "protocol",
     "evaluation",
     "settings",
     "auto",
     "offline",
 ]
 NAMES: tuple[Name, ...] = get_args(Name)
-"""All experiments: the paper's in its order, then horizon N, sticky actions (luck), presets, evaluation along the
-training, fixed settings, auto, logs."""
+"""All experiments: the paper's in its order, then horizon N, sticky actions (luck), presets, the paper's
+protocol in full, evaluation along the training, fixed settings, auto, logs."""
 
 HEADINGS = {"luck": "Sticky actions"}
 """Experiment -> its heading, where that is not its name."""
-MODULES = {"luck": "sticky_actions", "evaluation": "greedy_curves"}
+MODULES = {"luck": "sticky_actions", "protocol": "paper_protocol", "evaluation": "greedy_curves"}
 """Experiment -> its module, where that has another name."""
 
 Scale = Literal["quick", "paper"]

@@ -249,6 +249,20 @@ def final_table(name: str, heading: str, tasks: Mapping[str, Mapping[str, Any]])
     return Table(name, heading, header, rows)
 
 
+def tried_table(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return one row per setting that was tried, from the tasks of a result's JSON."""
+    rows = [
+        [task["title"], entry["label"], format_setting(tried["setting"])]
+        + [float(pick(np.asarray(tried["returns"], float))) for pick in (np.min, np.max)]
+        + [tried["setting"].items() <= entry["setting"].items()]
+        for task in tasks.values()
+        for entry in task["methods"].values()
+        for tried in entry.get("tried", ())
+    ]
+    header = ["task", "method", "setting", "lower return", "higher return", "chosen"]
+    return Table(name, "Settings tried on two seeds that are not used later", header, rows)
+
+
 _FORMATS: dict[str, Callable[[Any], str]] = {
     "learning_rate": "lr {:g}".format,
     "ensemble": networks,

@@ -1,7 +1,8 @@
 """How runs are planned and collected: settings are chosen on seeds of their own, then trained on other seeds.
 
-Each method chooses among its four settings by the mean final return over two seeds that are not used later; then it is
-trained from scratch with the seeds 0, 1, 2, ... Greedy-Step DQN and the best of the paper's baselines get more seeds.
+Each method chooses among its settings (four, if nothing else is said) by the mean final return over two seeds that are
+not used later; then it is trained from scratch with the seeds 0, 1, 2, ... Greedy-Step DQN and the best of the paper's
+baselines may get more seeds.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class TaskProtocol:
     settings_from: TaskProtocol | None = None
     """The protocol whose chosen settings are used here; if its preset differs, without the learning rate."""
     methods: tuple[str, ...] = tuple(METHODS)
+    grids: Mapping[str, list[Setting]] = field(default_factory=dict)
+    """If given, the settings that each method chooses from, in place of its four."""
     variants: Mapping[str, Setting] = field(default_factory=dict)
     """If given, settings of Greedy-Step DQN to train in place of the methods, with the learning rate that it chose."""
     changes: Setting = field(default_factory=dict)
@@ -69,15 +72,16 @@ class TaskProtocol:
 
     def candidates(self, method: str) -> list[Setting]:
         """Return the settings that a method chooses from."""
-        offered = METHODS[method].settings(TASKS[self.task].rates)
+        offered = self.grids.get(method) or METHODS[method].settings(TASKS[self.task].rates)
         return offered if self.selection else offered[:1]
 
     @property
     def total_steps(self) -> int:
         """Environment steps of all runs, including those that choose settings; for progress."""
         runs = len(self.names) * self.seeds + (2 * self.more_seeds if GREEDY in self.methods else 0)
-        choices = 1 if self.variants else len(self.methods)
-        return runs * self.budget.steps + choices * 4 * len(SELECTION_SEEDS) * self.selection
+        choosing = (GREEDY,) if self.variants else self.methods
+        tried = sum(len(self.candidates(method)) for method in choosing)
+        return runs * self.budget.steps + tried * len(SELECTION_SEEDS) * self.selection
 
 
 # -- the choice of settings -------------------------------------------------------------------------------------------

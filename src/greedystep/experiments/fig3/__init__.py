@@ -19,7 +19,7 @@ from greedystep.charts import COLOURS, DASHED, DOTTED, SOLID, Style, trained_ste
 from greedystep.experiments.claims import Claim, Outcome
 from greedystep.experiments.deep import protocol
 from greedystep.experiments.deep.judging import AllRuns, mean
-from greedystep.experiments.deep.method_runs import final_table, format_setting
+from greedystep.experiments.deep.method_runs import final_table, tried_table
 from greedystep.experiments.deep.protocol import TaskProtocol
 from greedystep.experiments.deep.runner import RunStore
 from greedystep.experiments.deep.suite import BEYOND, FIGURE_3, GREEDY, LARGEST_GAINS, METHODS, PAPER, TASKS
@@ -200,7 +200,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
         _ratio_table(tasks),
         greedy_play.table(tasks),
         _improvement_table(tasks),
-        _tried_table(tasks),
+        tried_table("fig3-settings", tasks),
         _time_table(tasks),
         _session_table(result["numbers"]["sessions"]),
     ]
@@ -240,19 +240,6 @@ def _after_equal_steps(mine: Mapping[str, Any], other: Mapping[str, Any]) -> tup
     if not all(steps in known for known in levels):
         return None
     return np.asarray(levels[0][steps], float), np.asarray(levels[1][steps], float)
-
-
-def _tried_table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:
-    rows = [
-        [task["title"], entry["label"], format_setting(tried["setting"])]
-        + [float(pick(np.asarray(tried["returns"], float))) for pick in (np.min, np.max)]
-        + [tried["setting"].items() <= entry["setting"].items()]
-        for task in tasks.values()
-        for entry in task["methods"].values()
-        for tried in entry.get("tried", ())
-    ]
-    header = ["task", "method", "setting", "lower return", "higher return", "chosen"]
-    return Table("fig3-settings", "Settings tried on two seeds that are not used later", header, rows)
 
 
 def _time_table(tasks: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -1,0 +1,118 @@
+"""Beyond Figure 3: the protocol of the paper in full, on the three games of its largest gains.
+
+Figure 3 here has 64 environments and batches of 512, and four settings for each method. The paper has one environment
+and batches of 32, and tries five learning rates with each number of networks. So a sceptic may ask whether its own
+protocol shows its gain. Here every method chooses from the whole grid, on two seeds of 2M steps, and is then trained on
+five others for 5M steps, with evaluations at ε = 0 along the way. The rules were written before the trainings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from greedystep.experiments import fig3
+from greedystep.experiments.claims import Claim, Outcome, judges
+from greedystep.experiments.deep import method_runs, protocol
+from greedystep.experiments.deep.judging import AllRuns, Estimate, combine, missing_runs
+from greedystep.experiments.deep.method_runs import MethodRuns, final_table, tried_table
+from greedystep.experiments.deep.protocol import TaskProtocol
+from greedystep.experiments.deep.suite import BASELINES, GREEDY, LARGEST_GAINS, METHODS, PAPER, Setting
+from greedystep.experiments.deep.training import Budget
+from greedystep.experiments.fig3.performance_claims import ALMOST_TWICE
+from greedystep.stats import ratio
+from greedystep.tables import Table
+
+NAME, IN_PARTS = "protocol", True
+TITLE = "The paper's own protocol: one environment, batches of 32, its whole grid of settings"
+STYLES = fig3.STYLES
+SHOWN_QUANTITIES = ("returns", "greedy_returns")
+
+RATES = (3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
+"""The learning rates of the paper, which are those of Maxmin DQN (Lan et al. 2020)."""
+OPTIONS: dict[str, list[Setting]] = {
+    "dqn": [{}],
+    "maxmin": [{"ensemble": networks} for networks in (2, 4, 6, 8)],
+    "multi-step": [{"n": n} for n in (3, 5, 10)],
+    "sarsa": [{"n": n} for n in (3, 5, 10)],
+    GREEDY: [{"ensemble": networks} for networks in (1, 2, 4, 6)],
+}
+"""Method -> the values of its own option. The numbers of networks of Greedy-Step DQN are the paper's."""
+GRIDS: dict[str, list[Setting]] = {
+    method: [METHODS[method].fixed | option | {"learning_rate": rate} for option in options for rate in RATES]
+    for method, options in OPTIONS.items()
+}
+SCALES: dict[str, list[TaskProtocol]] = {
+    "quick": [
+        TaskProtocol(
+            "mountaincar",
+            "paper",
+            Budget(10_000, points=20, episodes=5, greedy_points=2),
+            seeds=2,
+            methods=("dqn", GREEDY),
+            grids={method: grid[:1] for method, grid in GRIDS.items()},
+        )
+    ],
+    "paper": [
+        TaskProtocol(
+            task, "paper", Budget(5_000_000, greedy_points=25), seeds=5, selection=2_000_000, methods=PAPER, grids=GRIDS
+        )
+        for task in LARGEST_GAINS
+    ],
+}
+
+
+def claims(runs: AllRuns) -> list[Claim]:
+    """Return the claims of this experiment, judged."""
+    return [in_training(runs), in_greedy_play(runs)]
+
+
+def _twice(runs: AllRuns, value: Callable[[MethodRuns], np.ndarray | None]) -> Outcome:
+    """Judge the ratio of Greedy-Step DQN to the best baseline, by a number per seed, on the three games."""
+    outcomes = {}
+    for task in LARGEST_GAINS:
+        found = {method: value(runs[task, method]) for method in PAPER if (task, method) in runs}
+        if (lacks := missing_runs(runs, task)) or any(one is None for one in found.values()):
+            outcomes[task] = Outcome("untested", lacks or "greedy play was not evaluated")
+            continue
+        known = {method: one for method, one in found.items() if one is not None}
+        best = max(BASELINES, key=lambda method: float(np.mean(known[method])))
+        times = Estimate(*ratio(known[GREEDY], known[best], "mean"))
+        outcomes[task] = Outcome(times.above(ALMOST_TWICE), f"{times} times {METHODS[best].label}", brief=f"{times}")
+    return combine(outcomes)
+
+
+@judges(
+    "protocol-twice",
+    "With the paper's own protocol Greedy-Step DQN gets almost twice the return of the best of the compared methods on "
+    "Breakout, Seaquest and Space Invaders.",
+    "almost 2 times",
+    "not in the paper",
+)
+def in_training(runs: AllRuns) -> Outcome:
+    """Confirmed if the 95 % CI of the ratio of final returns lies above 1.5 on all games, refuted if below on all."""
+    return _twice(runs, lambda one: one.final_return)
+
+
+@judges(
+    "protocol-twice-greedy-play",
+    "With the paper's own protocol greedy play of Greedy-Step DQN gets almost twice the return of the best greedy play "
+    "of the compared methods on Breakout, Seaquest and Space Invaders.",
+    "almost 2 times",
+    "not in the paper",
+)
+def in_greedy_play(runs: AllRuns) -> Outcome:
+    """Confirmed if the 95 % CI of the ratio lies above 1.5 on all games, refuted if below on all."""
+    return _twice(runs, lambda one: one.greedy_play)
+
+
+run = protocol.make_run(TITLE, SCALES, claims)
+draw = method_runs.make_draw(NAME, STYLES, SHOWN_QUANTITIES)
+
+
+def tables(result: dict[str, Any]) -> list[Table]:
+    """Return the final returns, and what every setting got on the seeds of the choice."""
+    tasks = result["numbers"]["tasks"]
+    return [final_table(NAME, TITLE, tasks), tried_table(f"{NAME}-settings", tasks)]
