@@ -116,12 +116,23 @@ class ReplayBuffer:
         """Whether observations are stored as bits, because they are boolean."""
         return self.dtype == np.dtype(bool)
 
+    @property
+    def _stored_observation(self) -> tuple[int, np.dtype]:
+        """Width W and dtype of one stored observation."""
+        if self.is_packed:
+            return -(-self.observation_size // WORD), np.dtype(np.uint32)
+        return self.observation_size, self.dtype
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one stored observation."""
+        width, dtype = self._stored_observation
+        return width * dtype.itemsize
+
     def init(self) -> ReplayState:
         """Return an empty replay state."""
         n, r = self.columns, self.rows_per_column
-        width, dtype = (
-            (-(-self.observation_size // WORD), jnp.uint32) if self.is_packed else (self.observation_size, self.dtype)
-        )
+        width, dtype = self._stored_observation
         zeros = jnp.zeros(n, jnp.int32)
         return ReplayState(
             observations=jnp.zeros((n, r, width), dtype),

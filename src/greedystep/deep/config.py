@@ -62,7 +62,9 @@ RETURN_OPTIONS: dict[str, dict[str, Any]] = {
 
 CONSERVATISM_OPTIONS: dict[str, dict[str, Any]] = {
     "cql": {"cql_alpha": 1.0},  # d3rlpy's DiscreteCQL
-    "bcq": {"bcq_threshold": 0.3},  # Fujimoto et al. 2019, and d3rlpy's DiscreteBCQ (action_flexibility)
+    # Fujimoto et al. 2019 and d3rlpy's DiscreteBCQ (action_flexibility) have 0.3. On logs of good and bad play, more
+    # keeps MountainCar to the good actions, and less lets Catcher find better ones (docs/deep.md).
+    "bcq": {"bcq_threshold": 0.4},
 }
 """Kind of conservatism -> its options and their defaults, likewise."""
 

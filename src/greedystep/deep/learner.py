@@ -42,6 +42,11 @@ from greedystep.numpy_policy import NumpyPolicy
 from greedystep.replay import ReplayBuffer, ReplayState
 
 
+CLONING_RATE = 3.0
+"""Learning rate of the network of the behaviour, as a multiple of `learning_rate`: its targets are actions, which do not
+move as values do, and the sooner it knows them the sooner bootstrapping keeps to the data."""
+
+
 class LearnerState(NamedTuple):
     """Parameters and optimiser state of all networks; every array has a leading axis [M], with bcq [M + 1]."""
 
@@ -185,6 +190,7 @@ class Learner:
         key: jax.Array,
         replay: ReplayState,
         state: LearnerState,
+        periods: int = 1,
     ) -> tuple[Any, TargetPool | None]:
         """Return the new target networks, and the new target pool where the returns need one; called once per period.
 
@@ -193,7 +199,7 @@ class Learner:
         """
         config = self.config
         copied = state._replace(target_params=state.params) if config.target_rate == 1 else state
-        pool = self.make_pool(buffer, hyperparams, key, replay, state if config.double else copied)
+        pool = self.make_pool(buffer, hyperparams, key, replay, state if config.double else copied, periods)
         return copied.target_params, pool
 
     def make_pool(
@@ -203,13 +209,16 @@ class Learner:
         key: jax.Array,
         replay: ReplayState,
         state: LearnerState,
+        periods: int = 1,
     ) -> TargetPool | None:
-        """Make a target pool from the replay buffer; None for returns that need none."""
+        """Make a target pool from the replay buffer, for so many periods; None for returns that need none."""
         if not self.config.is_pooled:
             return None
-        return target_pool.make(
-            self.config, buffer, hyperparams, key, replay, lambda observations: self.bootstrap_q(state, observations)
-        )
+
+        def bootstrap_q(observations: jax.Array) -> BootstrapValues:
+            return self.bootstrap_q(state, observations)
+
+        return target_pool.make(self.config, buffer, hyperparams, key, replay, bootstrap_q, periods)
 
     def sample_batch(
         self, buffer: ReplayBuffer, key: jax.Array, replay: ReplayState, pool: TargetPool | None, state: LearnerState
@@ -323,7 +332,7 @@ class Learner:
             logits = batch_q(eqx.combine(params, self._static), batch.observations)[:, : self.num_actions]
             return optax.softmax_cross_entropy_with_integer_labels(logits, batch.action).mean()
 
-        return self._descend(params, opt_state, jax.grad(loss)(params), learning_rate)
+        return self._descend(params, opt_state, jax.grad(loss)(params), CLONING_RATE * learning_rate)
 
     def _loss(self, params: Any, batch: Batch, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the mean loss and the mean Q(s, a) of one network on the batch.

@@ -26,6 +26,8 @@ HELD_OUT_EVERY = 10
 SCORED_STEPS, SCORED_AT_ONCE = 4096, 512
 """Held-out steps that score the heads, and how many of them are valued at a time."""
 LEAST_VARIANCE = 1e-8
+POOL_PERIODS, POOL_BYTES = 8, 2**26
+"""The target pool has the samples of so many periods, if its observations then take no more than so many bytes."""
 
 
 class FitResult(NamedTuple):
@@ -54,14 +56,19 @@ def fit(
 
     Target networks and pool are refreshed as often as in training, and at `begin`, which must be the start of a
     period (the updates between two target network updates).
+
+    The pool is larger than in training. There the episodes of one period are enough, since the buffer changes all the
+    time and new ones come in. A log stays as it is, and where its episodes are long, those of one period are two or
+    three: the networks would learn these by heart and forget the others.
     """
     config, period = learner.config, updates_per_period(learner.config)
-    pool = target_pool.init(config, buffer) if config.is_pooled else None
+    periods = pool_periods(config, buffer)
+    pool = target_pool.init(config, buffer, periods) if config.is_pooled else None
 
     def one_period(carry: tuple) -> tuple:
         done, key, state, pool, total = carry
         key, pool_key, update_key = jax.random.split(key, 3)
-        target_params, pool = learner.refresh_targets(buffer, hyperparams, pool_key, replay, state)
+        target_params, pool = learner.refresh_targets(buffer, hyperparams, pool_key, replay, state, periods)
 
         def update(i: jax.Array, carry: tuple) -> tuple:
             state, total = carry
@@ -78,6 +85,11 @@ def fit(
     first = begin, key, state, pool, (jnp.float32(0), jnp.float32(0))
     _, key, state, _, (loss, mean_q) = lax.while_loop(lambda carry: carry[0] < end, one_period, first)
     return FitResult(state, key, loss / jnp.maximum(end - begin, 1), mean_q)
+
+
+def pool_periods(config: DQNConfig, buffer: ReplayBuffer) -> int:
+    """Return the number of periods whose samples the target pool has: at least one, at most POOL_PERIODS."""
+    return min(POOL_PERIODS, max(1, POOL_BYTES // (config.samples_per_period * buffer.row_bytes)))
 
 
 def fit_lanes(

@@ -51,9 +51,12 @@ class Batch(NamedTuple):
     """int32 [B]: the chosen n; 0 for returns that mix all lengths."""
 
 
-def pool_size(config: DQNConfig, buffer: ReplayBuffer) -> int:
-    """Return the pool's rows: the samples of a learning rate between two target network updates, at most the buffer."""
-    return min(config.samples_per_period // config.rates, buffer.rows)
+def pool_size(config: DQNConfig, buffer: ReplayBuffer, periods: int = 1) -> int:
+    """Return the pool's rows: the samples of a learning rate in so many periods, at most the rows of the buffer.
+
+    A period is that between two target network updates.
+    """
+    return min(periods * config.samples_per_period // config.rates, buffer.rows)
 
 
 def sample_rows(buffer: ReplayBuffer, key: jax.Array, replay: ReplayState, size: int) -> tuple[RowIndex, int]:
@@ -70,9 +73,14 @@ def make(
     key: jax.Array,
     replay: ReplayState,
     bootstrap_q: BootstrapQ,
+    periods: int = 1,
 ) -> TargetPool:
-    """Sample whole episodes from the replay, value their states, and compute the targets of all their steps."""
-    size = pool_size(config, buffer)
+    """Sample whole episodes from the replay, value their states, and compute the targets of all their steps.
+
+    Args:
+        periods: see `pool_size`.
+    """
+    size = pool_size(config, buffer, periods)
     index, columns = sample_rows(buffer, key, replay, size)
     rows = buffer.read(replay, index)
     packed = buffer.packed_observations(replay, index)
@@ -95,9 +103,9 @@ def make(
     )
 
 
-def init(config: DQNConfig, buffer: ReplayBuffer) -> TargetPool:
+def init(config: DQNConfig, buffer: ReplayBuffer, periods: int = 1) -> TargetPool:
     """Return an empty pool with the shapes of a full one."""
-    size = pool_size(config, buffer)
+    size = pool_size(config, buffer, periods)
     no_rows = RowIndex(*[jnp.zeros(size, jnp.int32)] * 2)
     packed = jax.eval_shape(lambda: buffer.packed_observations(buffer.init(), no_rows))
     zeros = jnp.zeros(size, jnp.int32)

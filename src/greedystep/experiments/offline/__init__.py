@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from greedystep import figures, schema
 from greedystep.charts import NOT_TRAINED
 from greedystep.deep.config import described
-from greedystep.deep.presets import OFFLINE_RULE, make_config
+from greedystep.deep.presets import OFFLINE_RETURNS, OFFLINE_RULE, make_config
 from greedystep.experiments.claims import Claim, Outcome, judges
 from greedystep.experiments.deep.judging import Estimate
 from greedystep.experiments.deep.suite import Setting
@@ -46,7 +46,7 @@ TITLE = "Learning from logs: returns and conservatism"
 RULES: dict[str, Setting] = {
     "greedy-step": {"returns": "greedy-step", "ensemble": 2},
     "one-step": {"returns": "one-step", "ensemble": 2},
-    "Peng's Q(λ)": {"returns": "lambda", "ensemble": 2},
+    "Peng's Q(λ)": OFFLINE_RETURNS,
     "Monte Carlo": {"returns": "monte-carlo", "ensemble": 2},
     "auto": {"returns": "auto"},
 }
