@@ -41,10 +41,9 @@ from greedystep.envs.core import ObservationSpec
 from greedystep.numpy_policy import NumpyPolicy
 from greedystep.replay import ReplayBuffer, ReplayState
 
-
 CLONING_RATE = 3.0
-"""Learning rate of the network of the behaviour, as a multiple of `learning_rate`: its targets are actions, which do not
-move as values do, and the sooner it knows them the sooner bootstrapping keeps to the data."""
+"""Learning rate of the network of the behaviour, as a multiple of `learning_rate`: its targets are actions, which do
+not move as values do, and the sooner it knows them the sooner bootstrapping keeps to the data."""
 
 
 class LearnerState(NamedTuple):
