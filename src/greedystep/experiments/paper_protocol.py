@@ -115,4 +115,5 @@ draw = method_runs.make_draw(NAME, STYLES, SHOWN_QUANTITIES)
 def tables(result: dict[str, Any]) -> list[Table]:
     """Return the final returns, and what every setting got on the seeds of the choice."""
     tasks = result["numbers"]["tasks"]
-    return [final_table(NAME, TITLE, tasks), tried_table(f"{NAME}-settings", tasks)]
+    tried = tried_table(f"{NAME}-settings", tasks)
+    return [final_table(NAME, TITLE, tasks), *([tried] if tried.rows else [])]
