@@ -124,7 +124,7 @@ class ReplayBuffer:
         return self.observation_size, self.dtype
 
     @property
-    def row_bytes(self) -> int:
+    def observation_bytes(self) -> int:
         """Bytes of one stored observation."""
         width, dtype = self._stored_observation
         return width * dtype.itemsize

@@ -89,7 +89,7 @@ def fit(
 
 def pool_periods(config: DQNConfig, buffer: ReplayBuffer) -> int:
     """Return the number of periods whose samples the target pool has: at least one, at most POOL_PERIODS."""
-    return min(POOL_PERIODS, max(1, POOL_BYTES // (config.samples_per_period * buffer.row_bytes)))
+    return min(POOL_PERIODS, max(1, POOL_BYTES // (config.samples_per_period * buffer.observation_bytes)))
 
 
 def fit_lanes(
