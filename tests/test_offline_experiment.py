@@ -14,7 +14,8 @@ import greedystep as gs
 from greedystep import io
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.learner import Learner
-from greedystep.deep.offline import fit, fit_lanes
+from greedystep.deep.offline import fit, fit_lanes, pool_periods
+from greedystep.deep.target_pool import pool_size
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.envs.core import ObservationSpec
 from greedystep.experiments import NOTHING, offline
@@ -47,6 +48,15 @@ def test_logs_have_their_steps_and_their_share_of_random_actions(tmp_path):
     assert {chance for one in log for chance in np.asarray(one.behaviour_prob)} == {0.5}
     again = make_logs(task, tmp_path)["random"]
     assert all((a.observations == b.observations).all() for a, b in zip(log, again, strict=True))
+
+
+@pytest.mark.parametrize(("shape", "periods"), [((4,), 8), ((84, 84, 4), 2), ((1000, 1000, 4), 1)])
+def test_the_pool_of_a_log_has_eight_periods_unless_its_observations_are_large(shape, periods):
+    config = DQNConfig(target_period=40, batch_size=25)  # 1,000 samples per period
+    buffer = ReplayBuffer(100_000, 1, shape, np.dtype(np.uint8))
+    assert pool_periods(config, buffer) == periods
+    assert pool_size(config, buffer, periods) == 1_000 * periods
+    assert pool_size(config, ReplayBuffer(500, 1, shape, np.dtype(np.uint8)), periods) == 500
 
 
 def test_lanes_are_fits_of_their_own_and_empty_rows_of_a_buffer_do_not_count():
