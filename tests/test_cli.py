@@ -153,7 +153,7 @@ BAD = {
     "plan grid-3x3 extra": "Unrecognized options: extra",
     "fly": "Unrecognized options: fly",
     "reproduce": "names: give at least one of table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, "
-    "evaluation, settings, auto, offline, or all",
+    "protocol, evaluation, settings, auto, offline, or all",
     "reproduce fig9": "invalid choice 'fig9'",
     "reproduce fig1 --scale huge": "invalid choice 'huge'",
     "reproduce fig1 --only breakout": "only: fig1 is short and made in one piece",

@@ -77,11 +77,15 @@ class Node:
     def __init__(self, *arguments):
         self._process = subprocess.Popen(
             [RAY, "start", "--block", "--object-store-memory=80000000", "--disable-usage-stats", *arguments],
-            env=os.environ | {"RAY_AUTH_MODE": "disabled"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            env=os.environ | {"RAY_AUTH_MODE": "disabled", "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        assert self._process.stdout is not None
+        for line in self._process.stdout:  # a busy machine may take many seconds
+            if b"Ray runtime started" in line:
+                break
 
     def kill(self):
         for process in [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]:
@@ -89,6 +93,8 @@ class Node:
                 if os.getsid(process) == self._process.pid:
                     os.kill(process, 9)
         self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -144,7 +144,6 @@ OFFLINE_RULE: dict[str, Any] = {
 OFFLINE_RETURNS: dict[str, Any] = {
     # Nobody acts, so that auto cannot hear which of its heads is good (`python -m benchmarks offline`).
     "returns": "lambda",
-    "lambda_": 0.9,  # in few updates, values come further along a log with long returns
     "ensemble": 2,
 }
 """Returns of theirs where none are given: Peng's Q(λ)."""
