@@ -146,10 +146,13 @@ def conv_by_rows(filters: Dense, image: jax.Array) -> jax.Array:
     across = width - SIDE + 1
     rows = image.reshape(height, -1)
     rows = jnp.concatenate([rows[i : height - SIDE + 1 + i] for i in range(SIDE)], axis=-1)
-    # [3, W - 2, W]: whether column j of the filter at position o lies on column x of the image.
-    positions = np.stack([np.eye(across, width, k=j, dtype=np.float32) for j in range(SIDE)])
-    weight = filters.weight.reshape(SIDE, SIDE, channels, FILTERS)
-    everywhere = jnp.einsum("ijcf,jox->ixcof", weight, positions).reshape(SIDE * width * channels, across * FILTERS)
+    # [3, C, 16, W - 2, W]: the filters at position o lie on the columns o, o + 1, o + 2 of the image. Rows of W + 1
+    # numbers that are read as rows of W shift by one column from row to row: no index, no product, one small kernel.
+    weight = filters.weight.reshape(SIDE, SIDE, channels, FILTERS).transpose(0, 2, 3, 1)
+    padded = jnp.pad(weight, [(0, 0)] * 3 + [(0, width + 1 - SIDE)])[..., None, :]
+    repeated = jnp.broadcast_to(padded, (SIDE, channels, FILTERS, across, width + 1)).reshape(*weight.shape[:3], -1)
+    shifted = repeated[..., : across * width].reshape(*weight.shape[:3], across, width)
+    everywhere = shifted.transpose(0, 4, 1, 3, 2).reshape(SIDE * width * channels, across * FILTERS)
     return rows @ everywhere + jnp.tile(filters.bias, across)
 
 

@@ -29,7 +29,7 @@ from jax import lax
 from greedystep import checkpoint, io, schema
 from greedystep.checks import INT32_MAX, LARGEST_SEED, check_int, check_seed
 from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
-from greedystep.deep.device_loop import DeviceLoop
+from greedystep.deep.device_loop import DeviceLoop, compiler_options
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
 from greedystep.deep.heads import HEAD_SETTINGS, HeadPolicy, HeadScores
@@ -122,7 +122,7 @@ class Trainer:
         """Running episodes of the host environments in a restored checkpoint, until they have been replayed."""
         self._has_begun = isinstance(self.loop, DeviceLoop)
         """Whether the host environments are in the states that `state` describes; they are reset in the first chunk."""
-        self._chunk: Any = jax.jit(self._run_lanes, donate_argnums=1)
+        self._chunk: Any = jax.jit(self._run_lanes, donate_argnums=1, compiler_options=compiler_options())
         self._summaries = jax.jit(partial(spread, jax.vmap(HeadScores.summary), self.devices))
         self._is_checked = False
         self._on_diverged, self._device_lock = on_diverged, device_lock
