@@ -76,13 +76,16 @@ class Bench:
     # texts (default: for choosing catcher, pixelcopter and mountaincar, for devices minatar/breakout and
     # classic/mountaincar, for envs all but the toy tasks, for offline classic/cartpole, ple/catcher and
     # classic/mountaincar, for settings CartPole-v1, Acrobot-v1 and LunarLander-v3, for train minatar/breakout,
-    # minatar/freeway and classic/mountaincar).
+    # minatar/freeway and classic/mountaincar; it knows minatar/seaquest too).
     games: Texts = ()
 
     # For envs: how many environments to step in parallel (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere); for
     # train: how many lanes (default: 1 on a CPU, 1 5 24 elsewhere); for devices: how many lanes (default: one per
     # device of a CPU, 24 elsewhere).
     numbers: Annotated[tuple[int, ...], one_or_more("NUMBER", parse_int), NO_HINT] = ()
+
+    # For train: the preset to time; auto: paper (one environment, batches of 32) on a CPU, fast elsewhere.
+    preset: Literal["auto", "paper", "fast"] = "auto"
 
     def run(self) -> int:
         from rich.console import Console
@@ -121,10 +124,12 @@ class Bench:
             from benchmarks.settings import TASKS
 
             options["settings"] = {"names": select_games(self.games, list(TASKS))}
-        if self.games or self.numbers:
+        if self.preset != "auto":
+            self._check_used("preset", "train")
+        if self.games or self.numbers or self.preset != "auto":
             if self.games:
                 self._check_used("games", "choosing", "devices", "envs", "offline", "settings", "train")
-            else:
+            elif self.numbers:
                 self._check_used("numbers", "devices", "envs", "train")
             numbers = [check_int("numbers", number, 1, INT32_MAX) for number in self.numbers] or None
             if "devices" in self.names:
@@ -136,9 +141,11 @@ class Bench:
 
                 options["envs"] = {"names": select_games(self.games, all_games()), "numbers": numbers}
             if "train" in self.names:
-                from benchmarks.train import GAMES
+                from benchmarks.train import GAMES, MORE_GAMES
 
-                options["train"] = {"names": select_games(self.games, GAMES), "lanes": numbers}
+                names = select_games(self.games, (*GAMES, *MORE_GAMES) if self.games else GAMES)
+                preset = None if self.preset == "auto" else self.preset
+                options["train"] = {"names": names, "lanes": numbers, "preset": preset}
         return options
 
     def _check_used(self, option: str, *names: Name) -> None:

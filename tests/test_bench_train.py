@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks import train
+from benchmarks.command import Bench
 from benchmarks.train import markdown, speedups, targets
 from greedystep.cli import main
 from greedystep.deep.train_speed import TimedTrainer
@@ -76,7 +77,7 @@ def test_targets_are_compared_with_what_was_measured():
         "absent": [],
         "load": 3.0,
     }
-    met = {target["what"]: (target["value"], target["met"]) for target in targets(result, on_cpu=True)}
+    met = {target["what"]: (target["value"], target["met"]) for target in targets(result, True, "paper")}
     assert met == {
         f"{CAR}: cost of greedy-step over one-step returns, ensemble 1": (1.125, False),
         f"{CAR}: cost of auto over one-step returns, 1 network": (1.8, True),
@@ -86,7 +87,7 @@ def test_targets_are_compared_with_what_was_measured():
         "minatar/breakout: bytes of the replay of 100,000 rows": (7_000_000, True),
         "minatar/seaquest: bytes of the replay of 100,000 rows": (16_000_000, False),
     }
-    result["targets"] = targets(result, on_cpu=True)
+    result["targets"] = targets(result, True, "paper")
     made = {"device": "cpu", "cpu": "some", "config": {"preset": "paper", "repeats": 1, "turns": 2}}
     text = markdown(result | {"provenance": made})
     assert "cost of greedy-step over one-step returns, ensemble 1 | ≤ 1.1 | 1.12 | **no** |" in text
@@ -102,10 +103,18 @@ def test_lanes_are_added_up_on_an_accelerator():
         for returns, ensemble, cost in (("one-step", 1, None), ("greedy-step", 6, 1.05))
     ]
     memory = {"minatar/breakout": 1, "minatar/seaquest": 1}
-    found = targets({"rows": rows, "starts": [], "memory": memory}, on_cpu=False)
+    found = targets({"rows": rows, "starts": [], "memory": memory}, False, "fast")
     rates = {target["what"]: target["value"] for target in found if target["what"].startswith("lane-steps")}
     assert list(rates.values()) == [1e6, 5e5]
     assert all(target["met"] for target in found)
+    small_batches = targets({"rows": rows, "starts": [], "memory": memory}, False, "paper")
+    assert not any(target["what"].startswith("lane-steps") for target in small_batches)
+
+
+def test_the_preset_and_games_that_are_asked_for():
+    options = Bench(("train",), games=("seaquest",), preset="paper")._options()["train"]
+    assert options == {"names": ["minatar/seaquest"], "lanes": None, "preset": "paper"}
+    assert Bench(("train",), preset="fast")._options()["train"]["names"] == list(train.GAMES)
 
 
 def test_what_cannot_be_chosen_is_refused(tmp_path, capsys):
@@ -113,6 +122,7 @@ def test_what_cannot_be_chosen_is_refused(tmp_path, capsys):
         ("train", "--games", "chess"): "games: no name contains 'chess'",
         ("train", "--numbers", "0"): "numbers: expected an integer from 1 to 2147483647, got 0",
         ("returns", "--numbers", "3"): "numbers: only devices, envs and train have numbers to choose from",
+        ("returns", "--preset", "fast"): "preset: only train has preset to choose from",
     }.items():
         assert main(["bench", *words, "--out", str(tmp_path / "out")]) == 2
         assert sentence in capsys.readouterr().err

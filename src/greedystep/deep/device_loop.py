@@ -23,12 +23,11 @@ from greedystep.envs.core import AutoReset, Environment
 from greedystep.replay import ReplayState
 
 GPU_OPTIONS = {
-    # With small batches a round is some eighty kernels of a few microseconds. Within one CUDA graph those that do not
-    # depend on each other run side by side, and the host does not ask after every round whether another one follows.
+    # With small batches a round is some eighty kernels of a few microseconds. Within a CUDA graph those that do not
+    # depend on each other then run side by side, which makes a round with 48 lanes 12 % faster on an H200.
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE",
 }
-"""XLA options for the program of a chunk on a GPU: one CUDA graph for the whole loop."""
+"""XLA options for the program of a chunk on a GPU."""
 
 
 def compiler_options() -> dict[str, str]:

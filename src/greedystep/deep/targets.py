@@ -107,7 +107,10 @@ def n_step_targets(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute one-step, n-step or sarsa targets [1, B] of the steps at `index`; return them, their n and the actions.
 
-    An episode that ends within n steps gives fewer rewards, and is discounted and bootstrapped for just those.
+    An episode that ends within n steps gives fewer rewards, and is discounted and bootstrapped for just those: with
+    m ≤ n steps the target is Σₖ γᵏ rₖ + γᵐ v, k < m, and without v where the episode terminated. It is written out,
+    since all steps have the same discount γ and of each window only the first return is needed: one kernel on a GPU,
+    where the recursion of `returns.n_step` would be a loop.
     """
     n = min(config.n or 1, buffer.rows_per_column)  # no episode in the buffer is longer
     rows = buffer.read(replay, buffer.window(index, n))
@@ -121,8 +124,12 @@ def n_step_targets(
     value = values.value[0]
     if config.returns == "sarsa":
         value = jnp.where(last.is_step, values.action_value[0], value)
-    value = jnp.broadcast_to(value, discounts.shape)  # only read where the return stops
-    return returns.n_step(steps.reward, discounts, value, n, cuts=cuts)[:1], length, steps.action[0]
+    powers = jnp.float32(config.discount) ** jnp.arange(n + 1, dtype=jnp.float32)
+    taken = jnp.arange(n)[:, None] < length
+    rewards = jnp.where(taken, powers[:-1, None] * steps.reward, 0).sum(axis=0)
+    bootstraps = jnp.take_along_axis(discounts, length[None] - 1, axis=0)[0] != 0
+    targets = rewards + jnp.where(bootstraps, powers[length] * value, 0)
+    return targets[None], length, steps.action[0]
 
 
 def sequence_targets(
