@@ -15,7 +15,8 @@ from greedystep.checks import LARGEST_SEED, check_int
 from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.env_spec import AnyEnvironment, as_environment, config_for
-from greedystep.deep.trainer import DivergedError, Trainer, config_from_json, most_steps
+from greedystep.deep.trainer import DivergedError, Trainer, most_steps
+from greedystep.deep.trainer_description import config_from_json
 from greedystep.envs.gymnasium_ids import check_registered
 from greedystep.envs.host import Vectorization
 from greedystep.io import jsonable, open_regular_file

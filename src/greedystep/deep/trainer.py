@@ -27,7 +27,7 @@ import numpy as np
 from jax import lax
 
 from greedystep import checkpoint, io, schema
-from greedystep.checks import INT32_MAX, LARGEST_SEED, check_int, check_seed
+from greedystep.checks import INT32_MAX, check_int, check_seed
 from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
 from greedystep.deep.device_loop import DeviceLoop, compiler_options
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
@@ -41,6 +41,7 @@ from greedystep.deep.reachable_values import UnreachableValueWarning, reward_ran
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.train_loop import LaneState, map_lanes
 from greedystep.deep.train_metrics import NEVER, ChunkMetrics, metrics_row
+from greedystep.deep.trainer_description import ENV_STATE, config_from_json, current_name, own_hyperparams, read_about
 from greedystep.envs.core import Environment
 from greedystep.signals import deferred
 
@@ -349,14 +350,14 @@ class Trainer:
 
     def restore(self, path: str | os.PathLike) -> None:
         """Continue from a checkpoint of the same config, environment, seeds and hyperparameters."""
-        wanted, found = io.jsonable(self.about()), _read_about(path)
+        wanted, found = io.jsonable(self.about()), read_about(path)
         heads = wanted.pop("heads", None)
         for name, value in wanted.items():
             if found[name] != value:
                 raise ValueError(f"{path} was saved by another training: its {name} is {found[name]!r}, not {value!r}")
         if found.get("heads") != heads:
             raise ValueError(f"{path} was saved by another version of greedystep, whose 'auto' has other heads")
-        self.state, _ = checkpoint.restore(path, self.state, partial(_current_name, self.config))
+        self.state, _ = checkpoint.restore(path, self.state, partial(current_name, self.config))
         self.seconds = float(found["seconds"])
         if isinstance(self.loop, HostLoop):
             self._env_state = schema.check(found.get("envs"), ENV_STATE, f"{path}: envs")
@@ -376,11 +377,11 @@ class Trainer:
         Args:
             env, network: needed only if they cannot be made from the file's description.
         """
-        about = _read_about(path)
+        about = read_about(path)
         env = make_from_spec(about["env"], path) if env is None else env
         try:
             config = config_from_json(about["config"])
-            whole = cls(config, env, about["seeds"], lane_hyperparams=_own_hyperparams(about), network=network)
+            whole = cls(config, env, about["seeds"], lane_hyperparams=own_hyperparams(about), network=network)
         except (ValueError, MemoryError) as problem:
             raise ValueError(f"{path} cannot be loaded: {problem}") from None
         whole.restore(path)
@@ -391,7 +392,7 @@ class Trainer:
     def alone(self, lane: int) -> Trainer:
         """Return a trainer of one lane alone, which continues as that lane would have among the others."""
         check_int("lane", lane, 0, len(self.seeds) - 1)
-        own = {name: values[lane : lane + 1] for name, values in _own_hyperparams(self.about()).items()}
+        own = {name: values[lane : lane + 1] for name, values in own_hyperparams(self.about()).items()}
         one = Trainer(self.config, self.env, [self.seeds[lane]], lane_hyperparams=own, network=self.learner.network)
         own_lane = one_lane(self.state.lanes, lane)
         one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[None], own_lane))
@@ -427,43 +428,6 @@ def keep_compiled_programs() -> None:
         jax.config.update("jax_compilation_cache_dir", str(Path(home) / "greedystep" / "xla"))
 
 
-ABOUT = {
-    "kind": schema.OneOf("dqn"),
-    "env": {"name": str, "options": schema.Nullable(dict)},
-    "config": {"returns": str, "hidden": [schema.Int(1)]},
-    "seeds": [schema.Int(0, LARGEST_SEED)],
-    "numbers": {name: [schema.Float()] for name in LaneHyperparams._fields},
-    "seconds": schema.Float(0),
-}
-"""Schema of a checkpoint's description; the other entries of "config" are checked by `DQNConfig`."""
-
-
-ENV_STATE = schema.Nullable({"episodes": [schema.Int()], "actions": [[schema.Int(-INT32_MAX, INT32_MAX)]]})
-"""Schema of `HostEnvs.state` in a checkpoint."""
-
-
-def _read_about(path: str | os.PathLike) -> dict[str, Any]:
-    """Return the description in a DQN checkpoint; ValueError if the file is not one."""
-    try:
-        return schema.check(checkpoint.read_about(path), ABOUT, "about")
-    except checkpoint.DamagedCheckpointError:
-        raise
-    except ValueError as problem:
-        raise ValueError(f"{path} is not the checkpoint of a DQN: {problem}") from None
-
-
-def config_from_json(content: dict[str, Any]) -> DQNConfig:
-    """Return the `DQNConfig` stored as JSON; ValueError names the first setting that is wrong."""
-    hidden = schema.check(content.get("hidden"), [schema.Int(1)], "hidden")
-    return schema.build(DQNConfig, content | {"hidden": tuple(hidden)}, "config")
-
-
-def _own_hyperparams(about: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return the lane hyperparameters in a checkpoint's description, without those its `returns` does not use."""
-    options = RETURN_OPTIONS.get(about["config"]["returns"], {})
-    return {name: x for name, x in about["numbers"].items() if name in options or name not in ("lambda_", "gate")}
-
-
 def most_steps(config: DQNConfig) -> int:
     """Return the largest possible number of steps: rounds (steps of all environments) are counted with int32."""
     return config.num_envs * INT32_MAX
@@ -483,29 +447,3 @@ def _hyperparams(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes:
             dataclasses.replace(config, **{name: float(value)})
     columns = {name: given.get(name, [getattr(config, name) or 0.0] * lanes) for name in names}
     return LaneHyperparams(**{name: jnp.asarray(np.asarray(values, np.float32)) for name, values in columns.items()})
-
-
-_FORMER_NAMES = {
-    "state.lanes.knowledge.networks": "state.lanes.learner.params",
-    "state.lanes.knowledge.targets": "state.lanes.learner.target_params",
-    "state.lanes.knowledge.averages.first": "state.lanes.learner.opt_state[{}].mu",
-    "state.lanes.knowledge.averages.second": "state.lanes.learner.opt_state[{}].nu",
-    "state.lanes.knowledge.averages.count": "state.lanes.learner.opt_state[{}].count",
-    "state.lanes.replay.places": "state.lanes.replay.step_rows",
-    "state.lanes.pool.which": "state.lanes.pool.step_rows",
-    "state.lanes.episode.reward": "state.lanes.episode.total_reward",
-    "state.lanes.episode.surplus": "state.lanes.episode.q_minus_return",
-    "state.lanes.episode.judged": "state.lanes.episode.num_valued",
-}
-"""Prefix of array names in checkpoints of earlier versions -> its present form."""
-
-
-def _current_name(config: DQNConfig, stored: str) -> str | None:
-    """Return the present name of an array in a checkpoint; None for an array that is not needed any more."""
-    for former, name in _FORMER_NAMES.items():
-        if stored.startswith(former):
-            if former.endswith(".count") and config.optimiser != "adam":
-                return None  # optax counts the updates of Adam alone
-            position = 0 if config.max_gradient_norm is None else 1  # within the chain, after clipping
-            return name.format(position) + stored.removeprefix(former)
-    return stored
