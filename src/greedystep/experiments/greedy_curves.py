@@ -8,7 +8,7 @@ the greedy policy looks too high, beside greedy play it does not. The rules were
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +17,10 @@ import numpy as np
 from greedystep.experiments import fig3
 from greedystep.experiments.claims import Claim, Outcome, judges
 from greedystep.experiments.deep import method_runs, protocol
-from greedystep.experiments.deep.judging import AllRuns, Estimate, combine, mean_difference, missing_runs
+from greedystep.experiments.deep.judging import AllRuns, Estimate, mean_difference, on_largest_gains
 from greedystep.experiments.deep.method_runs import MethodRuns
 from greedystep.experiments.deep.protocol import TaskProtocol
-from greedystep.experiments.deep.suite import BASELINES, GREEDY, LARGEST_GAINS, PAPER
+from greedystep.experiments.deep.suite import BASELINES, GREEDY, PAPER
 from greedystep.experiments.deep.training import Budget
 from greedystep.experiments.fig3.performance_claims import ALMOST_TWICE
 from greedystep.stats import ratio
@@ -62,18 +62,6 @@ def claims(runs: AllRuns) -> list[Claim]:
     return [twice(runs), overestimation(runs)]
 
 
-def _on_games(runs: AllRuns, judge: Callable[[Mapping[str, MethodRuns]], Outcome]) -> Outcome:
-    """Judge each game of the paper's largest gains by the runs of its methods, where all have been evaluated."""
-    outcomes = {}
-    for task in LARGEST_GAINS:
-        own = {method: runs[task, method] for method in PAPER if (task, method) in runs}
-        if (lacks := missing_runs(runs, task)) or any(one.greedy_returns is None for one in own.values()):
-            outcomes[task] = Outcome("untested", lacks or "greedy play was not evaluated along the training")
-        else:
-            outcomes[task] = judge(own)
-    return combine(outcomes)
-
-
 def _greedy_return(runs: MethodRuns) -> np.ndarray:
     """Return [seeds]: mean return of greedy play in the last tenth of the training."""
     assert runs.greedy_returns is not None
@@ -104,7 +92,7 @@ def twice(runs: AllRuns) -> Outcome:
         times = Estimate(*ratio(_greedy_return(own[GREEDY]), best, "mean"))
         return Outcome(times.above(ALMOST_TWICE), f"{times} times", brief=f"{times}")
 
-    return _on_games(runs, judge)
+    return on_largest_gains(runs, judge, lambda one: one.greedy_returns)
 
 
 @judges(
@@ -121,7 +109,7 @@ def overestimation(runs: AllRuns) -> Outcome:
         more = mean_difference(_greedy_overestimation(own[GREEDY]), _greedy_overestimation(own["dqn"]))
         return Outcome(more.above(), f"{more:.3g} more than DQN", brief=f"{more:.3g}")
 
-    return _on_games(runs, judge)
+    return on_largest_gains(runs, judge, lambda one: one.greedy_returns)
 
 
 run = protocol.make_run(TITLE, SCALES, claims)

@@ -8,7 +8,7 @@ five others for 5M steps, with evaluations at ε = 0 along the way. The rules we
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from greedystep.experiments import fig3
 from greedystep.experiments.claims import Claim, Outcome, judges
 from greedystep.experiments.deep import method_runs, protocol
-from greedystep.experiments.deep.judging import AllRuns, Estimate, combine, missing_runs
+from greedystep.experiments.deep.judging import AllRuns, Estimate, on_largest_gains
 from greedystep.experiments.deep.method_runs import MethodRuns, final_table, tried_table
 from greedystep.experiments.deep.protocol import TaskProtocol
 from greedystep.experiments.deep.suite import BASELINES, GREEDY, LARGEST_GAINS, METHODS, PAPER, Setting
@@ -71,17 +71,14 @@ def claims(runs: AllRuns) -> list[Claim]:
 
 def _twice(runs: AllRuns, value: Callable[[MethodRuns], np.ndarray | None]) -> Outcome:
     """Judge the ratio of Greedy-Step DQN to the best baseline, by a number per seed, on the three games."""
-    outcomes = {}
-    for task in LARGEST_GAINS:
-        found = {method: value(runs[task, method]) for method in PAPER if (task, method) in runs}
-        if (lacks := missing_runs(runs, task)) or any(one is None for one in found.values()):
-            outcomes[task] = Outcome("untested", lacks or "greedy play was not evaluated")
-            continue
-        known = {method: one for method, one in found.items() if one is not None}
+
+    def judge(own: Mapping[str, MethodRuns]) -> Outcome:
+        known = {method: found for method, one in own.items() if (found := value(one)) is not None}
         best = max(BASELINES, key=lambda method: float(np.mean(known[method])))
         times = Estimate(*ratio(known[GREEDY], known[best], "mean"))
-        outcomes[task] = Outcome(times.above(ALMOST_TWICE), f"{times} times {METHODS[best].label}", brief=f"{times}")
-    return combine(outcomes)
+        return Outcome(times.above(ALMOST_TWICE), f"{times} times {METHODS[best].label}", brief=f"{times}")
+
+    return on_largest_gains(runs, judge, value)
 
 
 @judges(

@@ -10,7 +10,7 @@ import numpy as np
 
 from greedystep.experiments.claims import Claim, Outcome, Verdict, together
 from greedystep.experiments.deep.method_runs import MethodRuns
-from greedystep.experiments.deep.suite import BASELINES, GREEDY, METHODS, TASKS
+from greedystep.experiments.deep.suite import BASELINES, GREEDY, LARGEST_GAINS, METHODS, PAPER, TASKS
 from greedystep.stats import difference, interval
 
 AllRuns = Mapping[tuple[str, str], MethodRuns]
@@ -113,6 +113,25 @@ def missing_runs(runs: AllRuns, task: str, methods: Sequence[str] = (*BASELINES,
         return f"a single seed: {', '.join(alone)}"
     shortest = min(runs[task, method].steps[-1] for method in methods)
     return f"trained for {shortest:,} steps, judged from {least:,}" if shortest < least else None
+
+
+def on_largest_gains(
+    runs: AllRuns,
+    judge: Callable[[Mapping[str, MethodRuns]], Outcome],
+    needed: Callable[[MethodRuns], np.ndarray | None],
+) -> Outcome:
+    """Judge each game of the paper's largest gains by the runs of its methods, {method: runs}.
+
+    A game is untested where a method was not trained long enough, or `needed` is None: greedy play not evaluated.
+    """
+    outcomes = {}
+    for task in LARGEST_GAINS:
+        own = {method: runs[task, method] for method in PAPER if (task, method) in runs}
+        if (lacks := missing_runs(runs, task)) or any(needed(one) is None for one in own.values()):
+            outcomes[task] = Outcome("untested", lacks or "greedy play was not evaluated")
+        else:
+            outcomes[task] = judge(own)
+    return combine(outcomes)
 
 
 Rule = Callable[[AllRuns, str], Outcome]
