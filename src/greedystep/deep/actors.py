@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count as count_from
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -241,7 +242,7 @@ class ActorEnvs(HostEnvs):
     can_restore = False
 
     def __init__(self, pool: EpisodePool, env: HostEnvironment, count: int):
-        super().__init__(count, env.codec, 0)
+        super().__init__(count, env.codec, np.array(0))
         self._pool = pool
         self._requested = [0] * count
         self._request_rounds: dict[tuple[int, int], int] = {}
@@ -289,7 +290,7 @@ class ActorEnvs(HostEnvs):
             self._at[i] = 0
         return self._seen()
 
-    def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
+    def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
         self._at += 1
         pairs = list(zip(self._columns, self._at, strict=True))
         reward = np.array([one.rewards[t - 1] for one, t in pairs], np.float32)
@@ -339,13 +340,11 @@ class ActorLoop(HostLoop):
 
         return jax.jit(one)
 
-    def _host_action(
-        self, round_: int, bits: jax.Array, numbers: jax.Array, seen: np.ndarray, changing: list
-    ) -> tuple[np.ndarray, np.ndarray]:
-        epsilon = float(self._epsilons(np.int32(round_), LaneHyperparams(*numbers.T)))
-        self.envs.new_round(round_, epsilon, lambda: [x[0] for x in self._packings[0].host_leaves(changing)])
-        action, probability, q = self.envs.chosen()
-        step = np.zeros((*seen.shape[:2], 7), np.float32)
-        step.view(np.int32)[..., 0] = action
-        step[..., 1], step[..., 2] = probability, q
-        return action[None], step
+    def _draws(self, round_: int, bits: jax.Array, numbers: jax.Array) -> Iterator[float]:
+        """Yield the ε of each round from `round_` on."""
+        for now in count_from(round_):
+            yield float(self._epsilons(np.int32(now), LaneHyperparams(*numbers.T)))
+
+    def _host_action(self, round_: int, draws: float, policy: list, seen: np.ndarray) -> np.ndarray:
+        self.envs.new_round(round_, draws, lambda: [x[0] for x in self._packings[0].host_leaves(policy)])
+        return np.stack(self.envs.chosen(), axis=-1)[None]
