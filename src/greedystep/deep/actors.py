@@ -280,12 +280,12 @@ class ActorEnvs(HostEnvs):
                 self._request_rounds[i, number] = self._round
                 self._pool.request((i, number), shared, self._epsilon, seed)
 
-    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
+    def _reset(self, seeds: dict[int, int]) -> np.ndarray:
         if not self._columns:
             self._requested = [number - 1 for number in self._episodes]
             self._request_missing()
             self._columns = [NOTHING] * self.num_envs
-        for i in map(int, np.flatnonzero(which)):
+        for i in seeds:
             self._columns[i] = self._pool.take((i, self._episodes[i]))
             self._at[i] = 0
         return self._seen()
@@ -345,6 +345,9 @@ class ActorLoop(HostLoop):
         for now in count_from(round_):
             yield float(self._epsilons(np.int32(now), LaneHyperparams(*numbers.T)))
 
-    def _host_action(self, round_: int, draws: float, policy: list, seen: np.ndarray) -> np.ndarray:
+    def _host_action(
+        self, round_: int, draws: float, policy: list, seen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         self.envs.new_round(round_, draws, lambda: [x[0] for x in self._packings[0].host_leaves(policy)])
-        return np.stack(self.envs.chosen(), axis=-1)[None]
+        action, probability, q = self.envs.chosen()
+        return action[None], probability[None], q[None]

@@ -265,14 +265,14 @@ class HostLoop(TrainLoop):
 
         return jax.jit(jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None)))
 
-    def _host_action(self, round_: int, draws: Any, policy: list, seen: np.ndarray) -> np.ndarray:
-        """Choose actions; return them, their probabilities and Q(s, a): float32 [L, N, 3]."""
+    def _host_action(
+        self, round_: int, draws: Any, policy: list, seen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Choose actions; return them, their probabilities and Q(s, a), each [L, N]."""
         explores, random, greedy_probability, other_probability, first = draws
         config, actions = self.learner.config, self.learner.num_actions
-        choice = np.zeros((*seen.shape[:2], 3), np.float32)
         if round_ < config.warmup // config.num_envs:
-            choice[..., 0], choice[..., 1] = first, 1 / actions
-            return choice
+            return first, np.full(first.shape, 1 / actions), np.zeros(first.shape)
         x = seen.reshape(len(seen), 1, seen.shape[1], -1)
         x = x / np.float32(255) if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
         leaves = self._packings[0].host_leaves(policy)
@@ -280,10 +280,8 @@ class HostLoop(TrainLoop):
         q = q.min(axis=1) if q.shape[1] > 1 else q[:, 0]
         greedy = q.argmax(axis=-1)
         action = np.where(explores, random, greedy)
-        choice[..., 0] = action
-        choice[..., 1] = np.where(action == greedy, greedy_probability, other_probability)
-        choice[..., 2] = self._split(q.reshape(-1, actions)[self._every_env, action.reshape(-1)])
-        return choice
+        probability = np.where(action == greedy, greedy_probability, other_probability)
+        return action, probability, self._split(q.reshape(-1, actions)[self._every_env, action.reshape(-1)])
 
     @cached_property
     def _every_env(self) -> np.ndarray:
@@ -304,9 +302,9 @@ class HostLoop(TrainLoop):
         empty = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], count, axis=0), ChunkMetrics.init())
         bits, (policy, changing, slow) = jax.random.key_data(lanes.key), self._pack(lanes, empty)
         numbers = jnp.stack(hyperparams, axis=1)
-        (before, *choice), ends, last = jax.tree.map(np.asarray, lanes.envs.pending)
-        step = np.concatenate([np.stack(choice, axis=-1), ends], axis=-1, dtype=np.float32)
-        seen, now = np.asarray(lanes.envs.observation), None
+        (before, *chosen), ends, last = jax.tree.map(np.asarray, lanes.envs.pending)
+        step = np.concatenate([np.stack(chosen, axis=-1), ends], axis=-1, dtype=np.float32)
+        seen, now, choice = np.asarray(lanes.envs.observation), None, None
         on_host, draws = self.acts_on_host, self._draws(done, bits, numbers)
         round_ = done
         while round_ < done + rounds and not stop:
@@ -324,13 +322,14 @@ class HostLoop(TrainLoop):
                 learn = self._learn[bool(newest >= warmup)]
                 policy, changing = learn(newest, policy, changing, slow, bits, numbers, before, step, after)
             if on_host:  # while the device learns
-                choice = self._host_action(round_, next(draws), acting, seen)
+                action, probability, q = self._host_action(round_, next(draws), acting, seen)
+            else:
+                action, probability, q = np.moveaxis(np.asarray(choice), -1, 0)
+            result = self.envs.step(action.astype(np.int64, copy=False).reshape(-1))
             before, step = seen if now is None else now, np.empty((*seen.shape[:2], 7), np.float32)
-            step[..., :3] = choice
-            result = self.envs.step(step[..., 0].astype(np.int64).reshape(-1))
-            columns = result.reward, result.terminated, result.truncated, result.is_step
-            for column, values in enumerate(columns, 3):
-                step[..., column] = self._split(values)
+            step[..., 0], step[..., 1], step[..., 2] = action, probability, q
+            ends = step.reshape(-1, 7)[:, 3:]
+            ends[:, 0], ends[:, 1], ends[:, 2], ends[:, 3] = *result[:3], result.is_step
             seen = self._split(result.observation)
             last = seen if result.last is result.observation else self._split(result.last)
             round_ += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import jax
@@ -30,8 +29,8 @@ class Packing:
 
     def __init__(self, example: Any):
         leaves, self._structure = jax.tree.flatten(example)
-        self._shapes = [tuple(leaf.shape) for leaf in leaves]
-        self._large = [i for i, shape in enumerate(self._shapes) if math.prod(shape) > MOST_ELEMENTS]
+        shapes = [tuple(leaf.shape) for leaf in leaves]
+        self._large = [i for i, shape in enumerate(shapes) if math.prod(shape) > MOST_ELEMENTS]
         groups: dict[Any, list[int]] = {}
         for i, leaf in enumerate(leaves):
             if i not in self._large:
@@ -39,6 +38,15 @@ class Packing:
         self._groups = list(groups.values())
         """Which leaves each of the arrays after the large ones is made of."""
         self.num_arrays = len(self._large) + len(self._groups)
+        self._places: list[tuple[int, slice | None, tuple[int, ...]]] = [(0, None, ())] * len(leaves)
+        """Array, place in its last axis (None: all of it) and shape of each leaf."""
+        for array, i in enumerate(self._large):
+            self._places[i] = array, None, shapes[i]
+        for array, group in enumerate(self._groups, len(self._large)):
+            end = 0
+            for i in group:
+                start, end = end, end + math.prod(shapes[i])
+                self._places[i] = array, slice(start, end), shapes[i]
 
     def pack(self, tree: Any) -> list[jax.Array]:
         """Return the leaves of the pytree as `num_arrays` arrays; large ones are returned as they are, not copied."""
@@ -48,52 +56,34 @@ class Packing:
 
     def unpack(self, arrays: Sequence[jax.Array]) -> Any:
         """Return the pytree of packed arrays."""
-        return jax.tree.unflatten(self._structure, self._in_order(arrays, self._compiled_cut))
+        return jax.tree.unflatten(self._structure, self._compiled_leaves(arrays))
 
     def host_leaves(self, arrays: Sequence[jax.Array]) -> list[np.ndarray]:
         """Return the leaves of packed arrays as NumPy arrays, in their order, once they are computed."""
-        return self._in_order([np.asarray(array) for array in arrays], self._cut)
+        return self._leaves([np.asarray(array) for array in arrays])
 
-    def _in_order(self, arrays: Sequence[Any], cut: Callable[[Sequence[Any]], list[list[Any]]]) -> list[Any]:
-        """Return the leaves of packed arrays; `cut` cuts the small ones apart."""
-        leaves = dict(zip(self._large, arrays, strict=False))
-        for group, found in zip(self._groups, cut(arrays[len(self._large) :]), strict=True):
-            leaves.update(zip(group, found, strict=True))
-        return [leaves[i] for i in range(len(leaves))]
-
-    @cached_property
-    def _places(self) -> list[list[tuple[slice, tuple[int, ...]]]]:
-        """Place in the array of its group, and shape, of each small leaf."""
-        places = []
-        for group in self._groups:
-            ends = list(accumulate(math.prod(self._shapes[i]) for i in group))
-            places.append([(slice(a, b), self._shapes[i]) for a, b, i in zip([0, *ends], ends, group, strict=False)])
-        return places
-
-    def _cut(self, arrays: Sequence[Any]) -> list[list[Any]]:
+    def _leaves(self, arrays: Sequence[Any]) -> list[Any]:
         return [
-            [array[..., place].reshape(*array.shape[:-1], *shape) for place, shape in places]
-            for array, places in zip(arrays, self._places, strict=True)
+            arrays[at] if place is None else arrays[at][..., place].reshape(arrays[at].shape[:-1] + shape)
+            for at, place, shape in self._places
         ]
 
     # Compiled, so that outside of other compiled code they take one call each.
 
     @cached_property
-    def _compiled_cut(self) -> Callable[[Sequence[Any]], list[list[Any]]]:
-        return jax.jit(self._cut)
+    def _compiled_leaves(self) -> Callable[[Sequence[Any]], list[Any]]:
+        return jax.jit(self._leaves)
 
     @cached_property
     def _concatenate(self) -> Callable[[list[list[Any]]], list[jax.Array]]:
+        def flat(i: int, leaf: jax.Array) -> jax.Array:
+            shape = self._places[i][2]
+            return leaf.reshape(*leaf.shape[: leaf.ndim - len(shape)], math.prod(shape))
+
         def concatenate(groups: list[list[Any]]) -> list[jax.Array]:
             return [
-                jnp.concatenate(
-                    [self._flat(leaf, self._shapes[i]) for i, leaf in zip(group, leaves, strict=True)], axis=-1
-                )
+                jnp.concatenate([flat(i, leaf) for i, leaf in zip(group, leaves, strict=True)], axis=-1)
                 for group, leaves in zip(self._groups, groups, strict=True)
             ]
 
         return jax.jit(concatenate)
-
-    @staticmethod
-    def _flat(leaf: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        return leaf.reshape(*leaf.shape[: leaf.ndim - len(shape)], math.prod(shape))

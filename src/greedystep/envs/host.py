@@ -217,8 +217,8 @@ class HostEnvs(ABC):
     # -- what a subclass does ------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
-        """Reset the environments `which` with these seeds [N] and return the observations of all, [N, ...]."""
+    def _reset(self, seeds: dict[int, int]) -> np.ndarray:
+        """Reset some environments, index -> seed, and return the observations of all, [N, ...]."""
 
     @abstractmethod
     def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
@@ -237,7 +237,7 @@ class HostEnvs(ABC):
     def begin_with(self, seed: int) -> np.ndarray:
         """Begin an episode of the only environment with this seed, and return its first observation."""
         self._actions = [[]]
-        return self._codec.check(self._reset([seed], self._all))[0]
+        return self._codec.check(self._reset({0: seed}))[0]
 
     def reset(self, seeds: Sequence[tuple[int, int]]) -> np.ndarray:
         """Begin the first episode of every environment; `seeds` are (seed of its training, its index therein)."""
@@ -246,17 +246,17 @@ class HostEnvs(ABC):
 
     def begin_episodes(self, which: np.ndarray) -> np.ndarray:
         """Begin a new episode where `which`, bool [N], is True; return the observations of all environments."""
-        for i in np.flatnonzero(which):
+        for i in which.nonzero()[0].tolist():
             self._episodes[i] += 1
             self._actions[i] = []
-        return self._codec.check(self._reset(self._episode_seeds(which), which))
+        return self._codec.check(self._reset(self._episode_seeds(which)))
 
-    def _episode_seeds(self, which: np.ndarray) -> list[int | None]:
-        """Return the seeds of the current episodes of the environments `which`, and None for the others."""
-        return [
-            int(np.random.SeedSequence([*self._seeds[i], self._episodes[i]]).generate_state(1)[0]) if begins else None
-            for i, begins in enumerate(which.tolist())
-        ]
+    def _episode_seeds(self, which: np.ndarray) -> dict[int, int]:
+        """Return the seeds of the current episodes of the environments `which`, by their index."""
+        return {
+            i: int(np.random.SeedSequence([*self._seeds[i], self._episodes[i]]).generate_state(1)[0])
+            for i in which.nonzero()[0].tolist()
+        }
 
     def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:
         """Step all environments; with `reset`, those whose episode ends begin a new one."""
@@ -291,7 +291,7 @@ class HostEnvs(ABC):
         seen, over = np.empty(0), self._all
         for t in range(longest + 1):
             if (begins := over | (starts == t)).any():
-                seen = self._reset(self._episode_seeds(begins), begins)
+                seen = self._reset(self._episode_seeds(begins))
             if t < longest:
                 now = [
                     taken[t - start] if t >= start else self._first_action
@@ -312,10 +312,10 @@ class EnvList(HostEnvs):
         self._envs, self._cannot_render = envs, False
         self._seen = np.zeros((len(envs), *codec.spec.shape), codec.spec.dtype)
 
-    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
+    def _reset(self, seeds: dict[int, int]) -> np.ndarray:
         self._seen = self._seen.copy()  # the observations of the step before have been returned
-        for i in np.flatnonzero(which):
-            self._seen[i] = self._codec(self._envs[i].reset(seed=seeds[i])[0])
+        for i, seed in seeds.items():
+            self._seen[i] = self._codec(self._envs[i].reset(seed=seed)[0])
         return self._seen
 
     def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
@@ -362,12 +362,14 @@ class VectorHostEnvs(HostEnvs):
         self.can_restore = self._mode == AutoresetMode.DISABLED
         self.always_steps = self._mode != AutoresetMode.NEXT_STEP
 
-    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
+    def _reset(self, seeds: dict[int, int]) -> np.ndarray:
+        which = np.zeros(self.num_envs, bool)
+        which[list(seeds)] = True
         self._over = self._over & ~which
         options = None if which.all() else {"reset_mask": which}
-        given: Any = seeds
+        given: Any = [seeds.get(i) for i in range(self.num_envs)]
         if self._is_ale:  # ale_py takes no list, but an array of 31-bit numbers
-            given = np.array([seed or 0 for seed in seeds]) % 2**31
+            given = np.array([seed or 0 for seed in given]) % 2**31
         return self._codec.batch(self._vector.observation_space, self._vector.reset(seed=given, options=options)[0])
 
     def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
