@@ -1,9 +1,10 @@
 """The training loop where environments step on the host: only acting, storing and learning are compiled.
 
-    round t:   act on s[t]  ->  learn from step t - 1 (device)  |  step the environments (host)
+    round t:   learn from step t - 1 (device)  |  act on s[t], step the environments (host)
 
-Learning from the step before runs on the device while the environments step, so the actions of round t come from
-networks that have learned from steps up to t - 2. This order is fixed: results do not depend on timing.
+Learning from the step before runs on the device while the host goes on, so the actions of round t come from networks
+that have learned from steps up to t - 2. Where they are computed on the device too, it acts before it learns. This
+order is fixed: results do not depend on timing.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class HostLoop(TrainLoop):
         return self.policy(lane), (rest, metrics), (targets, lane.pool)
 
     def _join_lane(self, bits: Any, policy: Any, changing: Any, slow: Any) -> tuple[LaneState, ChunkMetrics]:
-        """Return a lane without its `envs`, and its metrics, from the bits of its key and the parts of `_split_lane`."""
+        """Return a lane without its `envs`, and its metrics, from the bits of its key and `_split_lane`."""
         params, head = split_policy(policy)
         (lane, metrics), (targets, pool) = changing, slow
         learner = lane.learner._replace(params=params)
@@ -303,12 +304,13 @@ class HostLoop(TrainLoop):
         bits, (policy, changing, slow) = jax.random.key_data(lanes.key), self._pack(lanes, empty)
         numbers = jnp.stack(hyperparams, axis=1)
         (before, *chosen), ends, last = jax.tree.map(np.asarray, lanes.envs.pending)
+        # The pending step in one array, float32 [L, N, 7]: action, its probability, Q(s, a), and `PendingStep.ends`.
         step = np.concatenate([np.stack(chosen, axis=-1), ends], axis=-1, dtype=np.float32)
-        seen, now, choice = np.asarray(lanes.envs.observation), None, None
+        seen = np.asarray(lanes.envs.observation)
         on_host, draws = self.acts_on_host, self._draws(done, bits, numbers)
         round_ = done
         while round_ < done + rounds and not stop:
-            acting = policy
+            acting, now, choice = policy, seen, None
             if not on_host:  # first, so that the device answers before it learns
                 if round_ < warmup:
                     now, choice = self._random_action(np.int32(round_), bits, seen)
@@ -318,7 +320,7 @@ class HostLoop(TrainLoop):
                 newest = np.int32(round_ - 1)
                 if newest >= warmup and (newest - warmup) % period == 0:
                     slow = self._refresh(newest, slow, policy, changing, bits, numbers)
-                after = now if now is not None and last is seen else last  # the same: then they are there already
+                after = now if last is seen else last  # the same observations: then they are on the device already
                 learn = self._learn[bool(newest >= warmup)]
                 policy, changing = learn(newest, policy, changing, slow, bits, numbers, before, step, after)
             if on_host:  # while the device learns
@@ -326,7 +328,7 @@ class HostLoop(TrainLoop):
             else:
                 action, probability, q = np.moveaxis(np.asarray(choice), -1, 0)
             result = self.envs.step(action.astype(np.int64, copy=False).reshape(-1))
-            before, step = seen if now is None else now, np.empty((*seen.shape[:2], 7), np.float32)
+            before, step = now, np.empty((*seen.shape[:2], 7), np.float32)
             step[..., 0], step[..., 1], step[..., 2] = action, probability, q
             ends = step.reshape(-1, 7)[:, 3:]
             ends[:, 0], ends[:, 1], ends[:, 2], ends[:, 3] = *result[:3], result.is_step
@@ -335,8 +337,8 @@ class HostLoop(TrainLoop):
             round_ += 1
         lanes, metrics = self._unpack(bits, policy, changing, slow)
         chosen = before, step[..., 0].astype(np.int32), step[..., 1], step[..., 2]
-        envs = HostState(PendingStep(chosen, step[..., 3:], last), seen)
-        return lanes._replace(envs=jax.tree.map(jnp.asarray, envs)), metrics, round_ - done
+        chosen, ends, last, seen = jax.tree.map(jnp.asarray, (chosen, step[..., 3:], last, seen))
+        return lanes._replace(envs=HostState(PendingStep(chosen, ends, last), seen)), metrics, round_ - done
 
 
 def _key(bits: jax.Array, round_: Any, use: int) -> jax.Array:
