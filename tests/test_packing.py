@@ -22,13 +22,13 @@ def tree():
 @pytest.fixture(scope="module")
 def packing(tree):
     one_lane = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), tree)
-    return Packing(one_lane, apart=lambda tree: [tree["w"], tree["b"]])
+    return Packing(one_lane)
 
 
 def test_a_tree_comes_back_as_it_was(tree, packing):
     arrays = packing.pack(tree)
-    # The large one, then floats packed apart, other floats, integers and flags.
-    assert len(arrays) == packing.num_arrays == 5
+    # The large one, then floats, integers and flags.
+    assert len(arrays) == packing.num_arrays == 4
     assert arrays[0] is tree["large"]
     assert all(len(array) == 3 and array.ndim == 2 for array in arrays[1:])
     back = packing.unpack(arrays)
@@ -42,13 +42,7 @@ def test_one_lane_within_compiled_code(tree, packing):
     jax.tree.map(np.testing.assert_array_equal, back, one)
 
 
-def test_leaves_apart_can_be_read_alone(tree, packing):
-    arrays = packing.pack(tree)
-    only = [array if i in packing.apart else None for i, array in enumerate(arrays)]
-    assert sum(array is not None for array in only) == 1
-    assert packing.unpack(only)["rows"] is None
-    np.testing.assert_array_equal(packing.unpack(only)["w"], tree["w"])
-    w, b = packing.host_leaves(only)
-    assert isinstance(w, np.ndarray)
-    np.testing.assert_array_equal(w, tree["w"])
-    np.testing.assert_array_equal(b, tree["b"])
+def test_leaves_on_the_host(tree, packing):
+    leaves = packing.host_leaves(packing.pack(tree))
+    assert all(isinstance(leaf, np.ndarray) for leaf in leaves)
+    jax.tree.map(np.testing.assert_array_equal, leaves, jax.tree.leaves(tree))

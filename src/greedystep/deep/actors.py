@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count as count_from
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -241,7 +242,7 @@ class ActorEnvs(HostEnvs):
     can_restore = False
 
     def __init__(self, pool: EpisodePool, env: HostEnvironment, count: int):
-        super().__init__(count, env.codec, 0)
+        super().__init__(count, env.codec, np.array(0))
         self._pool = pool
         self._requested = [0] * count
         self._request_rounds: dict[tuple[int, int], int] = {}
@@ -279,17 +280,17 @@ class ActorEnvs(HostEnvs):
                 self._request_rounds[i, number] = self._round
                 self._pool.request((i, number), shared, self._epsilon, seed)
 
-    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
+    def _reset(self, seeds: dict[int, int]) -> np.ndarray:
         if not self._columns:
             self._requested = [number - 1 for number in self._episodes]
             self._request_missing()
             self._columns = [NOTHING] * self.num_envs
-        for i in map(int, np.flatnonzero(which)):
+        for i in seeds:
             self._columns[i] = self._pool.take((i, self._episodes[i]))
             self._at[i] = 0
         return self._seen()
 
-    def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
+    def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
         self._at += 1
         pairs = list(zip(self._columns, self._at, strict=True))
         reward = np.array([one.rewards[t - 1] for one, t in pairs], np.float32)
@@ -339,13 +340,14 @@ class ActorLoop(HostLoop):
 
         return jax.jit(one)
 
+    def _draws(self, round_: int, bits: jax.Array, numbers: jax.Array) -> Iterator[float]:
+        """Yield the ε of each round from `round_` on."""
+        for now in count_from(round_):
+            yield float(self._epsilons(np.int32(now), LaneHyperparams(*numbers.T)))
+
     def _host_action(
-        self, round_: int, bits: jax.Array, numbers: jax.Array, seen: np.ndarray, changing: list
-    ) -> tuple[np.ndarray, np.ndarray]:
-        epsilon = float(self._epsilons(np.int32(round_), LaneHyperparams(*numbers.T)))
-        self.envs.new_round(round_, epsilon, lambda: [x[0] for x in self._packings[0].host_leaves(changing)])
+        self, round_: int, draws: float, policy: list, seen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self.envs.new_round(round_, draws, lambda: [x[0] for x in self._packings[0].host_leaves(policy)])
         action, probability, q = self.envs.chosen()
-        step = np.zeros((*seen.shape[:2], 7), np.float32)
-        step.view(np.int32)[..., 0] = action
-        step[..., 1], step[..., 2] = probability, q
-        return action[None], step
+        return action[None], probability[None], q[None]

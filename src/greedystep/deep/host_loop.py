@@ -1,14 +1,15 @@
 """The training loop where environments step on the host: only acting, storing and learning are compiled.
 
-    round t:   act on s[t]  ->  learn from step t - 1 (device)  |  step the environments (host)
+    round t:   learn from step t - 1 (device)  |  act on s[t], step the environments (host)
 
-Learning from the step before runs on the device while the environments step, so the actions of round t come from
-networks that have learned from steps up to t - 2. This order is fixed: results do not depend on timing.
+Learning from the step before runs on the device while the host goes on, so the actions of round t come from networks
+that have learned from steps up to t - 2. Where they are computed on the device too, it acts before it learns. This
+order is fixed: results do not depend on timing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from greedystep.deep.heads import split_policy
 from greedystep.deep.packing import Packing
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.train_loop import LaneState, TrainLoop, Transition, exploration, map_lanes
@@ -125,49 +127,117 @@ class HostLoop(TrainLoop):
     # as their bits: JAX calls programs that return a typed key by a much slower path.
 
     @cached_property
-    def _packings(self) -> tuple[Packing, Packing]:
-        """How the two parts of a lane are passed (see `_split_lane`)."""
+    def _packings(self) -> tuple[Packing, Packing, Packing]:
+        """How the three parts of a lane are passed (see `_split_lane`)."""
         lane = jax.eval_shape(lambda: self.init(jnp.uint32(0)))
-        changing, slow = self._split_lane(lane, jax.eval_shape(ChunkMetrics.init))
-        return Packing(changing, apart=lambda part: self.policy(part[0])), Packing(slow)
+        policy, changing, slow = self._split_lane(lane, jax.eval_shape(ChunkMetrics.init))
+        return Packing(policy), Packing(changing), Packing(slow)
 
-    def _split_lane(self, lane: LaneState, metrics: ChunkMetrics) -> tuple[Any, Any]:
-        """Return what changes in every round, (lane, metrics), and what `_refresh` alone changes, (targets, pool)."""
-        targets = lane.learner.target_params if self.learner.config.target_rate == 1 else None
-        learner = lane.learner if targets is None else lane.learner._replace(target_params=None)
-        changing = lane._replace(key=None, envs=None, pool=None, learner=learner), metrics
-        return changing, (targets, lane.pool)
+    def _split_lane(self, lane: LaneState, metrics: ChunkMetrics) -> tuple[Any, Any, Any]:
+        """Return what acts, what else changes in every round, (lane, metrics), and what only `_refresh` changes.
 
-    def _unpack(self, bits: Any, changing: Sequence[Any], slow: Sequence[Any]) -> tuple[LaneState, ChunkMetrics]:
-        """Return lanes without their `envs`, and their metrics, from the bits of their keys and packed arrays."""
-        lane, metrics = self._packings[0].unpack(changing)
-        targets, pool = self._packings[1].unpack(slow)
-        learner = lane.learner if targets is None else lane.learner._replace(target_params=targets)
-        return lane._replace(key=jax.random.wrap_key_data(bits), learner=learner, pool=pool), metrics
+        That is (target networks, pool).
+        """
+        learner, targets = lane.learner._replace(params=None), None
+        if self.learner.config.target_rate == 1:
+            learner, targets = learner._replace(target_params=None), learner.target_params
+        heads = None if lane.heads is None else lane.heads._replace(playing=None)
+        rest = lane._replace(key=None, envs=None, pool=None, learner=learner, heads=heads)
+        return self.policy(lane), (rest, metrics), (targets, lane.pool)
 
-    def _pack(self, lane: LaneState, metrics: ChunkMetrics) -> tuple[list, list]:
-        """Return both parts of lanes as packed arrays."""
-        changing, slow = self._split_lane(lane, metrics)
-        return self._packings[0].pack(changing), self._packings[1].pack(slow)
+    def _join_lane(self, bits: Any, policy: Any, changing: Any, slow: Any) -> tuple[LaneState, ChunkMetrics]:
+        """Return a lane without its `envs`, and its metrics, from the bits of its key and `_split_lane`."""
+        params, head = split_policy(policy)
+        (lane, metrics), (targets, pool) = changing, slow
+        learner = lane.learner._replace(params=params)
+        if targets is not None:
+            learner = learner._replace(target_params=targets)
+        heads = None if lane.heads is None else lane.heads._replace(playing=head)
+        return lane._replace(key=jax.random.wrap_key_data(bits), learner=learner, pool=pool, heads=heads), metrics
+
+    def _pack(self, lane: LaneState, metrics: ChunkMetrics) -> list[list[jax.Array]]:
+        """Return the parts of lanes as packed arrays."""
+        parts = zip(self._packings, self._split_lane(lane, metrics), strict=True)
+        return [packing.pack(part) for packing, part in parts]
+
+    def _unpack(self, bits: Any, *parts: Sequence[Any]) -> tuple[LaneState, ChunkMetrics]:
+        """Return lanes without their `envs`, and their metrics, from the bits of their keys and `_pack`."""
+        unpacked = (packing.unpack(part) for packing, part in zip(self._packings, parts, strict=True))
+        return self._join_lane(bits, *unpacked)
 
     @cached_property
     def _random_action(self) -> Callable[..., Any]:
         def one(round_: Any, bits: jax.Array, seen: jax.Array) -> tuple:
             action, probability = self.random_action(_key(bits, round_, ACT))
-            return seen, _as_choice(action, probability, jnp.zeros_like(probability))
+            return seen, jnp.stack([action.astype(jnp.float32), probability, jnp.zeros_like(probability)], axis=-1)
 
         return self._program(one)
 
     @cached_property
     def _greedy_action(self) -> Callable[..., Any]:
-        nothing = [None] * self._packings[1].num_arrays
-
-        def one(round_: Any, bits: jax.Array, numbers: jax.Array, seen: jax.Array, changing: list) -> tuple:
-            own = self.policy(self._unpack(bits, changing, nothing)[0])
-            hyperparams = LaneHyperparams(*numbers)
-            return seen, _as_choice(*self.action(round_, own, hyperparams, _key(bits, round_, ACT), seen))
+        def one(round_: Any, bits: jax.Array, numbers: jax.Array, policy: list, seen: jax.Array) -> tuple:
+            own, hyperparams, key = self._packings[0].unpack(policy), LaneHyperparams(*numbers), _key(bits, round_, ACT)
+            action, probability, q = self.action(round_, own, hyperparams, key, seen)
+            return seen, jnp.stack([action.astype(jnp.float32), probability, q], axis=-1)
 
         return self._program(one)
+
+    @cached_property
+    def _learn(self) -> dict[bool, Callable[..., Any]]:
+        """Compiled programs that store the pending step and, for the key True, make the updates of its round."""
+
+        def one(
+            updates: bool,
+            round_: Any,
+            policy: list,
+            changing: list,
+            slow: list,
+            bits: jax.Array,
+            numbers: jax.Array,
+            before: jax.Array,
+            step: jax.Array,
+            last: jax.Array,
+        ) -> list:
+            lane, metrics = self._unpack(bits, policy, changing, slow)
+            action, probability, q, reward, *flags = jnp.unstack(step, axis=-1)
+            terminated, truncated, is_step = (flag != 0 for flag in flags)
+            taken = Transition(
+                observation=before,
+                action=action.astype(jnp.int32),
+                behaviour_prob=probability,
+                q=q if updates else None,
+                reward=reward,
+                terminated=terminated,
+                truncated=truncated,
+                next_observation=last,
+                is_step=None if self.envs.always_steps else is_step,
+            )
+            lane, metrics = self.store(lane, metrics, taken, _key(bits, round_, HEADS))
+            if updates:
+                hyperparams, key = LaneHyperparams(*numbers), _key(bits, round_, UPDATE)
+                lane, metrics = self.update(round_, lane, metrics, hyperparams, key)
+            return self._pack(lane, metrics)[:2]
+
+        # The host acts with the policy while a program computes the next one, which may not be written in its place.
+        donated = (2,) if self.acts_on_host else (1, 2)
+        return {updates: self._program(partial(one, updates), donate_argnums=donated) for updates in (False, True)}
+
+    @cached_property
+    def _refresh(self) -> Callable[..., Any]:
+        def one(round_: Any, slow: list, policy: list, changing: list, bits: jax.Array, numbers: jax.Array) -> list:
+            lane, metrics = self._unpack(bits, policy, changing, slow)
+            key, hyperparams = _key(bits, round_, REFRESH), LaneHyperparams(*numbers)
+            target_params, pool = self.refresh_targets(key, lane.learner, lane.replay, hyperparams)
+            lane = lane._replace(learner=lane.learner._replace(target_params=target_params), pool=pool)
+            return self._pack(lane, metrics)[2]
+
+        return self._program(one, donate_argnums=1)
+
+    def _program(self, one: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+        """Compile `one`, a function of the round and of one lane's arrays, for all lanes."""
+        return jax.jit(lambda round_, *lanes: map_lanes(partial(one, round_), *lanes), **how)
+
+    # -- acting on the host --------------------------------------------------------------------------------------------
 
     @property
     def acts_on_host(self) -> bool:
@@ -176,43 +246,14 @@ class HostLoop(TrainLoop):
         """
         return self.learner.is_plain_mlp and jax.default_backend() == "cpu"
 
-    def _host_action(
-        self, round_: int, bits: jax.Array, numbers: jax.Array, seen: np.ndarray, changing: list
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Choose actions, int [L, N]; also return float32 [L, N, 7] with their probabilities, Q(s, a) and `ends` to be.
-
-        The bits of its first column are those of the int32 actions.
-        """
-        at = round_ % DRAWS
-        if self._drawn.get("from") != round_ - at:
-            rounds = np.arange(round_ - at, round_ - at + DRAWS, dtype=np.int32)
-            self._drawn.update({"from": round_ - at, "draws": jax.device_get(self._draw(rounds, bits, numbers))})
-        explores, random, epsilon, first = (draws[at] for draws in self._drawn["draws"])
-        config, actions = self.learner.config, self.learner.num_actions
-        step = np.zeros((*seen.shape[:2], 7), np.float32)
-        if round_ < config.warmup // config.num_envs:
-            action, step[..., 1] = first, 1 / actions
-        else:
-            x = seen.reshape(len(seen), 1, seen.shape[1], -1)
-            x = x / np.float32(255) if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
-            leaves = self._packings[0].host_leaves(changing)
-            q = apply_layers(x, list(zip(leaves[::2], leaves[1::2], strict=True)))
-            q = q.min(axis=1) if q.shape[1] > 1 else q[:, 0]
-            greedy = q.argmax(axis=-1)
-            action = np.where(explores, random, greedy)
-            step[..., 1] = epsilon / actions + (1 - epsilon) * (action == greedy)
-            step[..., 2] = self._split(q.reshape(-1, actions)[self._every_env, action.reshape(-1)])
-        step.view(np.int32)[..., 0] = action
-        return action, step
-
-    @cached_property
-    def _every_env(self) -> np.ndarray:
-        return np.arange(self.envs.num_envs)
-
-    @cached_property
-    def _drawn(self) -> dict[str, Any]:
-        """The random numbers that have been drawn, and the first round that they are for."""
-        return {}
+    def _draws(self, round_: int, bits: jax.Array, numbers: jax.Array) -> Iterator[Any]:
+        """Yield the random numbers that `_host_action` needs in each round from `round_` on; many are drawn at once."""
+        while True:
+            rounds = np.arange(round_, round_ + DRAWS, dtype=np.int32)
+            explores, random, epsilon, first = jax.device_get(self._draw(rounds, bits, numbers))
+            other = epsilon / self.learner.num_actions
+            yield from zip(explores, random, other + (1 - epsilon), other, first, strict=True)
+            round_ += DRAWS
 
     @cached_property
     def _draw(self) -> Callable[..., Any]:
@@ -225,53 +266,27 @@ class HostLoop(TrainLoop):
 
         return jax.jit(jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None)))
 
-    @cached_property
-    def _learn(self) -> dict[bool, Callable[..., Any]]:
-        """Compiled programs that store the pending step and, for the key True, make the updates of its round."""
-
-        def one(
-            updates: bool,
-            round_: Any,
-            changing: list,
-            bits: jax.Array,
-            numbers: jax.Array,
-            slow: list,
-            seen: jax.Array,
-            choice: jax.Array,
-            ends: jax.Array | None,
-            last: jax.Array,
-        ) -> list:
-            lane, metrics = self._unpack(bits, changing, slow)
-            action, probability, q = _from_choice(choice[:, :3])
-            if ends is None:
-                ends = lax.bitcast_convert_type(choice[:, 3:], jnp.float32)
-            is_step = None if self.envs.always_steps else ends[:, 3] != 0
-            reward, terminated, truncated = ends[:, 0], ends[:, 1] != 0, ends[:, 2] != 0
-            step = Transition(
-                seen, action, probability, q if updates else None, reward, terminated, truncated, last, is_step
-            )
-            lane, metrics = self.store(lane, metrics, step, _key(bits, round_, HEADS))
-            if updates:
-                hyperparams, key = LaneHyperparams(*numbers), _key(bits, round_, UPDATE)
-                lane, metrics = self.update(round_, lane, metrics, hyperparams, key)
-            return self._pack(lane, metrics)[0]
-
-        return {updates: self._program(partial(one, updates), donate_argnums=1) for updates in (False, True)}
+    def _host_action(
+        self, round_: int, draws: Any, policy: list, seen: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Choose actions; return them, their probabilities and Q(s, a), each [L, N]."""
+        explores, random, greedy_probability, other_probability, first = draws
+        config, actions = self.learner.config, self.learner.num_actions
+        if round_ < config.warmup // config.num_envs:
+            return first, np.full(first.shape, 1 / actions), np.zeros(first.shape)
+        x = seen.reshape(len(seen), 1, seen.shape[1], -1)
+        x = x / np.float32(255) if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
+        leaves = self._packings[0].host_leaves(policy)
+        q = apply_layers(x, list(zip(leaves[::2], leaves[1::2], strict=True)))
+        q = q.min(axis=1) if q.shape[1] > 1 else q[:, 0]
+        greedy = q.argmax(axis=-1)
+        action = np.where(explores, random, greedy)
+        probability = np.where(action == greedy, greedy_probability, other_probability)
+        return action, probability, self._split(q.reshape(-1, actions)[self._every_env, action.reshape(-1)])
 
     @cached_property
-    def _refresh(self) -> Callable[..., Any]:
-        def one(round_: Any, slow: list, bits: jax.Array, numbers: jax.Array, changing: list) -> list:
-            lane, metrics = self._unpack(bits, changing, slow)
-            key, hyperparams = _key(bits, round_, REFRESH), LaneHyperparams(*numbers)
-            target_params, pool = self.refresh_targets(key, lane.learner, lane.replay, hyperparams)
-            lane = lane._replace(learner=lane.learner._replace(target_params=target_params), pool=pool)
-            return self._pack(lane, metrics)[1]
-
-        return self._program(one, donate_argnums=1)
-
-    def _program(self, one: Callable[..., Any], **how: Any) -> Callable[..., Any]:
-        """Compile `one`, a function of the round and of one lane's arrays, for all lanes."""
-        return jax.jit(lambda round_, *lanes: map_lanes(partial(one, round_), *lanes), **how)
+    def _every_env(self) -> np.ndarray:
+        return np.arange(self.envs.num_envs)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -285,61 +300,45 @@ class HostLoop(TrainLoop):
         """
         config, count = self.learner.config, len(self.seeds)
         warmup, period = config.warmup // config.num_envs, config.target_period // config.num_envs
-        pending, seen = lanes.envs
-        before, choice, ends, last = pending.chosen[0], _as_choice(*pending.chosen[1:]), pending.ends, pending.last
         empty = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], count, axis=0), ChunkMetrics.init())
-        bits, (changing, slow) = jax.random.key_data(lanes.key), self._pack(lanes, empty)
+        bits, (policy, changing, slow) = jax.random.key_data(lanes.key), self._pack(lanes, empty)
         numbers = jnp.stack(hyperparams, axis=1)
-        acting = self._packings[0].apart
-        on_host, actions = self.acts_on_host, np.empty(0)
-        self._drawn.clear()
-        if on_host:
-            before, last, seen, choice, ends = (np.asarray(x) for x in (before, last, seen, choice, ends))
-            choice, ends = np.concatenate([choice, ends.view(np.int32)], axis=-1), None
+        (before, *chosen), ends, last = jax.tree.map(np.asarray, lanes.envs.pending)
+        # The pending step in one array, float32 [L, N, 7]: action, its probability, Q(s, a), and `PendingStep.ends`.
+        step = np.concatenate([np.stack(chosen, axis=-1), ends], axis=-1, dtype=np.float32)
+        seen = np.asarray(lanes.envs.observation)
+        on_host, draws = self.acts_on_host, self._draws(done, bits, numbers)
         round_ = done
         while round_ < done + rounds and not stop:
-            if on_host:
-                actions, following = self._host_action(round_, bits, numbers, seen, changing)
-                now = seen
-            elif round_ < warmup:
-                now, following = self._random_action(np.int32(round_), bits, seen)
-            else:
-                policy = [array if i in acting else None for i, array in enumerate(changing)]
-                now, following = self._greedy_action(np.int32(round_), bits, numbers, seen, policy)
+            acting, now, choice = policy, seen, None
+            if not on_host:  # first, so that the device answers before it learns
+                if round_ < warmup:
+                    now, choice = self._random_action(np.int32(round_), bits, seen)
+                else:
+                    now, choice = self._greedy_action(np.int32(round_), bits, numbers, acting, seen)
             if round_ > 0:
                 newest = np.int32(round_ - 1)
                 if newest >= warmup and (newest - warmup) % period == 0:
-                    slow = self._refresh(newest, slow, bits, numbers, changing)
-                after = now if last is seen else last  # the same observations: then they are there already
+                    slow = self._refresh(newest, slow, policy, changing, bits, numbers)
+                after = now if last is seen else last  # the same observations: then they are on the device already
                 learn = self._learn[bool(newest >= warmup)]
-                changing = learn(newest, changing, bits, numbers, slow, before, choice, ends, after)
-            before, choice = now, following
-            result = self.envs.step((actions if on_host else np.asarray(choice)[..., 0]).reshape(-1))
-            found = choice[..., 3:] if on_host else np.empty((*choice.shape[:-1], 4), np.float32)
-            for column, values in enumerate((*result[:3], result.is_step)):
-                found[..., column] = self._split(values)
-            choice, ends = (choice.view(np.int32), None) if on_host else (choice, found)
+                policy, changing = learn(newest, policy, changing, slow, bits, numbers, before, step, after)
+            if on_host:  # while the device learns
+                action, probability, q = self._host_action(round_, next(draws), acting, seen)
+            else:
+                action, probability, q = np.moveaxis(np.asarray(choice), -1, 0)
+            result = self.envs.step(action.astype(np.int64, copy=False).reshape(-1))
+            before, step = now, np.empty((*seen.shape[:2], 7), np.float32)
+            step[..., 0], step[..., 1], step[..., 2] = action, probability, q
+            ends = step.reshape(-1, 7)[:, 3:]
+            ends[:, 0], ends[:, 1], ends[:, 2], ends[:, 3] = *result[:3], result.is_step
             seen = self._split(result.observation)
             last = seen if result.last is result.observation else self._split(result.last)
             round_ += 1
-        if ends is None:
-            ends = choice.view(np.float32)[..., 3:]
-        lanes, metrics = self._unpack(bits, changing, slow)
-        ends, last, seen = map(jnp.asarray, (ends, last, seen))
-        chosen = (jnp.asarray(before), *_from_choice(jnp.asarray(choice)[..., :3]))
+        lanes, metrics = self._unpack(bits, policy, changing, slow)
+        chosen = before, step[..., 0].astype(np.int32), step[..., 1], step[..., 2]
+        chosen, ends, last, seen = jax.tree.map(jnp.asarray, (chosen, step[..., 3:], last, seen))
         return lanes._replace(envs=HostState(PendingStep(chosen, ends, last), seen)), metrics, round_ - done
-
-
-def _as_choice(action: jax.Array, probability: jax.Array, q: jax.Array) -> jax.Array:
-    """Return actions, their probabilities and Q(s, a), each [...], as the bits of one array: int32 [..., 3]."""
-    return jnp.stack([action, *(lax.bitcast_convert_type(x, jnp.int32) for x in (probability, q))], axis=-1)
-
-
-def _from_choice(choice: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return actions, their probabilities and Q(s, a) from `_as_choice`."""
-    action, *floats = jnp.unstack(choice, axis=-1)
-    probability, q = (lax.bitcast_convert_type(x, jnp.float32) for x in floats)
-    return action, probability, q
 
 
 def _key(bits: jax.Array, round_: Any, use: int) -> jax.Array:

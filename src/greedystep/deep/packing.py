@@ -25,21 +25,28 @@ class Packing:
     Args:
         example: a pytree of the same structure, shapes and dtypes; leaves may be `jax.ShapeDtypeStruct`. What is packed
             may have more leading axes.
-        apart: takes some leaves from the pytree, which are packed among themselves.
     """
 
-    def __init__(self, example: Any, apart: Callable[[Any], Any] = lambda tree: ()):
+    def __init__(self, example: Any):
         leaves, self._structure = jax.tree.flatten(example)
-        self._apart = jax.tree.leaves(apart(jax.tree.unflatten(self._structure, range(len(leaves)))))
-        self._shapes = [tuple(leaf.shape) for leaf in leaves]
-        self._large = [i for i, shape in enumerate(self._shapes) if math.prod(shape) > MOST_ELEMENTS]
+        shapes = [tuple(leaf.shape) for leaf in leaves]
+        self._large = [i for i, shape in enumerate(shapes) if math.prod(shape) > MOST_ELEMENTS]
         groups: dict[Any, list[int]] = {}
         for i, leaf in enumerate(leaves):
             if i not in self._large:
-                groups.setdefault((leaf.dtype, i in self._apart), []).append(i)
+                groups.setdefault(leaf.dtype, []).append(i)
         self._groups = list(groups.values())
         """Which leaves each of the arrays after the large ones is made of."""
         self.num_arrays = len(self._large) + len(self._groups)
+        self._places: list[tuple[int, slice | None, tuple[int, ...]]] = [(0, None, ())] * len(leaves)
+        """Array, place in its last axis (None: all of it) and shape of each leaf."""
+        for array, i in enumerate(self._large):
+            self._places[i] = array, None, shapes[i]
+        for array, group in enumerate(self._groups, len(self._large)):
+            end = 0
+            for i in group:
+                start, end = end, end + math.prod(shapes[i])
+                self._places[i] = array, slice(start, end), shapes[i]
 
     def pack(self, tree: Any) -> list[jax.Array]:
         """Return the leaves of the pytree as `num_arrays` arrays; large ones are returned as they are, not copied."""
@@ -47,73 +54,36 @@ class Packing:
         small = [[leaves[i] for i in group] for group in self._groups]
         return [leaves[i] for i in self._large] + self._concatenate(small)
 
-    def unpack(self, arrays: Sequence[jax.Array | None]) -> Any:
-        """Return the pytree of packed arrays; where one of them is None, so are its leaves."""
-        leaves: list[Any] = [None] * len(self._shapes)
-        for i, array in zip(self._large, arrays, strict=False):
-            leaves[i] = array
-        small = self._cut(list(arrays[len(self._large) :]))
-        for group, found in zip(self._groups, small, strict=True):
-            for i, leaf in zip(group, found, strict=True):
-                leaves[i] = leaf
-        return jax.tree.unflatten(self._structure, leaves)
-
-    @cached_property
-    def apart(self) -> list[int]:
-        """Which of the arrays hold the leaves that are packed apart."""
-        holders = [[i] for i in self._large] + self._groups
-        return [array for array, group in enumerate(holders) if group[0] in self._apart]
+    def unpack(self, arrays: Sequence[jax.Array]) -> Any:
+        """Return the pytree of packed arrays."""
+        return jax.tree.unflatten(self._structure, self._compiled_leaves(arrays))
 
     def host_leaves(self, arrays: Sequence[jax.Array]) -> list[np.ndarray]:
-        """Return the leaves that are packed apart as NumPy arrays, in their order, once they are computed."""
+        """Return the leaves of packed arrays as NumPy arrays, in their order, once they are computed."""
+        return self._leaves([np.asarray(array) for array in arrays])
+
+    def _leaves(self, arrays: Sequence[Any]) -> list[Any]:
         return [
-            host if ends is None else host[..., slice(*ends)].reshape(*host.shape[:-1], *shape)
-            for array, ends, shape in self._apart_places
-            for host in (np.asarray(arrays[array]),)
+            arrays[at] if place is None else arrays[at][..., place].reshape(arrays[at].shape[:-1] + shape)
+            for at, place, shape in self._places
         ]
 
-    @cached_property
-    def _apart_places(self) -> list[tuple[int, tuple[int, int] | None, tuple[int, ...]]]:
-        """Array, place therein (None: all of it) and shape of each leaf that is packed apart."""
-        places = {}
-        for array, i in enumerate(self._large):
-            places[i] = (array, None, self._shapes[i])
-        for array, group in enumerate(self._groups, len(self._large)):
-            end = 0
-            for i in group:
-                start, end = end, end + math.prod(self._shapes[i])
-                places[i] = (array, (start, end), self._shapes[i])
-        return [places[i] for i in self._apart]
+    # Compiled, so that outside of other compiled code they take one call each.
 
-    # Both are compiled, so that outside of other compiled code they take one call each.
+    @cached_property
+    def _compiled_leaves(self) -> Callable[[Sequence[Any]], list[Any]]:
+        return jax.jit(self._leaves)
 
     @cached_property
     def _concatenate(self) -> Callable[[list[list[Any]]], list[jax.Array]]:
+        def flat(i: int, leaf: jax.Array) -> jax.Array:
+            shape = self._places[i][2]
+            return leaf.reshape(*leaf.shape[: leaf.ndim - len(shape)], math.prod(shape))
+
         def concatenate(groups: list[list[Any]]) -> list[jax.Array]:
             return [
-                jnp.concatenate(
-                    [self._flat(leaf, self._shapes[i]) for i, leaf in zip(group, leaves, strict=True)], axis=-1
-                )
+                jnp.concatenate([flat(i, leaf) for i, leaf in zip(group, leaves, strict=True)], axis=-1)
                 for group, leaves in zip(self._groups, groups, strict=True)
             ]
 
         return jax.jit(concatenate)
-
-    @staticmethod
-    def _flat(leaf: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        return leaf.reshape(*leaf.shape[: leaf.ndim - len(shape)], math.prod(shape))
-
-    @cached_property
-    def _cut(self) -> Callable[[list[Any]], list[list[Any]]]:
-        def cut(arrays: list[Any]) -> list[list[Any]]:
-            found = []
-            for group, array in zip(self._groups, arrays, strict=True):
-                at, leaves = 0, []
-                for shape in (self._shapes[i] for i in group):
-                    end = at + math.prod(shape)
-                    leaves.append(None if array is None else array[..., at:end].reshape(*array.shape[:-1], *shape))
-                    at = end
-                found.append(leaves)
-            return found
-
-        return jax.jit(cut)

@@ -103,7 +103,7 @@ class HostEnvironment:
         )
         if not isinstance(actions, spaces.Discrete):
             raise ValueError(f"env: {self.name} has the action space {actions}; only Discrete actions are supported")
-        self.num_actions, self._first_action = int(actions.n), int(actions.start)
+        self.num_actions, self._first_action = int(actions.n), np.asarray(actions.start, actions.dtype)
         self.action_names = tuple(map(str, range(self.num_actions)))
         self._space, self._codec = space, Codec(self.name, space)
         self.pool: Any = None
@@ -207,21 +207,26 @@ class HostEnvs(ABC):
     always_steps = True
     """Whether `HostStep.is_step` is always True."""
 
-    def __init__(self, count: int, codec: Codec, first_action: int):
+    def __init__(self, count: int, codec: Codec, first_action: np.ndarray):
         self.num_envs, self._codec, self._first_action = count, codec, first_action
+        self._all = np.ones(count, bool)
         self._seeds: list[tuple[int, int]] = []
         self._episodes = [0] * count
-        self._actions: list[list[int]] = [[] for _ in range(count)]
+        self._actions: list[list[np.integer]] = [[] for _ in range(count)]
 
     # -- what a subclass does ------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
-        """Reset the environments `which` with these seeds [N] and return the observations of all, [N, ...]."""
+    def _reset(self, seeds: dict[int, int]) -> np.ndarray:
+        """Reset some environments, index -> seed, and return the observations of all, [N, ...]."""
 
     @abstractmethod
-    def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
-        """Step all environments; return their observations, rewards, terminated and truncated."""
+    def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
+        """Step all environments; return their observations, rewards, terminated and truncated.
+
+        Args:
+            actions: [N], as the action space counts them and in its dtype, which Gymnasium checks fastest.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -232,44 +237,44 @@ class HostEnvs(ABC):
     def begin_with(self, seed: int) -> np.ndarray:
         """Begin an episode of the only environment with this seed, and return its first observation."""
         self._actions = [[]]
-        return self._codec.check(self._reset([seed], np.ones(1, bool)))[0]
+        return self._codec.check(self._reset({0: seed}))[0]
 
     def reset(self, seeds: Sequence[tuple[int, int]]) -> np.ndarray:
         """Begin the first episode of every environment; `seeds` are (seed of its training, its index therein)."""
         self._seeds, self._episodes = list(seeds), [0] * self.num_envs
-        return self.begin_episodes(np.ones(self.num_envs, bool))
+        return self.begin_episodes(self._all)
 
     def begin_episodes(self, which: np.ndarray) -> np.ndarray:
         """Begin a new episode where `which`, bool [N], is True; return the observations of all environments."""
-        for i in np.flatnonzero(which):
+        for i in which.nonzero()[0].tolist():
             self._episodes[i] += 1
             self._actions[i] = []
-        return self._codec.check(self._reset(self._episode_seeds(which), which))
+        return self._codec.check(self._reset(self._episode_seeds(which)))
 
-    def _episode_seeds(self, which: np.ndarray) -> list[int | None]:
-        """Return the seeds of the current episodes of the environments `which`, and None for the others."""
-        return [
-            int(np.random.SeedSequence([*self._seeds[i], self._episodes[i]]).generate_state(1)[0]) if begins else None
-            for i, begins in enumerate(which.tolist())
-        ]
+    def _episode_seeds(self, which: np.ndarray) -> dict[int, int]:
+        """Return the seeds of the current episodes of the environments `which`, by their index."""
+        return {
+            i: int(np.random.SeedSequence([*self._seeds[i], self._episodes[i]]).generate_state(1)[0])
+            for i in which.nonzero()[0].tolist()
+        }
 
     def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:
         """Step all environments; with `reset`, those whose episode ends begin a new one."""
-        numbers = (actions + self._first_action).tolist()
-        last, reward, terminated, truncated = self._step(numbers)
-        for taken, action in zip(self._actions, numbers, strict=True):
+        actions = np.add(actions, self._first_action, dtype=self._first_action.dtype, casting="unsafe")
+        last, reward, terminated, truncated = self._step(actions)
+        for taken, action in zip(self._actions, actions, strict=True):
             taken.append(action)
         last, reward = self._codec.check(last), self._codec.check_reward(reward)
         over = terminated | truncated
         observation = self.begin_episodes(over) if reset and over.any() else last
-        return HostStep(reward, terminated, truncated & ~terminated, last, observation, np.ones(self.num_envs, bool))
+        return HostStep(reward, terminated, truncated & ~terminated, last, observation, self._all)
 
     # -- exact continuation --------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> dict[str, Any]:
         """The running episodes as JSON, for `restore`: their numbers, and the actions taken in them."""
-        return {"episodes": list(self._episodes), "actions": [list(taken) for taken in self._actions]}
+        return {"episodes": list(self._episodes), "actions": [[int(a) for a in taken] for taken in self._actions]}
 
     def restore(self, state: dict[str, Any], seeds: Sequence[tuple[int, int]]) -> np.ndarray | None:
         """Replay the running episodes of `state` and return their observations; None if that is not possible.
@@ -278,21 +283,21 @@ class HostEnvs(ABC):
         environment takes action 0, and is reset whenever that ends an episode.
         """
         self._seeds, self._episodes = list(seeds), list(state["episodes"])
-        self._actions = [list(taken) for taken in state["actions"]]
+        self._actions = [list(np.asarray(taken, self._first_action.dtype)) for taken in state["actions"]]
         if not self.can_restore:
             return None
         longest = max(map(len, self._actions))
         starts = np.array([longest - len(taken) for taken in self._actions])
-        seen, over = np.empty(0), np.ones(self.num_envs, bool)
+        seen, over = np.empty(0), self._all
         for t in range(longest + 1):
             if (begins := over | (starts == t)).any():
-                seen = self._reset(self._episode_seeds(begins), begins)
+                seen = self._reset(self._episode_seeds(begins))
             if t < longest:
                 now = [
                     taken[t - start] if t >= start else self._first_action
                     for start, taken in zip(starts, self._actions, strict=True)
                 ]
-                seen, _, terminated, truncated = self._step(now)
+                seen, _, terminated, truncated = self._step(np.array(now))
                 over = terminated | truncated
                 if (over & (starts <= t)).any():  # this episode went on before: the environment is not deterministic
                     return None
@@ -302,21 +307,22 @@ class HostEnvs(ABC):
 class EnvList(HostEnvs):
     """Environments stepped one after another in this process."""
 
-    def __init__(self, envs: list[gymnasium.Env], codec: Codec, first_action: int):
+    def __init__(self, envs: list[gymnasium.Env], codec: Codec, first_action: np.ndarray):
         super().__init__(len(envs), codec, first_action)
         self._envs, self._cannot_render = envs, False
-        self._seen: list[np.ndarray] = [np.zeros(codec.spec.shape, codec.spec.dtype)] * len(envs)
+        self._seen = np.zeros((len(envs), *codec.spec.shape), codec.spec.dtype)
 
-    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
-        for i in np.flatnonzero(which):
-            self._seen[i] = self._codec(self._envs[i].reset(seed=seeds[i])[0])
-        return np.stack(self._seen)
+    def _reset(self, seeds: dict[int, int]) -> np.ndarray:
+        self._seen = self._seen.copy()  # the observations of the step before have been returned
+        for i, seed in seeds.items():
+            self._seen[i] = self._codec(self._envs[i].reset(seed=seed)[0])
+        return self._seen
 
-    def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
+    def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
         results = [env.step(action) for env, action in zip(self._envs, actions, strict=True)]
-        self._seen = [self._codec(result[0]) for result in results]
-        _, reward, terminated, truncated, _ = zip(*results, strict=True)
-        return np.stack(self._seen), reward, np.array(terminated, bool), np.array(truncated, bool)
+        seen, reward, terminated, truncated, _ = zip(*results, strict=True)
+        self._seen = self._codec.stack(seen)
+        return self._seen, reward, np.array(terminated, bool), np.array(truncated, bool)
 
     def view(self) -> HostView:
         """Return an image and description of the first environment, if made with render_mode="rgb_array"."""
@@ -341,7 +347,7 @@ class VectorHostEnvs(HostEnvs):
     episodes cannot be replayed, so a resumed training begins new ones.
     """
 
-    def __init__(self, vector: VectorEnv, codec: Codec, first_action: int):
+    def __init__(self, vector: VectorEnv, codec: Codec, first_action: np.ndarray):
         super().__init__(vector.num_envs, codec, first_action)
         self._vector: Any = vector
         self._over = np.zeros(vector.num_envs, bool)
@@ -356,16 +362,18 @@ class VectorHostEnvs(HostEnvs):
         self.can_restore = self._mode == AutoresetMode.DISABLED
         self.always_steps = self._mode != AutoresetMode.NEXT_STEP
 
-    def _reset(self, seeds: list[int | None], which: np.ndarray) -> np.ndarray:
+    def _reset(self, seeds: dict[int, int]) -> np.ndarray:
+        which = np.zeros(self.num_envs, bool)
+        which[list(seeds)] = True
         self._over = self._over & ~which
         options = None if which.all() else {"reset_mask": which}
-        given: Any = seeds
+        given: Any = [seeds.get(i) for i in range(self.num_envs)]
         if self._is_ale:  # ale_py takes no list, but an array of 31-bit numbers
-            given = np.array([seed or 0 for seed in seeds]) % 2**31
+            given = np.array([seed or 0 for seed in given]) % 2**31
         return self._codec.batch(self._vector.observation_space, self._vector.reset(seed=given, options=options)[0])
 
-    def _step(self, actions: list[int]) -> tuple[np.ndarray, Any, Any, Any]:
-        seen, reward, terminated, truncated, _ = self._vector.step(np.asarray(actions))
+    def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
+        seen, reward, terminated, truncated, _ = self._vector.step(actions)
         return self._codec.batch(self._vector.observation_space, seen), reward, terminated.copy(), truncated.copy()
 
     def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:
@@ -433,6 +441,17 @@ class Codec:
         if self._is_box:
             return np.array(observations, self.spec.dtype)
         return np.stack([self(one) for one in iterate(space, observations)])
+
+    def stack(self, observations: Sequence[Any]) -> np.ndarray:
+        """Convert the observations of N environments to one array [N, ...]."""
+        if self._is_box:
+            try:
+                found = np.array(observations, self.spec.dtype)
+            except ValueError:  # their shapes differ
+                found = np.empty(0)
+            if found.shape == (len(observations), *self.spec.shape):
+                return found
+        return np.stack([self(one) for one in observations])
 
     def check(self, observations: np.ndarray) -> np.ndarray:
         """Return the observations; ValueError if one is NaN or infinite."""
