@@ -171,8 +171,8 @@ class DQN:
     def fit(self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0) -> DQN:
         """Learn from logged steps alone: make `updates` gradient steps on the dataset, and return the agent.
 
-        The learning rate falls linearly to 0. The agent's own replay buffer is neither read nor changed. With returns="auto" every tenth episode is held out,
-        to choose the head that acts.
+        The learning rate falls linearly to 0. The agent's own replay buffer is neither read nor changed. With
+        returns="auto" every tenth episode is held out, to choose the head that acts.
 
         A log shows only what was done. An agent that has not acted yet, and whose `conservatism` was not chosen, will
         from now on (in `learn` too) take only actions that are in the data in states like the present one: "bcq".

@@ -63,7 +63,7 @@ RETURN_OPTIONS: dict[str, dict[str, Any]] = {
 CONSERVATISM_OPTIONS: dict[str, dict[str, Any]] = {
     "cql": {"cql_alpha": 1.0},  # d3rlpy's DiscreteCQL
     # Fujimoto et al. 2019 and d3rlpy's DiscreteBCQ (action_flexibility) have 0.3. On logs of good and bad play, more
-    # keeps to the good actions (docs/deep.md); on random ones, what is learned of the behaviour must vary less than this.
+    # keeps to the good actions (docs/deep.md); on random ones, the cloned behaviour must be more even than this.
     "bcq": {"bcq_threshold": 0.6},
 }
 """Kind of conservatism -> its options and their defaults, likewise."""
