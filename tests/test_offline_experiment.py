@@ -97,8 +97,9 @@ def fits(monkeypatch):
             made.append(about)
             on_piece(self.task.updates)
             best = 10.0 if self.setting["conservatism"] == "bcq" else 5.0
-            # Fits run in threads: the noise must not depend on which of them comes first.
-            noise = np.random.default_rng(zlib.crc32(repr(about).encode())).normal(size=self.task.seeds) * 0.1
+            # Fits run in threads: the noise must not depend on which of them comes first, nor on settings of them all.
+            own = about[0], *(self.setting.get(x) for x in ("returns", "conservatism", "bcq_threshold")), about[2]
+            noise = np.random.default_rng(zlib.crc32(repr(own).encode())).normal(size=self.task.seeds) * 0.1
             return {"returns": (best + noise).tolist(), "microseconds": 50.0, "device": "none", "loss": []}
 
     monkeypatch.setattr(offline, "LaneFit", Fit)
