@@ -43,7 +43,7 @@ from greedystep.replay import ReplayBuffer, ReplayState
 
 CLONING_RATE = 10.0
 """Learning rate of the network of the behaviour, as a multiple of `learning_rate`: its targets are actions, which do
-not move as values do, and what it knows least are the rare states of a log in which one wrong action is the end."""
+not move as values do, and a few thousand updates have to be enough for the rare states of a log too."""
 
 
 class LearnerState(NamedTuple):
