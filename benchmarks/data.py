@@ -165,7 +165,8 @@ def _timer(agent: Any, buffer: Any, replay: Any) -> Callable[[int], float]:
 
     def updates_per_second(updates: int) -> float:
         begin = time.perf_counter()
-        jax.block_until_ready(fit(replay, state, hyperparams, jax.random.key(0), jnp.int32(0), jnp.int32(updates)))
+        which = map(jnp.int32, (0, updates, updates))
+        jax.block_until_ready(fit(replay, state, hyperparams, jax.random.key(0), *which))
         return updates / (time.perf_counter() - begin)
 
     return updates_per_second

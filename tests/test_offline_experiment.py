@@ -69,7 +69,7 @@ def test_lanes_are_fits_of_their_own_and_empty_rows_of_a_buffer_do_not_count():
     assert rows.is_step.all()
     keys = jax.random.split(jax.random.key(1), 3)
     hyperparams = LaneHyperparams(*(jnp.full(3, x) for x in (0.01, 0.0, 0.0, 0.0)))
-    states, ends = jax.vmap(learner.init)(keys), (jnp.int32(0), jnp.int32(12))
+    states, ends = jax.vmap(learner.init)(keys), tuple(map(jnp.int32, (0, 12, 12)))
     together = jax.jit(partial(fit_lanes, learner, buffer))(replay, states, hyperparams, keys, *ends)
     own = jax.tree.map(lambda x: x[2], (states, hyperparams, keys))
     alone = jax.jit(partial(fit, learner, buffer))(replay, *own, *ends)
@@ -97,8 +97,9 @@ def fits(monkeypatch):
             made.append(about)
             on_piece(self.task.updates)
             best = 10.0 if self.setting["conservatism"] == "bcq" else 5.0
-            # Fits run in threads: the noise must not depend on which of them comes first.
-            noise = np.random.default_rng(zlib.crc32(repr(about).encode())).normal(size=self.task.seeds) * 0.1
+            # Fits run in threads: the noise must not depend on which of them comes first, nor on settings of them all.
+            own = about[0], *(self.setting.get(x) for x in ("returns", "conservatism", "bcq_threshold")), about[2]
+            noise = np.random.default_rng(zlib.crc32(repr(own).encode())).normal(size=self.task.seeds) * 0.1
             return {"returns": (best + noise).tolist(), "microseconds": 50.0, "device": "none", "loss": []}
 
     monkeypatch.setattr(offline, "LaneFit", Fit)

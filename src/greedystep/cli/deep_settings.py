@@ -66,6 +66,10 @@ class DeepSettings:
     # Standard deviation of the initial weights, as a multiple of sqrt(2 / inputs).
     init_scale: RealSetting = UNSET
 
+    # Observations as they are (raw), or features standardised by their means and standard deviations in the first log
+    # that the agent learns from; images and state numbers stay as they are.
+    observations: Annotated[Literal["raw", "standardised"] | Unset, one_of("raw", "standardised"), NO_HINT] = UNSET
+
     # Discount factor.
     discount: RealSetting = UNSET
 

@@ -171,8 +171,8 @@ class DQN:
     def fit(self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0) -> DQN:
         """Learn from logged steps alone: make `updates` gradient steps on the dataset, and return the agent.
 
-        The agent's own replay buffer is neither read nor changed. With returns="auto" every tenth episode is held out,
-        to choose the head that acts.
+        The learning rate falls linearly to 0. The agent's own replay buffer is neither read nor changed. With
+        returns="auto" every tenth episode is held out, to choose the head that acts.
 
         A log shows only what was done. An agent that has not acted yet, and whose `conservatism` was not chosen, will
         from now on (in `learn` too) take only actions that are in the data in states like the present one: "bcq".
@@ -210,15 +210,18 @@ class DQN:
         fit = jax.jit(partial(offline.fit, learner, buffer))
         before, period = self.trainer.state, offline.updates_per_period(self.config)
         state, hyperparams = jax.tree.map(lambda x: x[0], (before.lanes.learner, self.trainer.hyperparams))
+        if not self.steps:
+            state = offline.standardise(state, buffer, replay)
         piece, key = period * max(1, updates // (PIECES * period)), jax.random.key(seed)
         for _ in range(0, begin, period):  # as `offline.fit` does in each period
             key = jax.random.split(key, 3)[0]
-        traced = fit.trace(replay, state, hyperparams, key, jnp.int32(0), jnp.int32(updates))
+        traced = fit.trace(replay, state, hyperparams, key, *map(jnp.int32, (0, updates, updates)))
         check_device_memory(f"batch_size={self.config.batch_size}", largest_intermediate(traced))
         rewards, has_warned = reward_range(replay), False
         for first in range(begin, updates, piece):
             end = min(first + piece, updates)
-            state, key, loss, mean_q = fit(replay, state, hyperparams, key, jnp.int32(first), jnp.int32(end))
+            which = map(jnp.int32, (first, end, updates))
+            state, key, loss, mean_q = fit(replay, state, hyperparams, key, *which)
             if not jnp.isfinite(loss):
                 self.trainer.state = before
                 raise DivergedError(

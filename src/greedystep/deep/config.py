@@ -63,8 +63,8 @@ RETURN_OPTIONS: dict[str, dict[str, Any]] = {
 CONSERVATISM_OPTIONS: dict[str, dict[str, Any]] = {
     "cql": {"cql_alpha": 1.0},  # d3rlpy's DiscreteCQL
     # Fujimoto et al. 2019 and d3rlpy's DiscreteBCQ (action_flexibility) have 0.3. On logs of good and bad play, more
-    # keeps MountainCar to the good actions, and less lets Catcher find better ones (docs/deep.md).
-    "bcq": {"bcq_threshold": 0.4},
+    # keeps to the good actions (docs/deep.md); on random ones, the cloned behaviour must be more even than this.
+    "bcq": {"bcq_threshold": 0.6},
 }
 """Kind of conservatism -> its options and their defaults, likewise."""
 
@@ -96,6 +96,9 @@ class DQNConfig:
     init_scale: float = 1.0
     """Standard deviation of the initial weights, as a multiple of sqrt(2 / inputs) (He et al. 2015), which the paper's
     code has in all layers. 0.4 is that of PyTorch's linear layers: first values near 0, forgotten sooner."""
+    observations: Literal["raw", "standardised"] = "raw"
+    """Observations as they are, or features standardised by their means and standard deviations in the first log that
+    the agent learns from; images and state numbers stay as they are."""
     discount: float = 0.99
     """Discount factor."""
     time_limits: Literal["bootstrap", "terminal"] = "bootstrap"
@@ -256,7 +259,7 @@ class DQNConfig:
             raise ValueError(f"target_period: too short for a pool of returns, got {self.target_period}")
 
 
-LATER_SETTINGS = ("conservatism", "cql_alpha", "bcq_threshold", "init_scale")
+LATER_SETTINGS = ("conservatism", "cql_alpha", "bcq_threshold", "init_scale", "observations")
 """Settings that earlier versions did not have."""
 
 

@@ -41,9 +41,9 @@ from greedystep.envs.core import ObservationSpec
 from greedystep.numpy_policy import NumpyPolicy
 from greedystep.replay import ReplayBuffer, ReplayState
 
-CLONING_RATE = 3.0
+CLONING_RATE = 10.0
 """Learning rate of the network of the behaviour, as a multiple of `learning_rate`: its targets are actions, which do
-not move as values do, and the sooner it knows them the sooner bootstrapping keeps to the data."""
+not move as values do, and a few thousand updates have to be enough for the rare states of a log too."""
 
 
 class LearnerState(NamedTuple):
@@ -80,7 +80,8 @@ class Learner:
 
     @property
     def _make_network(self) -> MakeNetwork:
-        return self.network or default_network(self.config.hidden, self.config.init_scale)
+        config = self.config
+        return self.network or default_network(config.hidden, config.init_scale, config.observations == "standardised")
 
     @property
     def _num_outputs(self) -> int:

@@ -60,6 +60,22 @@ class MLP(eqx.Module):
         return self.layers[-1](x)
 
 
+class StandardisedMLP(eqx.Module):
+    """An MLP on (x - mean) / deviation, element by element; both are 0 and 1 until `standardise` sets them."""
+
+    mean: jax.Array
+    """Of the shape of an observation, as is `deviation`; neither is learned."""
+    deviation: jax.Array
+    mlp: MLP
+
+    def __init__(self, mlp: MLP, shape: tuple[int, ...]):
+        self.mean, self.deviation, self.mlp = jnp.zeros(shape), jnp.ones(shape), mlp
+
+    def __call__(self, observation: jax.Array) -> jax.Array:
+        mean, deviation = jax.lax.stop_gradient((self.mean, self.deviation))
+        return self.mlp((as_float(observation) - mean) / deviation)
+
+
 class OneHotMLP(eqx.Module):
     """An MLP on the one-hot encoding of a state number."""
 
@@ -156,11 +172,12 @@ def conv_by_rows(filters: Dense, image: jax.Array) -> jax.Array:
     return rows @ everywhere + jnp.tile(filters.bias, across)
 
 
-def default_network(hidden: Sequence[int], init_scale: float = 1.0) -> MakeNetwork:
+def default_network(hidden: Sequence[int], init_scale: float = 1.0, standardise: bool = False) -> MakeNetwork:
     """Return the function that makes the default network for the shape of the observations.
 
     `ConvNet` for small images [H, W, C], `NatureNet` for those of at least 36 x 36 pixels, [H, W, C] or [C, H, W],
-    `OneHotMLP` for state numbers, `MLP` for everything else. All weights are multiplied with `init_scale`.
+    `OneHotMLP` for state numbers, `MLP` for everything else, with `standardise` `StandardisedMLP`. All weights are
+    multiplied with `init_scale`.
     """
 
     def choose(key: jax.Array, observation: ObservationSpec, num_actions: int) -> Network:
@@ -175,7 +192,9 @@ def default_network(hidden: Sequence[int], init_scale: float = 1.0) -> MakeNetwo
 
     def make(key: jax.Array, observation: ObservationSpec, num_actions: int) -> Network:
         network = choose(key, observation, num_actions)
-        return jax.tree.map(lambda x: init_scale * x if eqx.is_array(x) else x, network)  # biases are 0 anyway
+        network = jax.tree.map(lambda x: init_scale * x if eqx.is_array(x) else x, network)  # biases are 0 anyway
+        is_standardised = standardise and isinstance(network, MLP)
+        return StandardisedMLP(network, observation.shape) if is_standardised else network
 
     return make
 
@@ -185,6 +204,12 @@ def numpy_layers(networks: Network) -> tuple[str, list[tuple[np.ndarray, np.ndar
 
     ValueError for other networks.
     """
+    if isinstance(networks, StandardisedMLP):
+        kind, ((weight, bias), *rest) = numpy_layers(networks.mlp)
+        mean, deviation = (np.asarray(x, float).reshape(len(weight), -1) for x in (networks.mean, networks.deviation))
+        weight = weight / deviation[..., None]  # in float64
+        bias = bias - (mean[:, None] @ weight)[:, 0]
+        return kind, [(weight.astype(np.float32), bias.astype(np.float32)), *rest]
     kinds = {MLP: "mlp", OneHotMLP: "one-hot", ConvNet: "conv"}
     if type(networks) not in kinds:
         known = ", ".join(kind.__name__ for kind in kinds)

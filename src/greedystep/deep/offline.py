@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -16,6 +17,7 @@ from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.heads import HEADS, head_q
 from greedystep.deep.learner import Learner, LearnerState
+from greedystep.deep.networks import StandardisedMLP, as_float
 from greedystep.deep.targets import LaneHyperparams, within
 from greedystep.deep.train_loop import map_lanes
 from greedystep.replay import ReplayBuffer, ReplayState, RowIndex
@@ -26,6 +28,8 @@ HELD_OUT_EVERY = 10
 SCORED_STEPS, SCORED_AT_ONCE = 4096, 512
 """Held-out steps that score the heads, and how many of them are valued at a time."""
 LEAST_VARIANCE = 1e-8
+LEAST_DEVIATION = 1e-6
+"""A feature whose standard deviation in a log is smaller than this counts as constant, and is not divided by it."""
 POOL_PERIODS, POOL_BYTES = 8, 2**26
 """The target pool has the samples of so many periods, if its observations then take no more than so many bytes."""
 
@@ -51,8 +55,12 @@ def fit(
     key: jax.Array,
     begin: jax.Array,
     end: jax.Array,
+    updates: jax.Array,
 ) -> FitResult:
-    """Make updates number `begin` to `end` - 1 on the steps of the replay buffer; works under jit.
+    """Make updates number `begin` to `end` - 1 of `updates` on the steps of the replay buffer; works under jit.
+
+    The learning rate falls linearly, to 0 after the last of all updates: update i has (1 - i / updates) times the
+    `learning_rate`. So the last networks, which act, are not those of a random moment in the noise of minibatches.
 
     Target networks and pool are refreshed as often as in training, and at `begin`, which must be the start of a
     period (the updates between two target network updates).
@@ -74,7 +82,8 @@ def fit(
             state, total = carry
             sample_key, network_key = jax.random.split(jax.random.fold_in(update_key, i))
             batch = learner.sample_batch(buffer, sample_key, replay, pool, state)
-            state, info = learner.update(state, batch, network_key, hyperparams.learning_rate)
+            learning_rate = hyperparams.learning_rate * (1 - i / updates)
+            state, info = learner.update(state, batch, network_key, learning_rate)
             loss, _ = total
             return state, (loss + info.loss, info.mean_q)
 
@@ -101,13 +110,45 @@ def fit_lanes(
     keys: jax.Array,
     begin: jax.Array,
     end: jax.Array,
+    updates: jax.Array,
 ) -> FitResult:
     """Do what `fit` does for several lanes, [L, ...] each, which share the replay buffer."""
 
     def one(state: LearnerState, own: LaneHyperparams, key: jax.Array) -> FitResult:
-        return fit(learner, buffer, replay, state, own, key, begin, end)
+        return fit(learner, buffer, replay, state, own, key, begin, end, updates)
 
     return map_lanes(one, states, hyperparams, keys)
+
+
+def standardise(state: LearnerState, buffer: ReplayBuffer, replay: ReplayState) -> LearnerState:
+    """Return the state with the means and standard deviations of the features in the replay buffer, all lanes alike.
+
+    It is returned as it is with networks that do not standardise, and where they know those of another log already:
+    what they have learned then refers to these.
+    """
+    networks = state.params
+    if not isinstance(networks, StandardisedMLP) or (networks.mean != 0).any() or (networks.deviation != 1).any():
+        return state
+    mean, deviation = jax.jit(partial(feature_moments, buffer))(replay)
+
+    def knowing(networks: StandardisedMLP) -> StandardisedMLP:
+        new = (jnp.broadcast_to(mean, networks.mean.shape), jnp.broadcast_to(deviation, networks.deviation.shape))
+        return eqx.tree_at(lambda x: (x.mean, x.deviation), networks, new)
+
+    return state._replace(params=knowing(state.params), target_params=knowing(state.target_params))
+
+
+def feature_moments(buffer: ReplayBuffer, replay: ReplayState) -> tuple[jax.Array, jax.Array]:
+    """Return mean and standard deviation of each feature over all observations of the replay buffer.
+
+    The deviation of a feature that is constant is 1.
+    """
+    index, is_written = buffer.chronological(replay)
+    seen = as_float(buffer.observations(replay, index))
+    where = is_written.reshape(*is_written.shape, *[1] * (seen.ndim - is_written.ndim))
+    mean = seen.mean(axis=(0, 1), where=where)
+    deviation = jnp.sqrt(((seen - mean) ** 2).mean(axis=(0, 1), where=where))
+    return mean, jnp.where(deviation < LEAST_DEVIATION, 1, deviation)
 
 
 def head_scorer(learner: Learner, dataset: Any) -> Callable[[Any], jax.Array]:

@@ -137,6 +137,11 @@ OFFLINE_RULE: dict[str, Any] = {
     "optimiser": "adam",
     "optimiser_epsilon": 1e-8,
     "learning_rate": 1e-3,
+    # A rare large reward, seen in few batches, must not move the networks far.
+    "loss": "huber",
+    "max_gradient_norm": None,
+    # All scales are known before the first update; MountainCar's velocities are a tenth of its positions.
+    "observations": "standardised",
     # Few updates do not forget large random first values.
     "init_scale": 0.4,
 }

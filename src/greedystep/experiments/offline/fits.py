@@ -60,15 +60,16 @@ class LaneFit:
         _, replay = ReplayBuffer.from_episodes(data, data.steps, len(data), spec.shape, spec.dtype, rows=self._rows)
         keys = jax.vmap(jax.random.key)(self._seeds)
         states = jax.jit(jax.vmap(self._learner.init))(keys)
+        states = offline.standardise(states, self._buffer, replay)
         numbers = (getattr(self.config, name) or 0.0 for name in LaneHyperparams._fields)
         hyperparams = LaneHyperparams(*(jnp.full(len(self._seeds), number, jnp.float32) for number in numbers))
         period = offline.updates_per_period(self.config)
         piece = period * max(1, total // (PIECES * period))
-        jax.block_until_ready(self._fit(replay, states, hyperparams, keys, jnp.int32(0), jnp.int32(0)))  # compiles
+        jax.block_until_ready(self._fit(replay, states, hyperparams, keys, *map(jnp.int32, (0, 0, total))))  # compiles
         seconds, loss = 0.0, np.zeros(len(self._seeds))
         for begin in range(0, total, piece):
             end, started = min(begin + piece, total), time.perf_counter()
-            fitted = self._fit(replay, states, hyperparams, keys, jnp.int32(begin), jnp.int32(end))
+            fitted = self._fit(replay, states, hyperparams, keys, *map(jnp.int32, (begin, end, total)))
             states, keys, loss = fitted.state, fitted.key, np.asarray(fitted.loss)
             seconds += time.perf_counter() - started
             on_piece(end - begin)

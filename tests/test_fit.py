@@ -1,0 +1,98 @@
+"""Fits to logs: the learning rate that falls to 0, and features standardised by the log."""
+
+import numpy as np
+import oracles_deep
+import pytest
+
+import greedystep as gs
+from greedystep.deep.learner import CLONING_RATE
+from greedystep.deep.networks import ConvNet, StandardisedMLP
+
+SMALL = {"hidden": (3,), "batch_size": 4, "target_period": 2, "ensemble": 1}
+
+
+def one_step(observations, reward=2.0):
+    """An episode of one step with action 1, which every batch is made of where there is no other."""
+    return gs.Trajectory(
+        np.float32(observations), np.array([1]), np.array([reward]), np.array([True]), np.array([False])
+    )
+
+
+def layers(agent, network):
+    """The layers of a network in float64, as the oracles take them."""
+    mlp = agent.networks.mlp
+    return [[np.asarray(x[network], float) for x in (layer.weight, layer.bias)] for layer in mlp.layers]
+
+
+def test_updates_are_those_of_the_oracle_on_standardised_features_with_a_rate_that_falls_to_0():
+    log = [one_step([[2.0, 300.0, 7.0], [4.0, 100.0, 7.0]])]
+    agent = gs.DQN.from_dataset(log, "one-step", **SMALL)
+    agent.choose_conservatism()
+    expected = [layers(agent, network) for network in range(2)]
+    agent.fit(updates=6)
+    config, features = agent.config, [-1.0, 1.0, 0.0]  # the last one is constant in the log
+    for network, kind in enumerate((config.loss, "cloning")):
+        rate = config.learning_rate * (CLONING_RATE if kind == "cloning" else 1.0)
+        rules = [
+            [oracles_deep.Optimiser(config.optimiser, rate, 0.0, config.optimiser_epsilon) for _ in range(2)]
+            for _ in expected[network]
+        ]
+        for i in range(6):
+            _, gradient = oracles_deep.batch_gradient(expected[network], [features], [1], [2.0], kind)
+            for layer, own, slopes in zip(expected[network], rules, gradient, strict=True):
+                for part in range(2):
+                    own[part].rate = rate * (1 - i / 6)
+                    layer[part] = own[part].step(layer[part], slopes[part])
+        for found, layer in zip(layers(agent, network), expected[network], strict=True):
+            np.testing.assert_allclose(found[0], layer[0], atol=1e-5)
+            np.testing.assert_allclose(found[1], layer[1], atol=1e-5)
+
+
+def random_log(seed, scale):
+    random = np.random.default_rng(seed)
+    ends = np.arange(20) == 19
+    return [
+        gs.Trajectory(
+            scale * random.normal(3.0, 2.0, (21, 4)), random.integers(2, size=20), np.ones(20), ends, np.zeros(20, bool)
+        )
+        for _ in range(5)
+    ]
+
+
+def test_means_and_deviations_are_those_of_the_first_log_and_are_not_learned():
+    log = random_log(0, np.array([1.0, 100.0, 0.01, 0.0]))
+    seen = np.concatenate([one.observations for one in log])
+    agent = gs.DQN.from_dataset(log, **SMALL).fit(updates=10)
+    for _ in range(2):
+        np.testing.assert_allclose(agent.networks.mean, np.tile(seen.mean(axis=0), (2, 1)), rtol=1e-4)
+        deviation = np.where(np.arange(4) == 3, 1, seen.std(axis=0))
+        np.testing.assert_allclose(agent.networks.deviation, np.tile(deviation, (2, 1)), rtol=1e-4)
+        agent.fit(random_log(1, 5.0), updates=10)
+
+
+def test_the_unit_of_a_feature_does_not_matter(tmp_path):
+    units = np.array([1.0, 1000.0, 0.001, 1.0])
+    agents = [gs.DQN.from_dataset(random_log(0, scale), **SMALL).fit(updates=50) for scale in (np.ones(4), units)]
+    seen = np.random.default_rng(2).normal(3.0, 2.0, (9, 4))
+    values = [agent.values(seen * scale) for agent, scale in zip(agents, (np.ones(4), units), strict=True)]
+    np.testing.assert_allclose(*values, rtol=1e-3)
+    agents[1].save(tmp_path / "agent")
+    agents[1].export_policy(tmp_path / "policy.npz")
+    np.testing.assert_array_equal(gs.load(tmp_path / "agent").values(seen * units), values[1])
+    policy = gs.NumpyPolicy.load(tmp_path / "policy.npz")
+    np.testing.assert_allclose(policy.values(seen * units), values[1], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("env", "network"), [("classic/cartpole", StandardisedMLP), ("minatar/breakout", ConvNet)])
+def test_only_features_are_standardised(env, network):
+    agent = gs.DQN(env, "one-step", observations="standardised", hidden=(4,))
+    assert isinstance(agent.networks, network)
+
+
+def test_an_agent_that_has_acted_keeps_its_observations():
+    settings = {"warmup": 8, "replay_size": 100, "log_every": 16, "observations": "standardised"}
+    agent = gs.DQN("classic/cartpole", "one-step", **SMALL | settings)
+    agent.learn(16)
+    agent.fit(random_log(0, 10.0), updates=4)
+    assert not agent.networks.mean.any()
+    assert (agent.networks.deviation == 1).all()
