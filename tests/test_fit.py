@@ -5,8 +5,10 @@ import oracles_deep
 import pytest
 
 import greedystep as gs
+from greedystep.deep import offline
 from greedystep.deep.learner import CLONING_RATE
 from greedystep.deep.networks import ConvNet, StandardisedMLP
+from greedystep.replay import ReplayBuffer
 
 SMALL = {"hidden": (3,), "batch_size": 4, "target_period": 2, "ensemble": 1}
 
@@ -81,6 +83,23 @@ def test_the_unit_of_a_feature_does_not_matter(tmp_path):
     np.testing.assert_array_equal(gs.load(tmp_path / "agent").values(seen * units), values[1])
     policy = gs.NumpyPolicy.load(tmp_path / "policy.npz")
     np.testing.assert_allclose(policy.values(seen * units), values[1], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, bool])
+def test_moments_are_those_of_all_observations_block_by_block(dtype, monkeypatch):
+    monkeypatch.setattr(offline, "MOMENT_ROWS", 4)
+    rng = np.random.default_rng(0)
+    log = []
+    for steps in (3, 9, 1):
+        seen = np.concatenate([rng.integers(0, 2, (steps + 1, 5)), np.ones((steps + 1, 1))], axis=1).astype(dtype)
+        ended = np.arange(steps) == steps - 1
+        log.append(gs.Trajectory(seen, np.zeros(steps, int), np.zeros(steps), ended, np.zeros(steps, bool)))
+    buffer, replay = ReplayBuffer.from_episodes(log, 13, 3, (6,), np.dtype(dtype), rows=20)
+    mean, deviation = offline.feature_moments(buffer, replay)
+    everything = np.concatenate([one.observations for one in log]) / (255 if dtype == np.uint8 else 1)
+    np.testing.assert_allclose(mean, everything.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(deviation[:5], everything.std(axis=0)[:5], rtol=1e-6)
+    assert deviation[5] == 1  # constant
 
 
 @pytest.mark.parametrize(("env", "network"), [("classic/cartpole", StandardisedMLP), ("minatar/breakout", ConvNet)])

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from greedystep.checks import INT32_MAX
@@ -30,6 +31,8 @@ SCORED_STEPS, SCORED_AT_ONCE = 4096, 512
 LEAST_VARIANCE = 1e-8
 LEAST_DEVIATION = 1e-6
 """A feature whose standard deviation in a log is smaller than this counts as constant, and is not divided by it."""
+MOMENT_ROWS = 4096
+"""Rows of the replay buffer whose features are added up at a time."""
 POOL_PERIODS, POOL_BYTES = 8, 2**26
 """The target pool has the samples of so many periods, if its observations then take no more than so many bytes."""
 
@@ -129,7 +132,7 @@ def standardise(state: LearnerState, buffer: ReplayBuffer, replay: ReplayState) 
     networks = state.params
     if not isinstance(networks, StandardisedMLP) or (networks.mean != 0).any() or (networks.deviation != 1).any():
         return state
-    mean, deviation = jax.jit(partial(feature_moments, buffer))(replay)
+    mean, deviation = (jnp.asarray(x, jnp.float32) for x in feature_moments(buffer, replay))
 
     def knowing(networks: StandardisedMLP) -> StandardisedMLP:
         new = (jnp.broadcast_to(mean, networks.mean.shape), jnp.broadcast_to(deviation, networks.deviation.shape))
@@ -138,17 +141,23 @@ def standardise(state: LearnerState, buffer: ReplayBuffer, replay: ReplayState) 
     return state._replace(params=knowing(state.params), target_params=knowing(state.target_params))
 
 
-def feature_moments(buffer: ReplayBuffer, replay: ReplayState) -> tuple[jax.Array, jax.Array]:
+def feature_moments(buffer: ReplayBuffer, replay: ReplayState) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of each feature over all observations of the replay buffer.
 
-    The deviation of a feature that is constant is 1.
+    The deviation of a feature that is constant is 1. Sums are float64, of a few thousand rows at a time, which copies
+    no more than these.
     """
-    index, is_written = buffer.chronological(replay)
-    seen = as_float(buffer.observations(replay, index))
-    where = is_written.reshape(*is_written.shape, *[1] * (seen.ndim - is_written.ndim))
-    mean = seen.mean(axis=(0, 1), where=where)
-    deviation = jnp.sqrt(((seen - mean) ** 2).mean(axis=(0, 1), where=where))
-    return mean, jnp.where(deviation < LEAST_DEVIATION, 1, deviation)
+    stored, written = np.asarray(replay.observations), np.minimum(replay.newest + 1, buffer.rows_per_column)
+
+    def blocks() -> Iterator[np.ndarray]:
+        for rows, count in zip(stored, written, strict=True):
+            for start in range(0, int(count), MOMENT_ROWS):
+                yield np.asarray(as_float(buffer.unpack(rows[start : min(start + MOMENT_ROWS, count)])), np.float64)
+
+    total = written.sum()
+    mean = sum(block.sum(axis=0) for block in blocks()) / total
+    deviation = np.sqrt(sum(((block - mean) ** 2).sum(axis=0) for block in blocks()) / total)
+    return mean, np.where(deviation < LEAST_DEVIATION, 1, deviation)
 
 
 def head_scorer(learner: Learner, dataset: Any) -> Callable[[Any], jax.Array]:
