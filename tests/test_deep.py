@@ -253,7 +253,7 @@ def test_an_update_equals_the_one_written_out(case, whole_replay):
         gradient = oracles_deep.clip(gradient, config.max_gradient_norm)
         for layer, parts, arrays in zip(online[m], gradient, now, strict=True):
             for old, slope, new in zip(layer, parts, arrays, strict=True):
-                rate = config.learning_rate * (3 if kind == "cloning" else 1)
+                rate = config.learning_rate * (10 if kind == "cloning" else 1)
                 rule = (config.optimiser, rate, config.optimiser_decay, config.optimiser_epsilon)
                 np.testing.assert_allclose(new, oracles_deep.Optimiser(*rule).step(old, slope), atol=1e-5)
     assert changed == (config.ensemble if config.ensemble_update == "all" else 1)

@@ -74,7 +74,16 @@ OPTIONS = [(name, option) for name, command in COMMANDS.items() for option in nu
 def test_every_command_with_numbers_is_tried():
     assert {name for name, _ in OPTIONS} == set(STOPPED)
     settings = {field.name.strip("_").replace("_", "-") for field in dataclasses.fields(DQNConfig)}
-    others = {"returns", "double", "ensemble-update", "time-limits", "conservatism", "optimiser", "loss"}
+    others = {
+        "returns",
+        "double",
+        "ensemble-update",
+        "observations",
+        "time-limits",
+        "conservatism",
+        "optimiser",
+        "loss",
+    }
     assert settings - others <= set(numeric_options(COMMANDS["train"]))
 
 
