@@ -403,6 +403,7 @@ def train_ways(name: str, steps: int, seeds: Sequence[int]) -> dict[str, list[fl
         epsilon_end=jnp.float32(config.epsilon_end),
         lambda_=jnp.float32(0),
         gate=jnp.float32(0),
+        n=jnp.float32(0),
     )
 
     def chunk(done: jax.Array, state: LaneState, rounds: jax.Array) -> tuple[LaneState, ChunkMetrics]:

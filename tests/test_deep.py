@@ -221,7 +221,7 @@ def test_an_update_equals_the_one_written_out(case, whole_replay):
     @jax.jit
     def update(replay, state):
         pool = learner.make_pool(buffer, hyperparams, keys[2], replay, state) if config.is_pooled else None
-        batch = learner.sample_batch(buffer, keys[2], replay, pool, state)
+        batch = learner.sample_batch(buffer, hyperparams, keys[2], replay, pool, state)
         return batch, *learner.update(state, batch, keys[3], hyperparams.learning_rate)
 
     batch, after, info = update(replay, state)
@@ -296,7 +296,7 @@ def test_a_period_begins_with_copies_of_all_networks_and_a_pool_valued_by_the_ri
     one, other = (learner.init(jax.random.key(seed)) for seed in range(2))
     mixed = LearnerState(one.params, other.params, one.opt_state)
     buffer, replay, _ = random_replay(FEATURES)
-    hyperparams = LaneHyperparams(*[jnp.float32(0)] * 4)
+    hyperparams = LaneHyperparams(*[jnp.float32(0)] * 5)
     targets, pool = learner.refresh_targets(buffer, hyperparams, jax.random.key(2), replay, mixed)
     assert eqx.tree_equal(targets, one.params if rate == 1 else other.params)
     valued_by = mixed if double or rate < 1 else mixed._replace(target_params=one.params)

@@ -12,7 +12,7 @@ from greedystep.deep.targets import BootstrapValues, LaneHyperparams, n_step_tar
 from greedystep.replay import ReplayBuffer
 
 GAMMA = 0.5
-HYPERPARAMS = LaneHyperparams(*[jnp.float32(0)] * 4)
+HYPERPARAMS = LaneHyperparams(*[jnp.float32(0)] * 5)
 
 
 def targets_of(config, episodes, rows=40, columns=1):
@@ -35,9 +35,10 @@ def targets_of(config, episodes, rows=40, columns=1):
 
     if not config.is_pooled:
         count = int(buffer.num_steps(replay).sum())
-        return n_step_targets(config, buffer, replay, buffer.step_index(replay, jnp.arange(count)), bootstrap_q)[0][
-            0
-        ].tolist()
+        index = buffer.step_index(replay, jnp.arange(count))
+        hyperparams = HYPERPARAMS._replace(n=jnp.float32(config.n or 0))
+        targets, _, _ = n_step_targets(config, hyperparams, buffer, replay, index, bootstrap_q)
+        return targets[0].tolist()
     index, _ = buffer.chronological(replay)
     read = buffer.read(replay, index)
     seen = buffer.observations(replay, index).reshape(-1, 1)

@@ -9,6 +9,7 @@ import pytest
 
 from greedystep import checkpoint, envs
 from greedystep.deep.config import MAX_ROUNDS, MAX_ROWS, DQNConfig
+from greedystep.deep.device_loop import GPU_BLOCK
 from greedystep.deep.learner import UpdateInfo
 from greedystep.deep.train_loop import epsilon_at, epsilon_greedy
 from greedystep.deep.train_metrics import BINS, ChunkMetrics, EpisodeStats, bin_names, metrics_row
@@ -114,7 +115,7 @@ def test_training_more_compiles_nothing_new_and_equals_training_at_once():
     for steps in (10, 100, 3, 137):
         in_parts.run(steps)
     assert same(at_once.state, in_parts.state)
-    assert in_parts._chunk._cache_size() == 1
+    assert len(in_parts._programs) == 1
 
 
 def test_chunks_end_at_multiples_of_log_every_and_rows_have_all_columns():
@@ -154,6 +155,49 @@ def test_hyperparameters_may_differ_between_lanes():
     assert not (networks[0] == networks[1]).all()
 
 
+@pytest.mark.parametrize("returns", ["n-step", "sarsa"])
+def test_n_may_differ_between_lanes_and_a_checkpoint_knows_it(returns, tmp_path):
+    settings = {"returns": returns, "loss": "squared"}
+    together = trainer(n=7, seeds=[3, 3, 3], lane_hyperparams={"n": [1, 7, 4]}, **settings)
+    together.run(200)
+    for lane, n in enumerate((1, 7, 4)):
+        alone = trainer(n=n, seeds=[3], **settings)
+        alone.run(200)
+        expected = alone.state.lanes.learner.params
+        found = jax.tree.map(lambda x, lane=lane: x[lane : lane + 1], together.params)
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6), found, expected)
+    one, seven, four = (together.params.layers[0].weight[lane] for lane in range(3))
+    assert not (one == seven).all()
+    assert not (seven == four).all()
+
+    path = together.save(tmp_path)
+    assert checkpoint.read_about(path)["numbers"]["n"] == [1, 7, 4]
+    loaded, last = Trainer.load(path), Trainer.load(path, lane=2)
+    assert last.config.n == 4
+    for other in (together, loaded, last):
+        other.run(50)
+    assert same(together.state, loaded.state)
+    assert "n" not in checkpoint.read_about(last.save(tmp_path / "last"))["numbers"]
+    np.testing.assert_allclose(last.params.layers[0].weight[0], together.params.layers[0].weight[2], rtol=1e-4)
+
+
+@pytest.mark.parametrize("returns", ["one-step", "greedy-step"])
+def test_blocks_of_rounds_are_the_rounds_one_by_one(returns):
+    """GPUs run blocks of static length; no test has a GPU, so that the blocks themselves are compared here."""
+    one = trainer(returns=returns, warmup=40, target_period=20)
+    arguments = (jnp.int32(0), one.state.lanes, one.hyperparams, jnp.int32(130))
+    expected, by_tens = (jax.jit(one._run_lanes, static_argnames="block")(*arguments, block=b) for b in (1, 10))
+    assert same(expected, by_tens)
+
+
+def test_a_gpu_runs_blocks_only_where_all_parts_of_the_training_are_multiples(monkeypatch):
+    fits, odd = trainer(warmup=100, target_period=50), trainer(warmup=100, target_period=60)
+    assert fits.loop.block(0, 200) == 1
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert [fits.loop.block(*x) for x in ((0, 200), (50, 150), (0, 170), (30, 150))] == [GPU_BLOCK, GPU_BLOCK, 1, 1]
+    assert odd.loop.block(0, 200) == 1
+
+
 @pytest.mark.parametrize(
     ("lane_hyperparams", "message"),
     [
@@ -162,6 +206,7 @@ def test_hyperparameters_may_differ_between_lanes():
             "^lane_hyperparams: expected names among .*, got 'discount'$",
         ),
         ({"gate": [0.9]}, "^lane_hyperparams: returns='greedy-step' has no gate$"),
+        ({"n": [3]}, "^lane_hyperparams: returns='greedy-step' has no n$"),
         ({"learning_rate": [0.1, 0.2]}, "^lane_hyperparams: expected 1 values of learning_rate"),
         ({"learning_rate": [-0.1]}, r"^learning_rate: expected a number in \[1.17549e-38, 3.40282e\+38\], got -0.1$"),
     ],
@@ -169,6 +214,11 @@ def test_hyperparameters_may_differ_between_lanes():
 def test_lane_hyperparameters_that_make_no_sense_are_refused(lane_hyperparams, message):
     with pytest.raises(ValueError, match=message):
         trainer(lane_hyperparams=lane_hyperparams)
+
+
+def test_no_lane_has_a_larger_n_than_the_config():
+    with pytest.raises(ValueError, match=r"^lane_hyperparams: n above that of the config, 3: 4$"):
+        trainer(returns="n-step", n=3, lane_hyperparams={"n": [4]})
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 0.5, True])

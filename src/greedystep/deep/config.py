@@ -60,6 +60,12 @@ RETURN_OPTIONS: dict[str, dict[str, Any]] = {
 }
 """Return estimator -> its options and their defaults; setting an option of another estimator is an error."""
 
+
+def is_used(name: str, returns: str) -> bool:
+    """Return whether a return estimator uses a setting: its own options, and all that are not options of another."""
+    return name in RETURN_OPTIONS.get(returns, {}) or not any(name in options for options in RETURN_OPTIONS.values())
+
+
 CONSERVATISM_OPTIONS: dict[str, dict[str, Any]] = {
     "cql": {"cql_alpha": 1.0},  # d3rlpy's DiscreteCQL
     # Fujimoto et al. 2019 and d3rlpy's DiscreteBCQ (action_flexibility) have 0.3. On logs of good and bad play, more

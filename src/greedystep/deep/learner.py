@@ -221,7 +221,13 @@ class Learner:
         return target_pool.make(self.config, buffer, hyperparams, key, replay, bootstrap_q, periods)
 
     def sample_batch(
-        self, buffer: ReplayBuffer, key: jax.Array, replay: ReplayState, pool: TargetPool | None, state: LearnerState
+        self,
+        buffer: ReplayBuffer,
+        hyperparams: LaneHyperparams,
+        key: jax.Array,
+        replay: ReplayState,
+        pool: TargetPool | None,
+        state: LearnerState,
     ) -> Batch:
         """Sample a minibatch with its targets from the pool, or from the replay buffer if there is no pool."""
         config = self.config
@@ -229,7 +235,7 @@ class Learner:
             return target_pool.sample(buffer, pool, key, config.batch_size)
         index = buffer.sample(key, replay, config.batch_size)
         targets, steps, action = n_step_targets(
-            config, buffer, replay, index, lambda observations: self.bootstrap_q(state, observations)
+            config, hyperparams, buffer, replay, index, lambda observations: self.bootstrap_q(state, observations)
         )
         return Batch(buffer.observations(replay, index), action, targets, steps)
 

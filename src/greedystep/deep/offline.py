@@ -84,7 +84,7 @@ def fit(
         def update(i: jax.Array, carry: tuple) -> tuple:
             state, total = carry
             sample_key, network_key = jax.random.split(jax.random.fold_in(update_key, i))
-            batch = learner.sample_batch(buffer, sample_key, replay, pool, state)
+            batch = learner.sample_batch(buffer, hyperparams, sample_key, replay, pool, state)
             learning_rate = hyperparams.learning_rate * (1 - i / updates)
             state, info = learner.update(state, batch, network_key, learning_rate)
             loss, _ = total

@@ -40,6 +40,8 @@ class LaneHyperparams(NamedTuple):
     epsilon_end: jax.Array
     lambda_: jax.Array
     gate: jax.Array
+    n: jax.Array
+    """At most the config's n, which is the length of the windows that are read."""
 
 
 class TargetValues(NamedTuple):
@@ -103,7 +105,12 @@ def discounts_and_cuts(config: DQNConfig, rows: StepRows, next_is_step: jax.Arra
 
 
 def n_step_targets(
-    config: DQNConfig, buffer: ReplayBuffer, replay: ReplayState, index: RowIndex, bootstrap_q: BootstrapQ
+    config: DQNConfig,
+    hyperparams: LaneHyperparams,
+    buffer: ReplayBuffer,
+    replay: ReplayState,
+    index: RowIndex,
+    bootstrap_q: BootstrapQ,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute one-step, n-step or sarsa targets [1, B] of the steps at `index`; return them, their n and the actions.
 
@@ -112,21 +119,21 @@ def n_step_targets(
     since all steps have the same discount γ and of each window only the first return is needed: one kernel on a GPU,
     where the recursion of `returns.n_step` would be a loop.
     """
-    n = min(config.n or 1, buffer.rows_per_column)  # no episode in the buffer is longer
-    rows = buffer.read(replay, buffer.window(index, n))
+    longest = min(config.n or 1, buffer.rows_per_column)  # no episode in the buffer is longer
+    rows = buffer.read(replay, buffer.window(index, longest))
     steps, next_is_step = jax.tree.map(lambda x: x[:-1], rows), rows.is_step[1:]
     discounts, cuts = discounts_and_cuts(config, steps, next_is_step)
-    goes_on = (discounts != 0) & ~cuts
-    length = 1 + jnp.cumprod(goes_on[: n - 1], axis=0).sum(axis=0, dtype=jnp.int32)
+    number = jnp.arange(longest)[:, None]
+    goes_on = (discounts != 0) & ~cuts & (number + 1 < hyperparams.n)
+    length = 1 + jnp.cumprod(goes_on[:-1], axis=0).sum(axis=0, dtype=jnp.int32)
     last = jax.tree.map(lambda x: jnp.take_along_axis(x, length[None], axis=0)[0], rows)
     observations = buffer.observations(replay, buffer.ahead(index, length))
     values = target_values(config, bootstrap_q(observations), last.action)
     value = values.value[0]
     if config.returns == "sarsa":
         value = jnp.where(last.is_step, values.action_value[0], value)
-    powers = jnp.float32(config.discount) ** jnp.arange(n + 1, dtype=jnp.float32)
-    taken = jnp.arange(n)[:, None] < length
-    rewards = jnp.where(taken, powers[:-1, None] * steps.reward, 0).sum(axis=0)
+    powers = jnp.float32(config.discount) ** jnp.arange(longest + 1, dtype=jnp.float32)
+    rewards = jnp.where(number < length, powers[:-1, None] * steps.reward, 0).sum(axis=0)
     bootstraps = jnp.take_along_axis(discounts, length[None] - 1, axis=0)[0] != 0
     targets = rewards + jnp.where(bootstraps, powers[length] * value, 0)
     return targets[None], length, steps.action[0]

@@ -163,7 +163,7 @@ class TrainLoop:
         def update(i: jax.Array, carry: tuple) -> tuple:
             state, metrics = carry
             sample_key, network_key = jax.random.split(jax.random.fold_in(key, i))
-            batch = learner.sample_batch(self.buffer, sample_key, lane.replay, lane.pool, state)
+            batch = learner.sample_batch(self.buffer, hyperparams, sample_key, lane.replay, lane.pool, state)
             state, info = learner.update(state, batch, network_key, hyperparams.learning_rate)
             return state, metrics.after_update(round_, info, batch.steps)
 

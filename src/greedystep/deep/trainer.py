@@ -28,7 +28,7 @@ from jax import lax
 
 from greedystep import checkpoint, io, schema
 from greedystep.checks import INT32_MAX, check_int, check_seed
-from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
+from greedystep.deep.config import DQNConfig, described, is_used
 from greedystep.deep.device_loop import DeviceLoop, compiler_options
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
@@ -41,7 +41,14 @@ from greedystep.deep.reachable_values import UnreachableValueWarning, reward_ran
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.train_loop import LaneState, map_lanes
 from greedystep.deep.train_metrics import NEVER, ChunkMetrics, metrics_row
-from greedystep.deep.trainer_description import ENV_STATE, config_from_json, current_name, own_hyperparams, read_about
+from greedystep.deep.trainer_description import (
+    ENV_STATE,
+    config_from_json,
+    current_name,
+    described_hyperparams,
+    own_hyperparams,
+    read_about,
+)
 from greedystep.envs.core import Environment
 from greedystep.signals import deferred
 
@@ -83,7 +90,7 @@ class Trainer:
         env: a compiled environment, or one of Gymnasium that is stepped on the host.
         seeds: one seed per lane.
         lane_hyperparams: settings that differ between lanes, one value per lane: learning_rate, epsilon_end, lambda_,
-            gate. All others are the config's.
+            gate, n (at most that of the config). All others are the config's.
         network: makes the networks instead of the default ones; see `networks.MakeNetwork`.
         on_diverged: called with (lane, step) where the loss of a lane was first not finite, once per lane and trainer;
             training goes on with the other lanes. After `restore` a lane that had diverged before is reported again,
@@ -123,7 +130,11 @@ class Trainer:
         """Running episodes of the host environments in a restored checkpoint, until they have been replayed."""
         self._has_begun = isinstance(self.loop, DeviceLoop)
         """Whether the host environments are in the states that `state` describes; they are reset in the first chunk."""
-        self._chunk: Any = jax.jit(self._run_lanes, donate_argnums=1, compiler_options=compiler_options())
+        self._chunk = jax.jit(
+            self._run_lanes, donate_argnums=1, static_argnames="block", compiler_options=compiler_options()
+        )
+        self._programs: dict[int, jax.stages.Compiled] = {}
+        """The compiled program of a chunk, for each number of rounds that are one static loop."""
         self._summaries = jax.jit(partial(spread, jax.vmap(HeadScores.summary), self.devices))
         self._is_checked = False
         self._on_diverged, self._device_lock = on_diverged, device_lock
@@ -167,11 +178,11 @@ class Trainer:
         self._is_checked = True
 
     def _run_lanes(
-        self, done: jax.Array, lanes: LaneState, hyperparams: LaneHyperparams, rounds: jax.Array
+        self, done: jax.Array, lanes: LaneState, hyperparams: LaneHyperparams, rounds: jax.Array, block: int = 1
     ) -> tuple[LaneState, ChunkMetrics]:
         assert isinstance(self.loop, DeviceLoop)
         run = self.loop.run
-        each = partial(map_lanes, lambda lane, own: run(done, lane, own, rounds))
+        each = partial(map_lanes, lambda lane, own: run(done, lane, own, rounds, block))
         return spread(each, self.devices, lanes, hyperparams)
 
     # -- training ------------------------------------------------------------------------------------------------------
@@ -191,16 +202,26 @@ class Trainer:
             if self._device_lock is None:
                 yield self._run_chunk(steps)
                 continue
-            self.compile()
+            if isinstance(self.loop, DeviceLoop):
+                self._program(self.loop, steps)
             with self._device_lock:
                 rows = self._run_chunk(steps)
             yield rows
 
     def compile(self) -> None:
-        """Compile the program of a chunk now instead of in the first chunk."""
-        if isinstance(self.loop, DeviceLoop) and not isinstance(self._chunk, jax.stages.Compiled):
+        """Compile the program of a whole chunk now instead of in the first chunk."""
+        if isinstance(self.loop, DeviceLoop):
             self.check_memory()
-            self._chunk = self._chunk.lower(jnp.int32(0), self.state.lanes, self.hyperparams, jnp.int32(1)).compile()
+            self._program(self.loop, self.config.log_every)
+
+    def _program(self, loop: DeviceLoop, steps: int) -> Callable[..., tuple[LaneState, ChunkMetrics]]:
+        """Return the compiled program of a chunk of so many steps."""
+        envs, arguments = self.config.num_envs, (self.state.lanes, self.hyperparams)
+        block = loop.block(int(self.state.step) // envs, steps // envs)
+        if block not in self._programs:
+            lowered = self._chunk.lower(jnp.int32(0), *arguments, jnp.int32(1), block=block)
+            self._programs[block] = lowered.compile()
+        return self._programs[block]
 
     def run(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
         """Train for `steps` more steps and return all metrics rows; `on_chunk` is called with those of each chunk."""
@@ -224,7 +245,7 @@ class Trainer:
                 steps = rounds * envs
             else:
                 rounds = (jnp.int32(step // envs), jnp.int32(steps // envs))
-                lanes, metrics = self._chunk(rounds[0], lanes, self.hyperparams, rounds[1])
+                lanes, metrics = self._program(self.loop, steps)(rounds[0], lanes, self.hyperparams, rounds[1])
             self.state = TrainState(np.array(step + steps), lanes)
             # For all lanes at once: every array that is read alone makes the device wait.
             metrics, heads = jax.device_get((metrics, None if lanes.heads is None else self._summaries(lanes.heads)))
@@ -337,7 +358,7 @@ class Trainer:
             "env": spec_of(self.env),
             "config": described(self.config),
             "seeds": self.seeds,
-            "numbers": {name: np.asarray(x).tolist() for name, x in self.hyperparams._asdict().items()},
+            "numbers": described_hyperparams(self.config, self.hyperparams),
             **({"heads": HEAD_SETTINGS} if self.config.returns == "auto" else {}),
         }
 
@@ -393,7 +414,8 @@ class Trainer:
         """Return a trainer of one lane alone, which continues as that lane would have among the others."""
         check_int("lane", lane, 0, len(self.seeds) - 1)
         own = {name: values[lane : lane + 1] for name, values in own_hyperparams(self.about()).items()}
-        one = Trainer(self.config, self.env, [self.seeds[lane]], lane_hyperparams=own, network=self.learner.network)
+        config = dataclasses.replace(self.config, n=own.pop("n", [self.config.n])[0])
+        one = Trainer(config, self.env, [self.seeds[lane]], lane_hyperparams=own, network=self.learner.network)
         own_lane = one_lane(self.state.lanes, lane)
         one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[None], own_lane))
         one.devices = [self.devices[lane * len(self.devices) // len(self.seeds)]]
@@ -439,11 +461,13 @@ def _hyperparams(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes:
     for name, values in given.items():
         if name not in names:
             raise ValueError(f"lane_hyperparams: expected names among {', '.join(names)}, got {name!r}")
-        if name in ("lambda_", "gate") and name not in RETURN_OPTIONS.get(config.returns, {}):
+        if not is_used(name, config.returns):
             raise ValueError(f"lane_hyperparams: returns={config.returns!r} has no {name}")
         if len(values) != lanes:
             raise ValueError(f"lane_hyperparams: expected {lanes} values of {name}, one per lane, got {len(values)}")
         for value in values:
-            dataclasses.replace(config, **{name: float(value)})
+            dataclasses.replace(config, **{name: value})
+        if name == "n" and config.n is not None and max(values) > config.n:
+            raise ValueError(f"lane_hyperparams: n above that of the config, {config.n}: {max(values)}")
     columns = {name: given.get(name, [getattr(config, name) or 0.0] * lanes) for name in names}
     return LaneHyperparams(**{name: jnp.asarray(np.asarray(values, np.float32)) for name, values in columns.items()})

@@ -6,9 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from greedystep import checkpoint, schema
 from greedystep.checks import INT32_MAX, LARGEST_SEED
-from greedystep.deep.config import RETURN_OPTIONS, DQNConfig
+from greedystep.deep.config import DQNConfig, is_used
 from greedystep.deep.targets import LaneHyperparams
 
 ABOUT = {
@@ -16,7 +18,7 @@ ABOUT = {
     "env": {"name": str, "options": schema.Nullable(dict)},
     "config": {"returns": str, "hidden": [schema.Int(1)]},
     "seeds": [schema.Int(0, LARGEST_SEED)],
-    "numbers": {name: [schema.Float()] for name in LaneHyperparams._fields},
+    "numbers": {name: [schema.Float()] for name in LaneHyperparams._fields if name != "n"},
     "seconds": schema.Float(0),
 }
 """Schema of a checkpoint's description; the other entries of "config" are checked by `DQNConfig`."""
@@ -27,7 +29,9 @@ ENV_STATE = schema.Nullable({"episodes": [schema.Int()], "actions": [[schema.Int
 def read_about(path: str | os.PathLike) -> dict[str, Any]:
     """Return the description in a DQN checkpoint; ValueError if the file is not one."""
     try:
-        return schema.check(checkpoint.read_about(path), ABOUT, "about")
+        about = schema.check(checkpoint.read_about(path), ABOUT, "about")
+        schema.check(about["numbers"].get("n"), schema.Nullable([schema.Int(1)]), "about.numbers.n")
+        return about
     except checkpoint.DamagedCheckpointError:
         raise
     except ValueError as problem:
@@ -40,10 +44,18 @@ def config_from_json(content: dict[str, Any]) -> DQNConfig:
     return schema.build(DQNConfig, content | {"hidden": tuple(hidden)}, "config")
 
 
+def described_hyperparams(config: DQNConfig, hyperparams: LaneHyperparams) -> dict[str, list[float]]:
+    """Return the lane hyperparameters as JSON. Earlier versions had no n: it is there only if a lane has its own."""
+    numbers = {name: np.asarray(x).tolist() for name, x in hyperparams._asdict().items()}
+    numbers["n"] = [int(n) for n in numbers["n"]]
+    if set(numbers["n"]) == {int(np.float32(config.n or 0))}:
+        del numbers["n"]
+    return numbers
+
+
 def own_hyperparams(about: Mapping[str, Any]) -> dict[str, list[float]]:
     """Return the lane hyperparameters in a checkpoint's description, without those its `returns` does not use."""
-    options = RETURN_OPTIONS.get(about["config"]["returns"], {})
-    return {name: x for name, x in about["numbers"].items() if name in options or name not in ("lambda_", "gate")}
+    return {name: x for name, x in about["numbers"].items() if is_used(name, about["config"]["returns"])}
 
 
 _FORMER_NAMES = {

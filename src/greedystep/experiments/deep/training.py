@@ -18,10 +18,11 @@ import jax
 import numpy as np
 
 from greedystep import checkpoint, envs, provenance, schema
-from greedystep.deep.config import RETURN_OPTIONS, DQNConfig, described
+from greedystep.deep.config import DQNConfig, described, is_used
 from greedystep.deep.env_spec import spec_of
 from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.presets import make_config
+from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.trainer import Row, Trainer
 from greedystep.experiments.deep.method_runs import PHASE, only_end
 from greedystep.experiments.deep.suite import TASKS, Setting
@@ -29,7 +30,7 @@ from greedystep.runs.ray_workers import Report
 
 CURVES = ("episode_return", "episodes", "mean_q", "mean_n", "overestimation")
 """Metrics columns that are recorded."""
-VARYING = ("learning_rate", "lambda_", "gate", "epsilon_end")
+VARYING = LaneHyperparams._fields
 """Settings that may differ between runs (lanes) of one compiled program."""
 EVALUATION_SEED, GREEDY_EPISODES = 1_000, 20
 """Seed of evaluations, and number of episodes of each of those along a training."""
@@ -109,13 +110,15 @@ def train(
     """
     config = runs[0].config
     every = -(-budget.steps // (budget.points * config.num_envs)) * config.num_envs
-    unused = {"lambda_", "gate"} - set(RETURN_OPTIONS.get(config.returns, {}))
+    hyperparams = {
+        name: [getattr(run.config, name) for run in runs] for name in VARYING if is_used(name, config.returns)
+    }
     so_far = PartialTraining([], {})
     trainer = Trainer(
-        dataclasses.replace(config, log_every=every),
+        dataclasses.replace(config, log_every=every, n=max(hyperparams["n"]) if "n" in hyperparams else None),
         runs[0].env,
         [run.seed for run in runs],
-        lane_hyperparams={name: [getattr(run.config, name) for run in runs] for name in VARYING if name not in unused},
+        lane_hyperparams=hyperparams,
         on_diverged=so_far.on_diverged,
         device_lock=_device_lock(),
     )
