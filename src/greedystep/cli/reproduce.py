@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Reproduce:
     """Run experiments of the paper and compare what they measure with what it claims."""
 
-    # Which experiments to run: table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, evaluation, settings,
-    # auto, offline, or all.
+    # Which experiments to run: table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, protocol, evaluation,
+    # settings, auto, offline, or all.
     names: Annotated[Positional[tuple[Literal[experiments.Name, "all"], ...]], NAMES]
 
     # quick takes minutes on two cores; paper has the paper's sizes.

@@ -8,21 +8,17 @@ five others for 5M steps, with evaluations at ε = 0 along the way. The rules we
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
-
-import numpy as np
 
 from greedystep.experiments import fig3
 from greedystep.experiments.claims import Claim, Outcome, judges
 from greedystep.experiments.deep import method_runs, protocol
-from greedystep.experiments.deep.judging import AllRuns, Estimate, on_largest_gains
-from greedystep.experiments.deep.method_runs import MethodRuns, final_table, tried_table
+from greedystep.experiments.deep.judging import AllRuns
+from greedystep.experiments.deep.method_runs import final_table, tried_table
 from greedystep.experiments.deep.protocol import TaskProtocol
-from greedystep.experiments.deep.suite import BASELINES, GREEDY, LARGEST_GAINS, METHODS, PAPER, Setting
+from greedystep.experiments.deep.suite import GREEDY, LARGEST_GAINS, METHODS, PAPER, Setting
 from greedystep.experiments.deep.training import Budget
-from greedystep.experiments.fig3.performance_claims import ALMOST_TWICE
-from greedystep.stats import ratio
+from greedystep.experiments.fig3.performance_claims import almost_twice_on_largest_gains
 from greedystep.tables import Table
 
 NAME, IN_PARTS = "protocol", True
@@ -69,18 +65,6 @@ def claims(runs: AllRuns) -> list[Claim]:
     return [in_training(runs), in_greedy_play(runs)]
 
 
-def _twice(runs: AllRuns, value: Callable[[MethodRuns], np.ndarray | None]) -> Outcome:
-    """Judge the ratio of Greedy-Step DQN to the best baseline, by a number per seed, on the three games."""
-
-    def judge(own: Mapping[str, MethodRuns]) -> Outcome:
-        known = {method: found for method, one in own.items() if (found := value(one)) is not None}
-        best = max(BASELINES, key=lambda method: float(np.mean(known[method])))
-        times = Estimate(*ratio(known[GREEDY], known[best], "mean"))
-        return Outcome(times.above(ALMOST_TWICE), f"{times} times {METHODS[best].label}", brief=f"{times}")
-
-    return on_largest_gains(runs, judge, value)
-
-
 @judges(
     "protocol-twice",
     "With the paper's own protocol Greedy-Step DQN gets almost twice the return of the best of the compared methods on "
@@ -90,7 +74,7 @@ def _twice(runs: AllRuns, value: Callable[[MethodRuns], np.ndarray | None]) -> O
 )
 def in_training(runs: AllRuns) -> Outcome:
     """Confirmed if the 95 % CI of the ratio of final returns lies above 1.5 on all games, refuted if below on all."""
-    return _twice(runs, lambda one: one.final_return)
+    return almost_twice_on_largest_gains(runs, lambda one: one.final_return)
 
 
 @judges(
@@ -102,7 +86,7 @@ def in_training(runs: AllRuns) -> Outcome:
 )
 def in_greedy_play(runs: AllRuns) -> Outcome:
     """Confirmed if the 95 % CI of the ratio lies above 1.5 on all games, refuted if below on all."""
-    return _twice(runs, lambda one: one.greedy_play)
+    return almost_twice_on_largest_gains(runs, lambda one: one.greedy_play)
 
 
 run = protocol.make_run(TITLE, SCALES, claims)

@@ -7,7 +7,10 @@ were fixed before any full-length run, except where one says that it was changed
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
+
+import numpy as np
 
 from greedystep.experiments.claims import NOT_KNOWN, Claim, Outcome, Verdict, judges, together, verdict_of_parts
 from greedystep.experiments.deep.judging import (
@@ -23,6 +26,7 @@ from greedystep.experiments.deep.judging import (
     mean,
     mean_difference,
     missing_runs,
+    on_largest_gains,
     pessimism,
     worst,
 )
@@ -332,6 +336,26 @@ def tuned_case_by_case(runs: AllRuns) -> Outcome:
         return Outcome("untested", measured or TOO_SHORT)
     why = "one value is the best of those offered on all tasks (fig3-settings)"
     return Outcome(verdict_of_parts(varies), measured, why)
+
+
+# -- the largest gains, measured in other ways ------------------------------------------------------------------------
+
+
+def almost_twice_on_largest_gains(runs: AllRuns, value: Callable[[MethodRuns], np.ndarray | None]) -> Outcome:
+    """Judge the ratio of Greedy-Step DQN to the best baseline on the three games of the largest gains.
+
+    Args:
+        value: returns one number per seed by which methods are compared, None if it was not measured.
+    """
+
+    def judge(own: Mapping[str, MethodRuns]) -> Outcome:
+        known = {method: found for method, one in own.items() if (found := value(one)) is not None}
+        best = max(BASELINES, key=lambda method: float(np.mean(known[method])))
+        times = Estimate(*ratio(known[GREEDY], known[best], "mean"))
+        reason = "".join(overestimates(own[GREEDY], own[best], best, short=True))
+        return Outcome(times.above(ALMOST_TWICE), f"{times} times {METHODS[best].label}", reason, f"{times}")
+
+    return on_largest_gains(runs, judge, value)
 
 
 # -- reasons ----------------------------------------------------------------------------------------------------------
