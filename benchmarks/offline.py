@@ -28,10 +28,11 @@ from greedystep.trajectory import Trajectory
 
 _PAPER = SCALES["paper"]
 TASKS: dict[str, OfflineTask] = {
-    # d3rlpy takes minutes for so few updates; its images would need a network of ours, so that Breakout is left out.
+    # d3rlpy takes minutes for so few updates.
     "classic/cartpole": replace(_PAPER["cartpole"], steps=20_000, updates=6_000, episodes=50),
     "ple/catcher": replace(_PAPER["catcher"], training=150_000, steps=40_000, updates=6_000, episodes=50),
     "classic/mountaincar": replace(_PAPER["mountaincar"], steps=60_000, updates=6_000, episodes=50),
+    "minatar/breakout": replace(_PAPER["breakout"], training=500_000, steps=60_000, updates=4_000, episodes=50),
 }
 DEFAULT = method("Peng's Q(λ)", "bcq")
 OURS = (DEFAULT, method("auto", "bcq"), method("greedy-step", "bcq"), method("one-step", "bcq"))

@@ -15,7 +15,9 @@ import jax
 import numpy as np
 
 from greedystep.deep.collect import OnDevice, play
+from greedystep.deep.config import DQNConfig
 from greedystep.deep.presets import make_config, offline_settings
+from greedystep.envs.core import Environment
 from greedystep.experiments.deep.training import EVALUATION_SEED
 from greedystep.experiments.offline.logs import LIMIT, OfflineTask
 from greedystep.trajectory import Trajectory
@@ -45,7 +47,7 @@ def fit_peer(task: OfflineTask, name: str, log: Sequence[Trajectory]) -> dict[st
         action_size=env.num_actions,
     )
     how = {"batch_size": config.batch_size, "learning_rate": config.learning_rate}
-    how["encoder_factory"] = peer.models.VectorEncoderFactory(list(config.hidden))
+    how["encoder_factory"] = _encoder(peer, env, config)
     if name != "BC":
         how |= {"gamma": config.discount, "target_update_interval": config.target_period}
     returns, spent = [], []
@@ -62,14 +64,27 @@ def fit_peer(task: OfflineTask, name: str, log: Sequence[Trajectory]) -> dict[st
     return {"returns": returns, "microseconds": float(np.median(spent))}
 
 
+def _encoder(peer: Any, env: Environment, config: DQNConfig) -> Any:
+    """Return d3rlpy's description of our hidden layers: for images, first 16 filters of 3 x 3."""
+    if len(env.observation.shape) == 1:
+        return peer.models.VectorEncoderFactory(list(config.hidden))
+    (hidden,) = config.hidden
+    return peer.models.PixelEncoderFactory(filters=[[16, 3, 1]], feature_size=hidden)
+
+
 def _episode(peer: Any, one: Trajectory) -> Any:
     actions, rewards = one.actions[:, None], one.rewards[:, None].astype(np.float32)
-    return peer.dataset.Episode(one.observations[:-1].astype(np.float32), actions, rewards, bool(one.terminated[-1]))
+    return peer.dataset.Episode(_observations(one.observations[:-1]), actions, rewards, bool(one.terminated[-1]))
+
+
+def _observations(seen: np.ndarray) -> np.ndarray:
+    """Return observations [B, ...] as d3rlpy takes them: float32, images with their channels first."""
+    return np.asarray(np.moveaxis(seen, -1, 1) if seen.ndim == 4 else seen, np.float32)
 
 
 def _greedy_play(learner: Any, task: OfflineTask, env: Any) -> float:
     def act(key: jax.Array, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return learner.predict(np.asarray(seen, np.float32)), np.ones(len(seen))
+        return learner.predict(_observations(np.asarray(seen))), np.ones(len(seen))
 
     players = OnDevice(env, task.episodes, EVALUATION_SEED)
     played = play(players, act, task.episodes, LIMIT, jax.random.key(EVALUATION_SEED))

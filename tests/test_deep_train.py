@@ -181,6 +181,11 @@ def test_n_may_differ_between_lanes_and_a_checkpoint_knows_it(returns, tmp_path)
     np.testing.assert_allclose(last.params.layers[0].weight[0], together.params.layers[0].weight[2], rtol=1e-4)
 
 
+def test_one_step_returns_are_n_step_returns_with_n_1():
+    one_step, n_step = trainer(returns="one-step"), trainer(returns="n-step", n=1)
+    assert without_time(one_step.run(100)) == without_time(n_step.run(100))
+
+
 @pytest.mark.parametrize("returns", ["one-step", "greedy-step"])
 def test_blocks_of_rounds_are_the_rounds_one_by_one(returns):
     """GPUs run blocks of static length; no test has a GPU, so that the blocks themselves are compared here."""

@@ -192,6 +192,9 @@ def test_a_lane_is_known_by_what_is_trained():
     ]
     assert len({lane.name, *(other.name for other in others)}) == 6
     assert [other.program == lane.program for other in others] == [True, True, False, False, False]
+    several = [RunSpec("catcher", "paper", {"returns": "n-step", "n": n, "learning_rate": 1e-3}, 0) for n in (3, 5)]
+    assert {one.program for one in several} == {lane.program}
+    assert len({lane.name, *(one.name for one in several)}) == 3
 
 
 # -- what is made of it -----------------------------------------------------------------------------------------------

@@ -65,9 +65,16 @@ class RunSpec:
         return provenance.config_hash(self._identity | {"seed": self.seed})
 
     @cached_property
+    def lane_config(self) -> DQNConfig:
+        """The config of a lane among others: one-step returns are n-step returns with n = 1, and share a program."""
+        config = self.config
+        return dataclasses.replace(config, returns="n-step", n=1) if config.returns == "one-step" else config
+
+    @cached_property
     def program(self) -> str:
         """Hash of the compiled program: runs with equal hashes can be trained side by side."""
-        config = {name: value for name, value in self._identity["config"].items() if name not in VARYING}
+        config = {name: value for name, value in described(self.lane_config).items() if name not in VARYING}
+        config.pop("log_every")
         return provenance.config_hash(self._identity | {"config": config})
 
     @cached_property
@@ -108,10 +115,10 @@ def train(
             second. If it raises, the training stops, to go on later.
         checkpoints: the folder in which this training has its checkpoints while it is not finished.
     """
-    config = runs[0].config
+    config = runs[0].lane_config
     every = -(-budget.steps // (budget.points * config.num_envs)) * config.num_envs
     hyperparams = {
-        name: [getattr(run.config, name) for run in runs] for name in VARYING if is_used(name, config.returns)
+        name: [getattr(run.lane_config, name) for run in runs] for name in VARYING if is_used(name, config.returns)
     }
     so_far = PartialTraining([], {})
     trainer = Trainer(
