@@ -101,6 +101,18 @@ def test_greedy_play_beside_training_returns(outcome, tasks):
         assert interval[0] > 1.5
 
 
+def test_greedy_play_beside_greedy_play(outcome):
+    text = re.search(r"Greedy play beside greedy play does not \((.*?) times\)", outcome[0])[1]
+    printed = [float(x) for x in re.findall(r"[\d.]+", text)]
+    kept = numbers("evaluation")["tasks"]
+    for game, times in zip(GAMES, printed, strict=True):
+        played = {method: at_end(entry, "greedy_returns") for method, entry in kept[game]["methods"].items()}
+        assert set(played) == {*BASELINES, "greedy-step"}
+        expected = played["greedy-step"] / max(played[method] for method in BASELINES)
+        assert times == pytest.approx(expected, abs=0.0051)
+    assert max(printed) < 1
+
+
 def theorem(statement):
     rows = [row for row in numbers("table1")["theorems"] if row["statement"] == statement]
     (row,) = [row for row in rows if "definition" in row["operator"]]

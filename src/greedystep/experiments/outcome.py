@@ -168,6 +168,10 @@ PARAGRAPH = (
         },
     ),
     Passage(
+        ("evaluation-twice",),
+        {"refuted": "Greedy play beside greedy play does not ({evaluation-twice:mean} times)."},
+    ),
+    Passage(
         ("auto-as-good", "auto-better-than-single"),
         dict.fromkeys(
             ("confirmed", "partly"),
