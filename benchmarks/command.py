@@ -39,6 +39,15 @@ Name = Literal[
 Texts = Annotated[tuple[str, ...], one_or_more("TEXT"), NO_HINT]
 
 
+OPTION_OWNERS: dict[str, tuple[Name, ...]] = {
+    "problems": ("planning",),
+    "games": ("choosing", "devices", "envs", "offline", "settings", "train"),
+    "numbers": ("devices", "envs", "train"),
+    "preset": ("train",),
+}
+"""Option -> the benchmarks that have it."""
+
+
 class Benchmark(Protocol):
     """The interface of a benchmark's module."""
 
@@ -74,9 +83,9 @@ class Bench:
 
     # For choosing, devices, envs, offline, settings and train: only the environments whose names contain one of these
     # texts (default: for choosing catcher, pixelcopter and mountaincar, for devices minatar/breakout and
-    # classic/mountaincar, for envs all but the toy tasks, for offline classic/cartpole, ple/catcher and
-    # classic/mountaincar, for settings CartPole-v1, Acrobot-v1 and LunarLander-v3, for train minatar/breakout,
-    # minatar/freeway and classic/mountaincar; it knows minatar/seaquest too).
+    # classic/mountaincar, for envs all but the toy tasks, for offline classic/cartpole, ple/catcher,
+    # classic/mountaincar and minatar/breakout, for settings CartPole-v1, Acrobot-v1 and LunarLander-v3, for train
+    # minatar/breakout, minatar/freeway and classic/mountaincar; it knows minatar/seaquest too).
     games: Texts = ()
 
     # For envs: how many environments to step in parallel (default: 1 256 4096 on a CPU, 4096 to 262144 elsewhere); for
@@ -106,53 +115,47 @@ class Bench:
 
     def _options(self) -> dict[str, dict[str, Any]]:
         """Return the options of single benchmarks besides `out` and `repeats`."""
-        options: dict[str, dict[str, Any]] = {}
+        for option, owners in OPTION_OWNERS.items():
+            if getattr(self, option) not in ((), "auto") and not set(owners) & set(self.names):
+                listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
+                raise ValueError(f"{option}: only {listed} {'has' if len(owners) == 1 else 'have'} this option")
+        options: dict[str, dict[str, Any]] = {name: {} for name in self.names}
         if self.problems:
-            self._check_used("problems", "planning")
             from benchmarks.planning_problems import select
 
             options["planning"] = {"problems": select(self.problems)}
-        if self.games and "choosing" in self.names:
-            from greedystep.experiments.deep.suite import FIGURE_3
-
-            options["choosing"] = {"names": select_games(self.games, list(FIGURE_3))}
-        if self.games and "offline" in self.names:
-            from benchmarks.offline import TASKS
-
-            options["offline"] = {"names": select_games(self.games, list(TASKS))}
-        if self.games and "settings" in self.names:
-            from benchmarks.settings import TASKS
-
-            options["settings"] = {"names": select_games(self.games, list(TASKS))}
-        if self.preset != "auto":
-            self._check_used("preset", "train")
-        if self.games or self.numbers or self.preset != "auto":
-            if self.games:
-                self._check_used("games", "choosing", "devices", "envs", "offline", "settings", "train")
-            elif self.numbers:
-                self._check_used("numbers", "devices", "envs", "train")
-            numbers = [check_int("numbers", number, 1, INT32_MAX) for number in self.numbers] or None
-            if "devices" in self.names:
-                from benchmarks.devices import GAMES
-
-                options["devices"] = {"names": select_games(self.games, GAMES), "lanes": numbers}
-            if "envs" in self.names:
-                from benchmarks.envs import all_games
-
-                options["envs"] = {"names": select_games(self.games, all_games()), "numbers": numbers}
-            if "train" in self.names:
-                from benchmarks.train import GAMES, MORE_GAMES
-
-                names = select_games(self.games, (*GAMES, *MORE_GAMES) if self.games else GAMES)
-                preset = None if self.preset == "auto" else self.preset
-                options["train"] = {"names": names, "lanes": numbers, "preset": preset}
+        numbers = [check_int("numbers", number, 1, INT32_MAX) for number in self.numbers]
+        for name in self.names:
+            if self.games and name in OPTION_OWNERS["games"]:
+                options[name]["names"] = select_games(self.games, _known_games(name))
+            if numbers and name in OPTION_OWNERS["numbers"]:
+                options[name]["numbers" if name == "envs" else "lanes"] = numbers
+            if self.preset != "auto" and name in OPTION_OWNERS["preset"]:
+                options[name]["preset"] = self.preset
         return options
 
-    def _check_used(self, option: str, *names: Name) -> None:
-        """Raise ValueError if none of the benchmarks that have the option is asked for."""
-        if not set(names) & set(self.names):
-            owners = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-            raise ValueError(f"{option}: only {owners} {'has' if len(names) == 1 else 'have'} {option} to choose from")
+
+def _known_games(name: Name) -> list[str]:
+    """Return the environments from which `--games` chooses for a benchmark."""
+    match name:
+        case "choosing":
+            from greedystep.experiments.deep.suite import FIGURE_3
+
+            return list(FIGURE_3)
+        case "devices":
+            from benchmarks.devices import GAMES
+
+            return list(GAMES)
+        case "envs":
+            from benchmarks.envs import all_games
+
+            return list(all_games())
+        case "train":
+            from benchmarks.train import GAMES, MORE_GAMES
+
+            return [*GAMES, *MORE_GAMES]
+        case _:
+            return list(import_module(f"benchmarks.{name}").TASKS)
 
 
 def select_games(texts: Sequence[str], known: Sequence[str]) -> list[str]:

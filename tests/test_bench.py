@@ -305,7 +305,7 @@ def test_problems_are_chosen_by_parts_of_their_names(monkeypatch, tmp_path, caps
     assert main(["bench", "planning", "--problems", "nothing like it"]) == 2
     assert "'nothing like it' is no kind and in no name" in capsys.readouterr().err
     assert main(["bench", "returns", "--problems", "torus"]) == 2
-    assert "only planning has problems" in capsys.readouterr().err
+    assert "only planning has this option" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rlax", [True, False])

@@ -100,7 +100,7 @@ def test_games_and_numbers_are_chosen_on_the_command_line(monkeypatch, tmp_path,
     monkeypatch.chdir(tmp_path)
     asked = {}
 
-    def run(out, repeats, names, numbers):
+    def run(out, repeats, names, numbers=None):
         asked.update(names=names, numbers=numbers)
         (out / "envs.md").write_text("a table\n")
 
@@ -115,7 +115,7 @@ def test_games_and_numbers_are_chosen_on_the_command_line(monkeypatch, tmp_path,
     assert "numbers: expected an integer from 1 to 2147483647, got 0" in capsys.readouterr().err
     assert main(["bench", "returns", "--games", "breakout"]) == 2
     said = capsys.readouterr().err
-    assert "games: only choosing, devices, envs, offline, settings and train have games to choose from" in said
+    assert "games: only choosing, devices, envs, offline, settings and train have this option" in said
 
 
 @pytest.mark.parametrize("package", ["pgx", "gymnax"])

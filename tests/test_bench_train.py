@@ -113,16 +113,17 @@ def test_lanes_are_added_up_on_an_accelerator():
 
 def test_the_preset_and_games_that_are_asked_for():
     options = Bench(("train",), games=("seaquest",), preset="paper")._options()["train"]
-    assert options == {"names": ["minatar/seaquest"], "lanes": None, "preset": "paper"}
-    assert Bench(("train",), preset="fast")._options()["train"]["names"] == list(train.GAMES)
+    assert options == {"names": ["minatar/seaquest"], "preset": "paper"}
+    assert Bench(("train",), preset="fast")._options()["train"] == {"preset": "fast"}
 
 
 def test_what_cannot_be_chosen_is_refused(tmp_path, capsys):
     for words, sentence in {
         ("train", "--games", "chess"): "games: no name contains 'chess'",
         ("train", "--numbers", "0"): "numbers: expected an integer from 1 to 2147483647, got 0",
-        ("returns", "--numbers", "3"): "numbers: only devices, envs and train have numbers to choose from",
-        ("returns", "--preset", "fast"): "preset: only train has preset to choose from",
+        ("returns", "--numbers", "3"): "numbers: only devices, envs and train have this option",
+        ("returns", "--preset", "fast"): "preset: only train has this option",
+        ("offline", "--games", "cartpole", "--numbers", "3"): "numbers: only devices, envs and train have this option",
     }.items():
         assert main(["bench", *words, "--out", str(tmp_path / "out")]) == 2
         assert sentence in capsys.readouterr().err
