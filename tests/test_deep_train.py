@@ -197,10 +197,10 @@ def test_blocks_of_rounds_are_the_rounds_one_by_one(returns):
 
 def test_a_gpu_runs_blocks_only_where_all_parts_of_the_training_are_multiples(monkeypatch):
     fits, odd = trainer(warmup=100, target_period=50), trainer(warmup=100, target_period=60)
-    assert fits.loop.block(0, 200) == 1
+    assert fits._block(200) == 1
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert [fits.loop.block(*x) for x in ((0, 200), (50, 150), (0, 170), (30, 150))] == [GPU_BLOCK, GPU_BLOCK, 1, 1]
-    assert odd.loop.block(0, 200) == 1
+    assert [one._block(end) for one, end in ((fits, 200), (fits, 170), (odd, 200))] == [GPU_BLOCK, 1, 1]
+    assert [fits.loop.block(begin, 300) for begin in (50, 30)] == [GPU_BLOCK, 1]
 
 
 @pytest.mark.parametrize(

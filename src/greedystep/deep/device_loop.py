@@ -58,10 +58,10 @@ class DeviceLoop(TrainLoop):
         envs = jax.vmap(self.env.reset)(jax.random.split(env_key, self.learner.config.num_envs))
         return self._init_lane(key, network_key, envs)
 
-    def block(self, done: int, rounds: int) -> int:
-        """Return the argument `block` of `run` for so many rounds after those that are done."""
+    def block(self, *steps: int) -> int:
+        """Return the argument `block` of `run` for chunks that begin and end at multiples of these numbers of steps."""
         config = self.learner.config
-        parts = (done, rounds, config.target_period // config.num_envs, config.warmup // config.num_envs)
+        parts = [step // config.num_envs for step in (*steps, config.target_period, config.warmup)]
         return GPU_BLOCK if jax.default_backend() != "cpu" and not any(part % GPU_BLOCK for part in parts) else 1
 
     def run(

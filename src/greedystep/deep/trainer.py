@@ -197,30 +197,35 @@ class Trainer:
         check_int("steps", steps, 0, most_steps(self.config) - int(self.state.step))
         self.check_memory()
         end = int(self.state.step) + -(-steps // envs) * envs
+        block = self._block(end)
         while (step := int(self.state.step)) < end:
             steps = min(end, (step // every + 1) * every) - step
             if self._device_lock is None:
-                yield self._run_chunk(steps)
+                yield self._run_chunk(steps, block)
                 continue
             if isinstance(self.loop, DeviceLoop):
-                self._program(self.loop, steps)
+                self._program(block)
             with self._device_lock:
-                rows = self._run_chunk(steps)
+                rows = self._run_chunk(steps, block)
             yield rows
 
     def compile(self) -> None:
-        """Compile the program of a whole chunk now instead of in the first chunk."""
+        """Compile the program of whole chunks now instead of in the first chunk."""
         if isinstance(self.loop, DeviceLoop):
             self.check_memory()
-            self._program(self.loop, self.config.log_every)
+            self._program(self._block(self.config.log_every))
 
-    def _program(self, loop: DeviceLoop, steps: int) -> Callable[..., tuple[LaneState, ChunkMetrics]]:
-        """Return the compiled program of a chunk of so many steps."""
-        envs, arguments = self.config.num_envs, (self.state.lanes, self.hyperparams)
-        block = loop.block(int(self.state.step) // envs, steps // envs)
+    def _block(self, end: int) -> int:
+        """Return the rounds of a loop of static length in all chunks until step `end`, so that they share a program."""
+        return (
+            1 if isinstance(self.loop, HostLoop) else self.loop.block(int(self.state.step), end, self.config.log_every)
+        )
+
+    def _program(self, block: int) -> Callable[..., tuple[LaneState, ChunkMetrics]]:
+        """Return the compiled program of a chunk."""
         if block not in self._programs:
-            lowered = self._chunk.lower(jnp.int32(0), *arguments, jnp.int32(1), block=block)
-            self._programs[block] = lowered.compile()
+            arguments = (jnp.int32(0), self.state.lanes, self.hyperparams, jnp.int32(1))
+            self._programs[block] = self._chunk.lower(*arguments, block=block).compile()
         return self._programs[block]
 
     def run(self, steps: int, on_chunk: Callable[[list[Row]], Any] | None = None) -> list[Row]:
@@ -232,7 +237,7 @@ class Trainer:
             all_rows += rows
         return all_rows
 
-    def _run_chunk(self, steps: int) -> list[Row]:
+    def _run_chunk(self, steps: int, block: int) -> list[Row]:
         begin = time.perf_counter()
         step, lanes = self.state
         envs = self.config.num_envs
@@ -245,7 +250,7 @@ class Trainer:
                 steps = rounds * envs
             else:
                 rounds = (jnp.int32(step // envs), jnp.int32(steps // envs))
-                lanes, metrics = self._program(self.loop, steps)(rounds[0], lanes, self.hyperparams, rounds[1])
+                lanes, metrics = self._program(block)(rounds[0], lanes, self.hyperparams, rounds[1])
             self.state = TrainState(np.array(step + steps), lanes)
             # For all lanes at once: every array that is read alone makes the device wait.
             metrics, heads = jax.device_get((metrics, None if lanes.heads is None else self._summaries(lanes.heads)))
