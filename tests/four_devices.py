@@ -67,7 +67,7 @@ def main(folder):
         trainer = make_trainer(lanes)
         intermediate = largest_share(trainer)
         trainer.compile()
-        text = trainer._programs[1].as_text()
+        text = trainer._programs[1].as_text() or ""
         result = train(trainer, folder / f"four-{lanes}")
         found[str(lanes)] = result | {
             "devices": len(trainer.devices),
