@@ -73,14 +73,17 @@ class RunSpec:
     @cached_property
     def program(self) -> str:
         """Hash of the compiled program: runs with equal hashes can be trained side by side."""
-        config = {name: value for name, value in described(self.lane_config).items() if name not in VARYING}
-        config.pop("log_every")
+        config = {name: value for name, value in _what_is_trained(self.lane_config).items() if name not in VARYING}
         return provenance.config_hash(self._identity | {"config": config})
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        config = {name: value for name, value in described(self.config).items() if name != "log_every"}
-        return {"env": spec_of(self.env), "config": config}
+        return {"env": spec_of(self.env), "config": _what_is_trained(self.config)}
+
+
+def _what_is_trained(config: DQNConfig) -> dict[str, Any]:
+    """Return the settings that decide a training: all but how often it is logged."""
+    return {name: value for name, value in described(config).items() if name != "log_every"}
 
 
 @dataclass(frozen=True)
