@@ -9,6 +9,7 @@ logits of the behaviour policy, and it learns by cross-entropy which action the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -21,11 +22,13 @@ import numpy as np
 import optax
 from jax import lax
 
-from greedystep.deep import target_pool
+from greedystep.deep import conv_kernels, target_pool
 from greedystep.deep.config import AUTO_OUTPUTS, AUTO_RATES, DQNConfig
+from greedystep.deep.conv_kernels import ConvShape
 from greedystep.deep.heads import head_q, split_policy
 from greedystep.deep.networks import (
     MLP,
+    ConvNet,
     MakeNetwork,
     batch_q,
     check_network,
@@ -103,6 +106,28 @@ class Learner:
         return type(self._static) is MLP and self.config.returns != "auto" and self.config.bcq_threshold is None
 
     @cached_property
+    def kernel_shape(self) -> ConvShape | None:
+        """The sizes of the networks if the kernels of `conv_kernels` train them, otherwise None.
+
+        They are made for the small batches of the preset "paper" on a GPU. Larger ones keep a GPU busy as it is.
+        """
+        config = self.config
+        is_usual = (
+            type(self._static) is ConvNet
+            and self.observation.dtype == np.bool_
+            and config.optimiser == "centred-rmsprop"
+            and config.max_gradient_norm is None
+            and config.target_rate == 1
+            and config.conservatism in ("auto", "none")
+            and config.returns != "auto"
+            and (config.ensemble == 1 or config.ensemble_update == "one")
+            and conv_kernels.takes_batch(config.batch_size)
+        )
+        if not (is_usual and conv_kernels.is_available()):
+            return None
+        return ConvShape.of(self.observation.shape, config.hidden, self.num_actions)
+
+    @cached_property
     def _optimiser(self) -> optax.GradientTransformation:
         return make_optimiser(self.config)
 
@@ -122,6 +147,8 @@ class Learner:
 
         These are the actions with μ(a|s) ≥ threshold · max_b μ(b|s), where μ is the cloned behaviour.
         """
+        if self.kernel_shape is not None:
+            return conv_kernels.ensemble_q(params, observations, self.kernel_shape), None
         outputs = ensemble_q(eqx.combine(params, self._static), observations)
         threshold = self.config.bcq_threshold
         if threshold is None:
@@ -249,6 +276,8 @@ class Learner:
         Also return the metrics of the step.
         """
         config, size = self.config, self.config.num_q_networks
+        if self.kernel_shape is not None:
+            return self._update_by_kernels(self.kernel_shape, state, batch, key, learning_rate)
 
         def step(params: Any, opt_state: Any, targets: jax.Array):
             (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, batch, targets)
@@ -294,6 +323,29 @@ class Learner:
         if rate < 1:
             target_params = jax.tree.map(lambda old, new: old + rate * (new - old), target_params, params)
         return LearnerState(params, target_params, opt_state), info
+
+    def _update_by_kernels(
+        self, shape: ConvShape, state: LearnerState, batch: Batch, key: jax.Array, learning_rate: jax.Array
+    ) -> tuple[LearnerState, UpdateInfo]:
+        """Do what `update` does, in the kernels of `conv_kernels`."""
+        config, (averages,) = self.config, state.opt_state
+        chosen = jnp.int32(0) if config.ensemble == 1 else jax.random.randint(key, (), 0, config.ensemble)
+        result = conv_kernels.gradient_step(
+            state.params,
+            averages.mu,
+            averages.nu,
+            chosen,
+            batch.observations,
+            batch.action,
+            batch.targets[chosen % config.groups],
+            learning_rate,
+            shape=shape,
+            loss=_loss_function(config),
+            decay=config.optimiser_decay,
+            epsilon=config.optimiser_epsilon,
+        )
+        opt_state = (averages._replace(mu=result.mu, nu=result.nu),)
+        return LearnerState(result.params, state.target_params, opt_state), UpdateInfo(result.loss, result.mean_q)
 
     def _update_each_rate(
         self, networks: tuple[Any, Any], batch: Batch, key: jax.Array, learning_rate: jax.Array
@@ -352,8 +404,12 @@ class Learner:
             taken = jnp.take_along_axis(q, batch.action[:, None, None], axis=2)[..., 0]
         else:
             taken = jnp.take_along_axis(q, batch.action[:, None], axis=1)[:, 0]
-        loss = optax.huber_loss if self.config.loss == "huber" else optax.squared_error
-        total = loss(taken, targets).mean()
+        total = _loss_function(self.config)(taken - targets).mean()
         if self.config.cql_alpha is not None:
             total += self.config.cql_alpha * (jax.nn.logsumexp(q, axis=-1) - taken).mean()
         return total, taken.mean()
+
+
+def _loss_function(config: DQNConfig) -> Callable[[jax.Array], jax.Array]:
+    """Return the loss as a function of Q(s, a) - target, by element."""
+    return optax.huber_loss if config.loss == "huber" else optax.squared_error

@@ -9,6 +9,7 @@ For a gradient g, all operations by element:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -43,9 +44,17 @@ def scale_by_stddev(decay: float, epsilon: float) -> optax.GradientTransformatio
         return optax.ScaleByRStdDevState(mu=optax.tree.zeros_like(params), nu=optax.tree.zeros_like(params))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, optax.ScaleByRStdDevState]:
-        mu = jax.tree.map(lambda m, g: decay * m + (1 - decay) * g, state.mu, updates)
-        nu = jax.tree.map(lambda v, g: decay * v + (1 - decay) * g * g, state.nu, updates)
-        updates = jax.tree.map(lambda g, m, v: g / (jnp.sqrt(jnp.maximum(v - m * m, 0)) + epsilon), updates, mu, nu)
+        new = jax.tree.map(partial(centred_rmsprop, decay=decay, epsilon=epsilon), updates, state.mu, state.nu)
+        updates, mu, nu = jax.tree.transpose(jax.tree.structure(updates), jax.tree.structure((0, 0, 0)), new)
         return updates, optax.ScaleByRStdDevState(mu=mu, nu=nu)
 
     return optax.GradientTransformation(init, update)
+
+
+def centred_rmsprop(
+    g: jax.Array, m: jax.Array, v: jax.Array, decay: float, epsilon: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the update and both moving averages after a gradient g, all of one shape."""
+    m = decay * m + (1 - decay) * g
+    v = decay * v + (1 - decay) * g * g
+    return g / (jnp.sqrt(jnp.maximum(v - m * m, 0)) + epsilon), m, v
