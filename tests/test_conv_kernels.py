@@ -15,7 +15,7 @@ from greedystep import envs
 from greedystep.deep import conv_kernels
 from greedystep.deep.conv_kernels import ConvShape
 from greedystep.deep.learner import Learner
-from greedystep.deep.networks import ConvNet, batch_q, ensemble_q, make_ensemble
+from greedystep.deep.networks import ConvNet, batch_q, ensemble_q
 from greedystep.deep.optimisers import scale_by_stddev
 from greedystep.deep.presets import make_config
 from greedystep.deep.target_pool import Batch
@@ -28,13 +28,15 @@ def lanes_of_networks(channels: int):
     """Networks of several lanes, [L, M, ...], with biases that are not 0."""
 
     def make(key):
-        def one(key, _, actions):
-            return ConvNet(key, (10, 10, channels), (128,), actions)
+        return eqx.filter(ConvNet(key, (10, 10, channels), (128,), ACTIONS), eqx.is_array)
 
-        return eqx.filter(make_ensemble(one, key, NETWORKS, None, ACTIONS), eqx.is_array)
+    rng = np.random.default_rng(0)
 
-    networks = jax.vmap(make)(jax.random.split(jax.random.key(0), LANES))
-    return jax.tree.map(lambda x: x + 0.01 * jax.random.normal(jax.random.key(1), x.shape), networks)
+    def weights(x: jax.ShapeDtypeStruct) -> jax.Array:
+        size = (LANES, NETWORKS, *x.shape)
+        return jnp.asarray(rng.normal(0, 0.1 if len(x.shape) == 1 else (2 / x.shape[0]) ** 0.5, size), jnp.float32)
+
+    return jax.tree.map(weights, jax.eval_shape(make, jax.random.key(0)))
 
 
 def images(count: int, channels: int) -> jax.Array:
@@ -50,14 +52,14 @@ def shape_of(channels: int) -> ConvShape:
 @pytest.mark.parametrize(("count", "channels"), [(1, 4), (5, 4), (32, 10), (70, 4)])
 def test_q_is_that_of_the_networks(count, channels):
     networks, seen = lanes_of_networks(channels), images(count, channels)
-    q = jax.vmap(lambda net, x: conv_kernels.ensemble_q(net, x, shape_of(channels)))(networks, seen)
+    q = jax.jit(jax.vmap(lambda net, x: conv_kernels.ensemble_q(net, x, shape_of(channels))))(networks, seen)
     np.testing.assert_allclose(q, jax.vmap(ensemble_q)(networks, seen), atol=1e-5)
 
 
 @pytest.mark.parametrize(("channels", "loss"), [(4, optax.huber_loss), (10, optax.squared_error)])
 def test_gradient_step_is_that_of_jax_and_changes_one_network(channels, loss):
     networks, seen, count = lanes_of_networks(channels), images(32, channels), 32
-    mu = jax.tree.map(lambda x: 0.01 * jax.random.normal(jax.random.key(3), x.shape), networks)
+    mu = jax.tree.map(lambda x: 0.1 * x, networks)
     nu = jax.tree.map(lambda x: x * x + 0.001, mu)
     action = jax.random.randint(jax.random.key(4), (LANES, count), 0, ACTIONS)
     targets = 2 * jax.random.normal(jax.random.key(5), (LANES, count))
@@ -77,7 +79,7 @@ def test_gradient_step_is_that_of_jax_and_changes_one_network(channels, loss):
 
     step = partial(conv_kernels.gradient_step, shape=shape_of(channels), loss=loss, decay=DECAY, epsilon=EPSILON)
     arguments = (networks, mu, nu, chosen, seen, action, targets, rates)
-    got, wanted = jax.vmap(step)(*arguments), jax.vmap(expected)(*arguments)
+    got, wanted = jax.jit(jax.vmap(step))(*arguments), jax.jit(jax.vmap(expected))(*arguments)
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), tuple(got), wanted)
     others = jax.tree.map(lambda x: x[0, :1], (got.params, networks))
     jax.tree.map(np.testing.assert_array_equal, *others)
@@ -106,7 +108,8 @@ def test_a_learner_makes_the_same_updates_with_kernels(monkeypatch, returns, ens
         config = make_config("minatar/breakout", "paper", returns=returns, ensemble=ensemble, learning_rate=1e-3)
         learner = Learner(config, env.observation, env.num_actions)
         assert (learner.kernel_shape is not None) == with_kernels
-        state, infos, update = learner.init(jax.random.key(0)), [], jax.jit(learner.update)
+        state, infos = jax.jit(learner.init)(jax.random.key(0)), []
+        update, act = jax.jit(learner.update), jax.jit(learner.acting_q)
         for i in range(2):  # later, rounding may decide whether a unit of the hidden layer is above 0
             key = jax.random.key(i)
             seen = jax.random.bernoulli(key, 0.3, (32, *env.observation.shape))
@@ -114,7 +117,7 @@ def test_a_learner_makes_the_same_updates_with_kernels(monkeypatch, returns, ens
             action = jax.random.randint(key, (32,), 0, env.num_actions)
             batch = Batch(seen, action, targets, jnp.ones(32, jnp.int32))
             state, info = update(state, batch, key, jnp.float32(1e-3))
-            infos.append((info, learner.acting_q(state.params, seen[:1])))
+            infos.append((info, act(state.params, seen[:1])))
         return state, infos
 
     ours, theirs = after_updates(True), after_updates(False)
