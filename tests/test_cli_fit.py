@@ -58,7 +58,7 @@ def test_pieces_are_the_same_as_a_whole(cars, monkeypatch):
     assert len(told) > 10
     assert told[-1] == 333
     monkeypatch.setattr(gs.deep.agent, "PIECES", 1)
-    assert [done for done, _ in whole.fit_in_pieces(logs, 333)] == [330, 333]  # whole periods, then the rest
+    assert [done for done, _ in whole.fit_in_pieces(logs, 333)] == [0, 330, 333]  # cloning, whole periods, the rest
     np.testing.assert_array_equal(whole.values(np.zeros(2)), pieces.values(np.zeros(2)))
 
 
@@ -74,9 +74,9 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
     real = gs.DQN.fit_in_pieces
 
     def interrupted(self, *args, **more):
-        for number, piece in enumerate(real(self, *args, **more)):
-            yield piece
-            if number == 1:
+        for done, loss in real(self, *args, **more):
+            yield done, loss
+            if done == 100:
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(gs.DQN, "fit_in_pieces", interrupted)

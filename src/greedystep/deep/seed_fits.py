@@ -89,7 +89,7 @@ def fit_seed(config: FitConfig, data: Dataset, seed: int, *, folder: Path, repor
             is_stopped = False
         except StoppedError:
             is_stopped = True
-        if is_stopped or time.monotonic() - saved > SAVE_EVERY:
+        if done and (is_stopped or time.monotonic() - saved > SAVE_EVERY):
             agent.trainer.save(folder, updates=done, loss=loss)
             saved = time.monotonic()
         if is_stopped:
