@@ -175,7 +175,8 @@ class DQN:
         returns="auto" every tenth episode is held out, to choose the head that acts.
 
         A log shows only what was done. An agent that has not acted yet, and whose `conservatism` was not chosen, will
-        from now on (in `learn` too) take only actions that are in the data in states like the present one: "bcq".
+        from now on (in `learn` too) take only actions that are in the data in states like the present one: "bcq". Which
+        these are is learned first, in half as many gradient steps more.
 
         Args:
             dataset: trajectories, arrays, a file or a Minari dataset (see `datasets`); by default the one that the
