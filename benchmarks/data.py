@@ -158,15 +158,18 @@ def _timer(agent: Any, buffer: Any, replay: Any) -> Callable[[int], float]:
     import jax
     import jax.numpy as jnp
 
-    from greedystep.deep import offline
+    from greedystep.deep import cloning, offline
 
-    fit = jax.jit(partial(offline.fit, agent.trainer.learner, buffer))
+    learner = agent.trainer.learner
+    fit = jax.jit(partial(offline.fit, learner, buffer))
     state, hyperparams = jax.tree.map(lambda x: x[0], (agent.trainer.state.lanes.learner, agent.trainer.hyperparams))
+    clones = learner.config.conservatism == "bcq"
+    support = cloning.find_support(learner, buffer, replay, state.params) if clones else None
 
     def updates_per_second(updates: int) -> float:
         begin = time.perf_counter()
         which = map(jnp.int32, (0, updates, updates))
-        jax.block_until_ready(fit(replay, state, hyperparams, jax.random.key(0), *which))
+        jax.block_until_ready(fit(replay, state, hyperparams, jax.random.key(0), support, *which))
         return updates / (time.perf_counter() - begin)
 
     return updates_per_second

@@ -45,6 +45,8 @@ MIN_SPEEDUP = 3.0
 def run(out: Path, repeats: int = 2, names: Sequence[str] | None = None) -> dict[str, Any]:
     """Fit all methods to all logs, write `offline.json` and `offline.md` to `out`, and return the JSON's content.
 
+    The logs are kept in `out`/logs, and read from there if they have been made before.
+
     Args:
         repeats: number of seeds.
         names: tasks; all of TASKS by default.
@@ -53,7 +55,7 @@ def run(out: Path, repeats: int = 2, names: Sequence[str] | None = None) -> dict
     settings = {"seeds": repeats, "tasks": [TASKS[name].as_settings for name in names or TASKS]}
     for name in names or TASKS:
         task = replace(TASKS[name], seeds=repeats)
-        logs = make_logs(task)
+        logs = make_logs(task, out / "logs")
         for kind, log in logs.items():
             about = {"return": behaviour_return(log), "steps": sum(map(len, log)), "episodes": len(log)}
             result["logs"].append({"task": name, "log": kind} | about)

@@ -22,7 +22,7 @@ def made_up(monkeypatch):
 
     monkeypatch.setattr(offline, "LaneFit", Fit)
     monkeypatch.setattr(offline, "fit_peer", lambda task, name, log: {"returns": plays[name], "microseconds": 450.0})
-    monkeypatch.setattr(offline, "make_logs", lambda task: {"random": ["r"], "expert": ["e"]})
+    monkeypatch.setattr(offline, "make_logs", lambda task, folder: {"random": ["r"], "expert": ["e"]})
     monkeypatch.setattr(offline, "behaviour_return", lambda log: {"r": 0.0, "e": 100.0}[log[0]])
     return plays
 

@@ -8,6 +8,7 @@ import pytest
 
 import greedystep as gs
 from greedystep.cli import main
+from greedystep.deep import cloning, offline
 from greedystep.deep.config import LATER_SETTINGS, DQNConfig, described
 from greedystep.deep.env_spec import as_environment, config_for
 from greedystep.deep.trainer import Trainer
@@ -76,6 +77,41 @@ def test_a_threshold_of_one_is_behaviour_cloning():
     clear = np.abs(seen[:, 0]) > 0.3
     assert np.mean(cloned.predict(seen) == usual, where=clear) > 0.95
     assert np.mean(free.predict(seen) == usual, where=clear) < 0.05
+
+
+def test_the_behaviour_is_cloned_first_and_its_support_is_that_of_every_row():
+    agent = gs.DQN.from_dataset(narrow_log(), "one-step", **TINY)
+    agent.choose_conservatism()
+    told, after = [], []
+    for done, _ in agent.fit_in_pieces(updates=100):
+        told.append(done)
+        after.append([np.asarray(x) for x in jax.tree.leaves(agent.networks)])
+    assert told[-1] == offline.all_updates(agent.config, 100) == 150
+    cloned = after[told.index(50)]
+    for before, end in zip(cloned, after[-1], strict=True):
+        np.testing.assert_array_equal(before[1], end[1])  # the behaviour stays
+    assert any((before[0] != end[0]).any() for before, end in zip(cloned, after[-1], strict=True))
+    learner = agent.trainer.learner
+    buffer, replay = offline.fill_replay(learner, narrow_log())
+    support = cloning.find_support(learner, buffer, replay, agent.networks)
+    seen = np.concatenate([one.observations for one in narrow_log()]).astype(np.float32)
+    np.testing.assert_array_equal(support[0], learner.q_and_support(agent.networks, seen)[1])
+
+
+@pytest.mark.parametrize(("returns", "stop"), [("one-step", 20), ("one-step", 50), ("lambda", 90), ("auto", 90)])
+def test_a_fit_goes_on_exactly_after_a_restart(returns, stop, tmp_path):
+    log = narrow_log()
+    whole = gs.DQN.from_dataset(log, returns, **TINY).fit(updates=100)
+    half = gs.DQN.from_dataset(log, returns, **TINY)
+    done = 0
+    for done, _ in half.fit_in_pieces(updates=100):
+        if done >= stop:  # within the first 50 updates the behaviour is cloned
+            break
+    half.save(tmp_path / "agent")
+    again = gs.load(tmp_path / "agent", half.env)
+    for _ in again.fit_in_pieces(log, updates=100, begin=done):
+        pass
+    jax.tree.map(np.testing.assert_array_equal, again.networks, whole.networks)
 
 
 def test_auto_is_bcq_in_a_log_and_nothing_where_an_agent_acts():

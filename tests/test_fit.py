@@ -35,15 +35,16 @@ def test_updates_are_those_of_the_oracle_on_standardised_features_with_a_rate_th
     config, features = agent.config, [-1.0, 1.0, 0.0]  # the last one is constant in the log
     for network, kind in enumerate((config.loss, "cloning")):
         rate = config.learning_rate * (CLONING_RATE if kind == "cloning" else 1.0)
+        updates = 3 if kind == "cloning" else 6
         rules = [
             [oracles_deep.Optimiser(config.optimiser, rate, 0.0, config.optimiser_epsilon) for _ in range(2)]
             for _ in expected[network]
         ]
-        for i in range(6):
+        for i in range(updates):
             _, gradient = oracles_deep.batch_gradient(expected[network], [features], [1], [2.0], kind)
             for layer, own, slopes in zip(expected[network], rules, gradient, strict=True):
                 for part in range(2):
-                    own[part].rate = rate * (1 - i / 6)
+                    own[part].rate = rate * (1 - i / updates)
                     layer[part] = own[part].step(layer[part], slopes[part])
         for found, layer in zip(layers(agent, network), expected[network], strict=True):
             np.testing.assert_allclose(found[0], layer[0], atol=1e-5)

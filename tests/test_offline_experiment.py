@@ -57,6 +57,7 @@ def test_the_pool_of_a_log_has_eight_periods_unless_its_observations_are_large(s
     assert pool_periods(config, buffer) == periods
     assert pool_size(config, buffer, periods) == 1_000 * periods
     assert pool_size(config, ReplayBuffer(500, 1, shape, np.dtype(np.uint8)), periods) == 500
+    assert pool_periods(DQNConfig(target_period=1_000, batch_size=25), buffer) == 1  # 25,000 samples are enough
 
 
 def test_lanes_are_fits_of_their_own_and_empty_rows_of_a_buffer_do_not_count():
@@ -70,9 +71,9 @@ def test_lanes_are_fits_of_their_own_and_empty_rows_of_a_buffer_do_not_count():
     keys = jax.random.split(jax.random.key(1), 3)
     hyperparams = LaneHyperparams(*(jnp.full(3, x) for x in (0.01, 0.0, 0.0, 0.0, 0.0)))
     states, ends = jax.vmap(learner.init)(keys), tuple(map(jnp.int32, (0, 12, 12)))
-    together = jax.jit(partial(fit_lanes, learner, buffer))(replay, states, hyperparams, keys, *ends)
+    together = jax.jit(partial(fit_lanes, learner, buffer))(replay, states, hyperparams, keys, None, *ends)
     own = jax.tree.map(lambda x: x[2], (states, hyperparams, keys))
-    alone = jax.jit(partial(fit, learner, buffer))(replay, *own, *ends)
+    alone = jax.jit(partial(fit, learner, buffer))(replay, *own, None, *ends)
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x[2], y, rtol=1e-5, atol=1e-6),
         together.state.params,

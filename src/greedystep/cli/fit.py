@@ -209,6 +209,7 @@ class Fit:
     def _fit_network(self, data: Dataset, locks: ExitStack) -> tuple[str, Path]:
         from rich.console import Console
 
+        from greedystep.deep.offline import all_updates
         from greedystep.deep.trainer import DivergedError
         from greedystep.runs.progress import progress_line
 
@@ -216,12 +217,13 @@ class Fit:
         with answering_bad_input():
             agent = self._config().make_agent(data, self.seed)
             out = self._out_file(f"{agent.config.returns}-seed{self.seed}.agent", locks)
-        done, loss = 0, float("nan")
+        agent.choose_conservatism()
+        done, loss, total = 0, float("nan"), all_updates(agent.config, batches)
 
         def pieces() -> Iterator[tuple[float, str]]:
             nonlocal done, loss
             for done, loss in agent.fit_in_pieces(data, batches, seed=self.seed):
-                yield done / batches, f"{done:,} of {batches:,} batches, loss {loss:.4g}"
+                yield done / total, f"{done:,} of {total:,} batches, loss {loss:.4g}"
 
         try:
             with progress_line(Console(stderr=True), self.env or data.name, "compiling") as report:
@@ -235,7 +237,7 @@ class Fit:
             if done:
                 with signals.deferred():
                     agent.save(out)
-                print_note(f"Saved after {done} of {batches} batches: {out}")
+                print_note(f"Saved after {done} of {total} batches: {out}")
             raise
         agent.save(out)
         said = f"{batches} batches, loss {loss:.4g} at the end."

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +175,8 @@ class DQN:
         returns="auto" every tenth episode is held out, to choose the head that acts.
 
         A log shows only what was done. An agent that has not acted yet, and whose `conservatism` was not chosen, will
-        from now on (in `learn` too) take only actions that are in the data in states like the present one: "bcq".
+        from now on (in `learn` too) take only actions that are in the data in states like the present one: "bcq". Which
+        these are is learned first, in half as many gradient steps more.
 
         Args:
             dataset: trajectories, arrays, a file or a Minari dataset (see `datasets`); by default the one that the
@@ -190,6 +191,8 @@ class DQN:
     ) -> Iterator[tuple[int, float]]:
         """Do what `fit` does in pieces; after each, yield the number of updates made and the mean loss of the piece.
 
+        With conservatism "bcq" these begin with the updates that clone the behaviour, half as many again.
+
         If a loss is not finite, the agent is restored to its state before the first piece, and DivergedError is raised.
 
         Args:
@@ -197,45 +200,41 @@ class DQN:
                 then goes on exactly as if it had not been stopped.
         """
         updates, seed = check_int("updates", updates, 0, INT32_MAX), check_seed(seed)
-        check_int("begin", begin, 0, updates)
         if dataset is None and self._data is None:
             raise ValueError("dataset: give one; only an agent made by from_dataset has its own")
         self.choose_conservatism()
+        check_int("begin", begin, 0, offline.all_updates(self.config, updates))
         learner, data = self.trainer.learner, Dataset.of(self._data if dataset is None else dataset)
         score_heads = None
         if self.config.returns == "auto":
             data, held_out = data.split(offline.HELD_OUT_EVERY)
             score_heads = offline.head_scorer(learner, held_out)
         buffer, replay = offline.fill_replay(learner, data)
-        fit = jax.jit(partial(offline.fit, learner, buffer))
-        before, period = self.trainer.state, offline.updates_per_period(self.config)
-        state, hyperparams = jax.tree.map(lambda x: x[0], (before.lanes.learner, self.trainer.hyperparams))
+        before, fit = self.trainer.state, offline.LogFit(learner, buffer)
+        states, hyperparams, keys = before.lanes.learner, self.trainer.hyperparams, jax.random.key(seed)[None]
         if not self.steps:
-            state = offline.standardise(state, buffer, replay)
-        piece, key = period * max(1, updates // (PIECES * period)), jax.random.key(seed)
-        for _ in range(0, begin, period):  # as `offline.fit` does in each period
-            key = jax.random.split(key, 3)[0]
-        traced = fit.trace(replay, state, hyperparams, key, *map(jnp.int32, (0, updates, updates)))
+            states = offline.standardise(states, buffer, replay)
+        traced = fit.trace(replay, states, hyperparams, keys)
         check_device_memory(f"batch_size={self.config.batch_size}", largest_intermediate(traced))
         rewards, has_warned = reward_range(replay), False
-        for first in range(begin, updates, piece):
-            end = min(first + piece, updates)
-            which = map(jnp.int32, (first, end, updates))
-            state, key, loss, mean_q = fit(replay, state, hyperparams, key, *which)
-            if not jnp.isfinite(loss):
+        for piece in fit.pieces(replay, states, hyperparams, keys, updates, begin, PIECES):
+            if not jnp.isfinite(piece.loss[0]):
                 self.trainer.state = before
                 raise DivergedError(
                     "the loss was not finite: try a smaller learning_rate; the agent is as it was before"
                 )
-            problem = None if has_warned else unreachable_value(self.config, float(mean_q), rewards)
+            problem = None
+            if piece.mean_q is not None and not has_warned:
+                problem = unreachable_value(self.config, float(piece.mean_q[0]), rewards)
             if problem is not None:
-                warnings.warn(f"update {end}: {problem}", UnreachableValueWarning, stacklevel=3)
+                warnings.warn(f"update {piece.done}: {problem}", UnreachableValueWarning, stacklevel=3)
                 has_warned = True
-            lane = before.lanes._replace(learner=jax.tree.map(lambda x: x[None], state))
+            lane = before.lanes._replace(learner=piece.states)
             if lane.heads is not None and score_heads is not None:
-                lane = lane._replace(heads=lane.heads._replace(explained=score_heads(state.params)[None]))
+                params = jax.tree.map(itemgetter(0), piece.states.params)
+                lane = lane._replace(heads=lane.heads._replace(explained=score_heads(params)[None]))
             self.trainer.state = before._replace(lanes=lane)
-            yield end, float(loss)
+            yield piece.done, float(piece.loss[0])
 
     def choose_conservatism(self) -> None:
         """Settle on that of logs where nothing else was asked for and nothing has been learned yet."""

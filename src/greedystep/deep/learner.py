@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -131,6 +131,11 @@ class Learner:
     def _optimiser(self) -> optax.GradientTransformation:
         return make_optimiser(self.config)
 
+    @property
+    def without_behaviour(self) -> Learner:
+        """The same learner with the networks that estimate Q alone: what learns where the support is known already."""
+        return replace(self, config=replace(self.config, conservatism="none", bcq_threshold=None))
+
     def init(self, key: jax.Array) -> LearnerState:
         """Return randomly initialised networks whose targets are copies."""
         _ = self._static
@@ -218,15 +223,20 @@ class Learner:
         replay: ReplayState,
         state: LearnerState,
         periods: int = 1,
+        support: jax.Array | None = None,
     ) -> tuple[Any, TargetPool | None]:
         """Return the new target networks, and the new target pool where the returns need one; called once per period.
 
         With `double` the pool is valued by the targets of the period before, which differ from the online networks
         that choose the action.
+
+        Args:
+            support: bool [N, R, A], the actions in the data for all rows of the buffer, where they are known already.
         """
         config = self.config
         copied = state._replace(target_params=state.params) if config.target_rate == 1 else state
-        pool = self.make_pool(buffer, hyperparams, key, replay, state if config.double else copied, periods)
+        valued_by = state if config.double else copied
+        pool = self.make_pool(buffer, hyperparams, key, replay, valued_by, periods, support)
         return copied.target_params, pool
 
     def make_pool(
@@ -237,15 +247,20 @@ class Learner:
         replay: ReplayState,
         state: LearnerState,
         periods: int = 1,
+        support: jax.Array | None = None,
     ) -> TargetPool | None:
-        """Make a target pool from the replay buffer, for so many periods; None for returns that need none."""
+        """Make a target pool from the replay buffer, for so many periods; None for returns that need none.
+
+        Args:
+            support: see `refresh_targets`.
+        """
         if not self.config.is_pooled:
             return None
 
         def bootstrap_q(observations: jax.Array) -> BootstrapValues:
             return self.bootstrap_q(state, observations)
 
-        return target_pool.make(self.config, buffer, hyperparams, key, replay, bootstrap_q, periods)
+        return target_pool.make(self.config, buffer, hyperparams, key, replay, bootstrap_q, periods, support)
 
     def sample_batch(
         self,
@@ -255,15 +270,22 @@ class Learner:
         replay: ReplayState,
         pool: TargetPool | None,
         state: LearnerState,
+        support: jax.Array | None = None,
     ) -> Batch:
-        """Sample a minibatch with its targets from the pool, or from the replay buffer if there is no pool."""
+        """Sample a minibatch with its targets from the pool, or from the replay buffer if there is no pool.
+
+        Args:
+            support: see `refresh_targets`.
+        """
         config = self.config
         if pool is not None:
             return target_pool.sample(buffer, pool, key, config.batch_size)
         index = buffer.sample(key, replay, config.batch_size)
-        targets, steps, action = n_step_targets(
-            config, hyperparams, buffer, replay, index, lambda observations: self.bootstrap_q(state, observations)
-        )
+
+        def bootstrap_q(observations: jax.Array) -> BootstrapValues:
+            return self.bootstrap_q(state, observations)
+
+        targets, steps, action = n_step_targets(config, hyperparams, buffer, replay, index, bootstrap_q, support)
         return Batch(buffer.observations(replay, index), action, targets, steps)
 
     # -- gradient steps ------------------------------------------------------------------------------------------------
@@ -316,8 +338,8 @@ class Learner:
                 lambda x, new: lax.dynamic_update_index_in_dim(x, new, chosen, 0), networks, (params, opt_state)
             )
         if config.conservatism == "bcq":
-            behaviour = self._clone_behaviour(*behaviour, batch=batch, learning_rate=learning_rate)
-            networks = jax.tree.map(lambda x, one: jnp.concatenate([x, one[None]]), networks, behaviour)
+            *behaviour, _ = self.clone_behaviour(*behaviour, batch.observations, batch.action, learning_rate)
+            networks = jax.tree.map(lambda x, one: jnp.concatenate([x, one[None]]), networks, tuple(behaviour))
         params, opt_state = networks
         target_params, rate = state.target_params, config.target_rate
         if rate < 1:
@@ -383,14 +405,20 @@ class Learner:
         updates, opt_state = self._optimiser.update(gradient, opt_state, params)
         return optax.apply_updates(params, jax.tree.map(lambda x: -learning_rate * x, updates)), opt_state
 
-    def _clone_behaviour(self, params: Any, opt_state: Any, batch: Batch, learning_rate: jax.Array) -> tuple[Any, Any]:
-        """Make one gradient step of the network of the behaviour, with the cross-entropy of the actions taken."""
+    def clone_behaviour(
+        self, params: Any, opt_state: Any, observations: jax.Array, action: jax.Array, learning_rate: jax.Array
+    ) -> tuple[Any, Any, jax.Array]:
+        """Make one gradient step of the network of the behaviour, and return its arrays and the loss before it.
 
-        def loss(params: Any) -> jax.Array:
-            logits = batch_q(eqx.combine(params, self._static), batch.observations)[:, : self.num_actions]
-            return optax.softmax_cross_entropy_with_integer_labels(logits, batch.action).mean()
+        The loss is the cross-entropy of the actions taken, int32 [B], given the observations [B, ...].
+        """
 
-        return self._descend(params, opt_state, jax.grad(loss)(params), CLONING_RATE * learning_rate)
+        def cross_entropy(params: Any) -> jax.Array:
+            logits = batch_q(eqx.combine(params, self._static), observations)[:, : self.num_actions]
+            return optax.softmax_cross_entropy_with_integer_labels(logits, action).mean()
+
+        loss, gradient = jax.value_and_grad(cross_entropy)(params)
+        return *self._descend(params, opt_state, gradient, CLONING_RATE * learning_rate), loss
 
     def _loss(self, params: Any, batch: Batch, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the mean loss and the mean Q(s, a) of one network on the batch.

@@ -14,7 +14,7 @@ from jax import lax
 
 from greedystep.checks import INT32_MAX
 from greedystep.datasets import Dataset
-from greedystep.deep import target_pool
+from greedystep.deep import cloning, target_pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.heads import HEADS, head_q
 from greedystep.deep.learner import Learner, LearnerState
@@ -35,6 +35,8 @@ MOMENT_ROWS = 4096
 """Rows of the replay buffer whose features are added up at a time."""
 POOL_PERIODS, POOL_BYTES = 8, 2**26
 """The target pool has the samples of so many periods, if its observations then take no more than so many bytes."""
+MANY_SAMPLES = 2**14
+"""Samples of one period that are enough for the target pool."""
 
 
 class FitResult(NamedTuple):
@@ -56,11 +58,15 @@ def fit(
     state: LearnerState,
     hyperparams: LaneHyperparams,
     key: jax.Array,
+    support: jax.Array | None,
     begin: jax.Array,
     end: jax.Array,
     updates: jax.Array,
 ) -> FitResult:
-    """Make updates number `begin` to `end` - 1 of `updates` on the steps of the replay buffer; works under jit.
+    """Make updates number `begin` to `end` - 1 of `updates` that learn Q from the replay buffer; works under jit.
+
+    With bcq they come after those of `cloning`: the network of the behaviour stays as it is, and its support, bool
+    [N, R, A], is given.
 
     The learning rate falls linearly, to 0 after the last of all updates: update i has (1 - i / updates) times the
     `learning_rate`. So the last networks, which act, are not those of a random moment in the noise of minibatches.
@@ -68,10 +74,14 @@ def fit(
     Target networks and pool are refreshed as often as in training, and at `begin`, which must be the start of a
     period (the updates between two target network updates).
 
-    The pool is larger than in training. There the episodes of one period are enough, since the buffer changes all the
-    time and new ones come in. A log stays as it is, and where its episodes are long, those of one period are two or
-    three: the networks would learn these by heart and forget the others.
+    Where a period is short, the pool is larger than in training. There the episodes of one period are enough, since the
+    buffer changes all the time and new ones come in. A log stays as it is, and where its episodes are long, those of a
+    short period are two or three: the networks would learn these by heart and forget the others.
     """
+    behaviour = None
+    if learner.config.conservatism == "bcq":
+        state, behaviour = cloning.split_behaviour(state, learner.config.num_q_networks)
+        learner = learner.without_behaviour
     config, period = learner.config, updates_per_period(learner.config)
     periods = pool_periods(config, buffer)
     pool = target_pool.init(config, buffer, periods) if config.is_pooled else None
@@ -79,12 +89,12 @@ def fit(
     def one_period(carry: tuple) -> tuple:
         done, key, state, pool, total = carry
         key, pool_key, update_key = jax.random.split(key, 3)
-        target_params, pool = learner.refresh_targets(buffer, hyperparams, pool_key, replay, state, periods)
+        target_params, pool = learner.refresh_targets(buffer, hyperparams, pool_key, replay, state, periods, support)
 
         def update(i: jax.Array, carry: tuple) -> tuple:
             state, total = carry
             sample_key, network_key = jax.random.split(jax.random.fold_in(update_key, i))
-            batch = learner.sample_batch(buffer, hyperparams, sample_key, replay, pool, state)
+            batch = learner.sample_batch(buffer, hyperparams, sample_key, replay, pool, state, support)
             learning_rate = hyperparams.learning_rate * (1 - i / updates)
             state, info = learner.update(state, batch, network_key, learning_rate)
             loss, _ = total
@@ -96,11 +106,15 @@ def fit(
 
     first = begin, key, state, pool, (jnp.float32(0), jnp.float32(0))
     _, key, state, _, (loss, mean_q) = lax.while_loop(lambda carry: carry[0] < end, one_period, first)
+    if behaviour is not None:
+        state = cloning.join_behaviour(state, behaviour)
     return FitResult(state, key, loss / jnp.maximum(end - begin, 1), mean_q)
 
 
 def pool_periods(config: DQNConfig, buffer: ReplayBuffer) -> int:
     """Return the number of periods whose samples the target pool has: at least one, at most POOL_PERIODS."""
+    if config.samples_per_period >= MANY_SAMPLES:
+        return 1
     return min(POOL_PERIODS, max(1, POOL_BYTES // (config.samples_per_period * buffer.observation_bytes)))
 
 
@@ -111,16 +125,123 @@ def fit_lanes(
     states: LearnerState,
     hyperparams: LaneHyperparams,
     keys: jax.Array,
+    supports: jax.Array | None,
     begin: jax.Array,
     end: jax.Array,
     updates: jax.Array,
 ) -> FitResult:
     """Do what `fit` does for several lanes, [L, ...] each, which share the replay buffer."""
 
-    def one(state: LearnerState, own: LaneHyperparams, key: jax.Array) -> FitResult:
-        return fit(learner, buffer, replay, state, own, key, begin, end, updates)
+    def one(state: LearnerState, own: LaneHyperparams, key: jax.Array, support: jax.Array | None) -> FitResult:
+        return fit(learner, buffer, replay, state, own, key, support, begin, end, updates)
+
+    return map_lanes(one, states, hyperparams, keys, supports)
+
+
+def all_updates(config: DQNConfig, updates: int) -> int:
+    """Return the updates of a fit in all: those that learn Q, and with bcq those that clone the behaviour before."""
+    return cloning.cloning_updates(config, updates) + updates
+
+
+class FitPiece(NamedTuple):
+    """What a piece of a fit leaves behind, for L lanes."""
+
+    done: int
+    """Updates made so far, those that clone the behaviour included."""
+    states: LearnerState
+    loss: jax.Array
+    """[L]: mean loss over the updates of the piece; that of cloning is a cross-entropy."""
+    mean_q: jax.Array | None
+    """[L]: see `FitResult`; None where the piece clones the behaviour."""
+
+
+class LogFit:
+    """The compiled programs of a fit: with bcq first the behaviour is cloned, then Q is learned within its support."""
+
+    def __init__(self, learner: Learner, buffer: ReplayBuffer):
+        self.config = learner.config
+        self._clone = jax.jit(partial(_clone_lanes, learner, buffer))
+        self._find_support = jax.jit(partial(_find_supports, learner, buffer))
+        self._fit = jax.jit(partial(fit_lanes, learner, buffer))
+
+    def trace(self, replay: ReplayState, states: LearnerState, hyperparams: LaneHyperparams, keys: jax.Array) -> Any:
+        """Trace the program that learns Q; nothing is computed."""
+        support = jax.eval_shape(self._find_support, replay, states.params) if self._clones else None
+        return self._fit.trace(replay, states, hyperparams, keys, support, *map(jnp.int32, (0, 0, 1)))
+
+    def compile(self, replay: ReplayState, states: LearnerState, hyperparams: LaneHyperparams, keys: jax.Array) -> None:
+        """Run all programs without an update, so that `pieces` compiles nothing."""
+        none, support = [*map(jnp.int32, (0, 0, 1))], None
+        if self._clones:
+            jax.block_until_ready(self._clone(replay, states, hyperparams, keys, *none))
+            support = self._find_support(replay, states.params)
+        jax.block_until_ready(self._fit(replay, states, hyperparams, keys, support, *none))
+
+    def pieces(
+        self,
+        replay: ReplayState,
+        states: LearnerState,
+        hyperparams: LaneHyperparams,
+        keys: jax.Array,
+        updates: int,
+        begin: int = 0,
+        count: int = 20,
+    ) -> Iterator[FitPiece]:
+        """Make `updates` updates that learn Q, with bcq after those that clone the behaviour, in pieces of whole periods.
+
+        A fit that goes on after a piece, from the states that it had then,
+        ends exactly as if it had not stopped.
+
+        Args:
+            states, hyperparams, keys: [L, ...], those of the lanes; the keys are the first ones, whatever `begin`.
+            begin: `FitPiece.done` of the piece after which the fit goes on.
+            count: approximate number of pieces in which Q is learned.
+        """
+        period, support = updates_per_period(self.config), None
+        size = period * max(1, updates // (count * period))
+        cloned = cloning.cloning_updates(self.config, updates)
+        for first in range(begin, cloned, size):
+            end = min(first + size, cloned)
+            states, loss = self._clone(replay, states, hyperparams, keys, *map(jnp.int32, (first, end, cloned)))
+            yield FitPiece(end, states, loss, None)
+        if self._clones:
+            support = self._find_support(replay, states.params)
+        learned = max(begin - cloned, 0)
+        for _ in range(0, learned, period):
+            keys = jax.vmap(lambda key: jax.random.split(key, 3)[0])(keys)  # as `fit` does in each period
+        for first in range(learned, updates, size):
+            end = min(first + size, updates)
+            which = map(jnp.int32, (first, end, updates))
+            states, keys, loss, mean_q = self._fit(replay, states, hyperparams, keys, support, *which)
+            yield FitPiece(cloned + end, states, loss, mean_q)
+
+    @property
+    def _clones(self) -> bool:
+        return self.config.conservatism == "bcq"
+
+
+def _clone_lanes(
+    learner: Learner,
+    buffer: ReplayBuffer,
+    replay: ReplayState,
+    states: LearnerState,
+    hyperparams: LaneHyperparams,
+    keys: jax.Array,
+    begin: jax.Array,
+    end: jax.Array,
+    updates: jax.Array,
+) -> tuple[LearnerState, jax.Array]:
+    """Do what `cloning.clone` does for several lanes."""
+
+    def one(state: LearnerState, own: LaneHyperparams, key: jax.Array) -> tuple[LearnerState, jax.Array]:
+        return cloning.clone(learner, buffer, replay, state, own, key, begin, end, updates)
 
     return map_lanes(one, states, hyperparams, keys)
+
+
+def _find_supports(learner: Learner, buffer: ReplayBuffer, replay: ReplayState, params: Any) -> jax.Array:
+    """Do what `cloning.find_support` does for several lanes: bool [L, N, R, A]."""
+    return map_lanes(partial(cloning.find_support, learner, buffer, replay), params)
 
 
 def standardise(state: LearnerState, buffer: ReplayBuffer, replay: ReplayState) -> LearnerState:

@@ -32,7 +32,7 @@ CONFIG, HALF_WAY, AGENT = "config.json", "half-way", "agent"
 SAVE_EVERY = 60.0
 """Seconds between two checkpoints of a fit."""
 EVALUATION_EPISODES = 100
-SO_FAR = {"updates": schema.Int(0), "loss": schema.Float()}
+SO_FAR = {"updates_made": schema.Int(0), "loss": schema.Float()}
 """Schema of what the checkpoint of an unfinished fit holds besides the trainer's state."""
 
 
@@ -81,16 +81,16 @@ def fit_seed(config: FitConfig, data: Dataset, seed: int, *, folder: Path, repor
     if found is not None:
         agent.trainer.restore(found)
         before = schema.check(checkpoint.read_about(found), SO_FAR, str(found))
-        begin, loss = before["updates"], before["loss"]
-    saved = time.monotonic()
+        begin, loss = before["updates_made"], before["loss"]
+    saved, total = time.monotonic(), offline.all_updates(agent.config, config.updates)
     for done, loss in agent.fit_in_pieces(data, config.updates, seed=seed, begin=begin):
         try:
-            report(done, f"{done:,} of {config.updates:,} batches, loss {loss:.4g}")
+            report(done / total * config.updates, f"{done:,} of {total:,} batches, loss {loss:.4g}")
             is_stopped = False
         except StoppedError:
             is_stopped = True
         if is_stopped or time.monotonic() - saved > SAVE_EVERY:
-            agent.trainer.save(folder, updates=done, loss=loss)
+            agent.trainer.save(folder, updates_made=done, loss=loss)
             saved = time.monotonic()
         if is_stopped:
             raise StoppedError

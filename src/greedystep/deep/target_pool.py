@@ -17,7 +17,15 @@ import jax.numpy as jnp
 from jax import lax
 
 from greedystep.deep.config import DQNConfig
-from greedystep.deep.targets import BootstrapQ, LaneHyperparams, TargetValues, sequence_targets, target_values
+from greedystep.deep.targets import (
+    BootstrapQ,
+    LaneHyperparams,
+    TargetValues,
+    at_rows,
+    sequence_targets,
+    target_values,
+    with_support,
+)
 from greedystep.replay import ReplayBuffer, ReplayState, RowIndex
 
 
@@ -74,22 +82,24 @@ def make(
     replay: ReplayState,
     bootstrap_q: BootstrapQ,
     periods: int = 1,
+    support: jax.Array | None = None,
 ) -> TargetPool:
     """Sample whole episodes from the replay, value their states, and compute the targets of all their steps.
 
     Args:
         periods: see `pool_size`.
+        support: bool [N, R, A], the actions that count in each row of the buffer; None: what `bootstrap_q` says.
     """
     size = pool_size(config, buffer, periods)
     index, columns = sample_rows(buffer, key, replay, size)
     rows = buffer.read(replay, index)
     packed = buffer.packed_observations(replay, index)
 
-    def value(block: tuple[jax.Array, jax.Array]) -> TargetValues:
-        observations, action = block
-        return target_values(config, bootstrap_q(buffer.unpack(observations)), action)
+    def value(block: tuple[jax.Array, jax.Array, jax.Array | None]) -> TargetValues:
+        observations, action, allowed = block
+        return target_values(config, with_support(bootstrap_q(buffer.unpack(observations)), allowed), action)
 
-    values = in_blocks(value, (packed, rows.action), size)
+    values = in_blocks(value, (packed, rows.action, at_rows(support, index)), size)
     values = jax.tree.map(lambda x: x.reshape(len(x), columns, -1).swapaxes(1, 2), values)
     in_columns = jax.tree.map(lambda x: x.reshape(columns, -1).T, rows)
     targets, steps = sequence_targets(config, hyperparams, in_columns, values)

@@ -89,6 +89,16 @@ def within(support: jax.Array | None, q: jax.Array) -> jax.Array:
     return q if support is None else jnp.where(support, q, -jnp.inf)
 
 
+def at_rows(support: jax.Array | None, index: RowIndex) -> jax.Array | None:
+    """Return the support of these rows, bool [B, A], of that of all rows of the buffer, [N, R, A]."""
+    return None if support is None else support[index.column, index.row]
+
+
+def with_support(values: BootstrapValues, support: jax.Array | None) -> BootstrapValues:
+    """Return the values with a support that is known already, if it is."""
+    return values if support is None else values._replace(support=support)
+
+
 def _pick(q: jax.Array, action: jax.Array) -> jax.Array:
     """Return q[..., a] for the actions a: [..., A] and [...] -> [...]."""
     return jnp.take_along_axis(q, action[..., None], axis=-1)[..., 0]
@@ -111,6 +121,7 @@ def n_step_targets(
     replay: ReplayState,
     index: RowIndex,
     bootstrap_q: BootstrapQ,
+    support: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute one-step, n-step or sarsa targets [1, B] of the steps at `index`; return them, their n and the actions.
 
@@ -118,6 +129,9 @@ def n_step_targets(
     m ≤ n steps the target is Σₖ γᵏ rₖ + γᵐ v, k < m, and without v where the episode terminated. It is written out,
     since all steps have the same discount γ and of each window only the first return is needed: one kernel on a GPU,
     where the recursion of `returns.n_step` would be a loop.
+
+    Args:
+        support: bool [N, R, A], the actions that count in each row of the buffer; None: what `bootstrap_q` says.
     """
     longest = min(config.n or 1, buffer.rows_per_column)  # no episode in the buffer is longer
     rows = buffer.read(replay, buffer.window(index, longest))
@@ -127,8 +141,9 @@ def n_step_targets(
     goes_on = (discounts != 0) & ~cuts & (number + 1 < hyperparams.n)
     length = 1 + jnp.cumprod(goes_on[:-1], axis=0).sum(axis=0, dtype=jnp.int32)
     last = jax.tree.map(lambda x: jnp.take_along_axis(x, length[None], axis=0)[0], rows)
-    observations = buffer.observations(replay, buffer.ahead(index, length))
-    values = target_values(config, bootstrap_q(observations), last.action)
+    ahead = buffer.ahead(index, length)
+    bootstrap = with_support(bootstrap_q(buffer.observations(replay, ahead)), at_rows(support, ahead))
+    values = target_values(config, bootstrap, last.action)
     value = values.value[0]
     if config.returns == "sarsa":
         value = jnp.where(last.is_step, values.action_value[0], value)

@@ -2,7 +2,8 @@
 
 Logs of random actions, of an expert's, and of a mixture are made by an agent of our own. Every rule for the returns
 then learns from each of them without conservatism, with CQL's penalty and with BCQ's support, beside behaviour cloning.
-Every method has two networks (behaviour cloning one, "auto" six) and the same number of updates. A score is the return
+Every method has two networks ("auto" six, Peng's Q(λ), the default for logs, and behaviour cloning one) and the same
+number of updates. A score is the return
 of greedy play on a scale on which the random log's mean return is 0 and the expert's is 1.
 
     greedystep reproduce offline --scale paper          # finished fits are kept: an interruption loses a minute or two

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -43,7 +42,7 @@ class LaneFit:
         self._seeds = np.arange(task.seeds, dtype=np.uint32)
         spec = self._env.observation
         self._buffer = ReplayBuffer(rows, 1, spec.shape, spec.dtype)
-        self._fit = jax.jit(partial(offline.fit_lanes, self._learner, self._buffer))
+        self._fit = offline.LogFit(self._learner, self._buffer)
         self._evaluate = Evaluator(self._learner, self._env)
 
     def run(self, log: Sequence[Trajectory], on_piece: Callable[[int], Any] = lambda updates: None) -> dict[str, Any]:
@@ -53,6 +52,7 @@ class LaneFit:
             on_piece: called with the updates of a piece, of one seed, when they are made. If it raises, the fit stops.
         """
         spec, total = self._env.observation, self.task.updates
+        cloned = offline.all_updates(self.config, total) - total
         chooses_head = self.config.returns == "auto"
         data = held_out = Dataset.of(log)
         if chooses_head:
@@ -63,16 +63,14 @@ class LaneFit:
         states = offline.standardise(states, self._buffer, replay)
         numbers = (getattr(self.config, name) or 0.0 for name in LaneHyperparams._fields)
         hyperparams = LaneHyperparams(*(jnp.full(len(self._seeds), number, jnp.float32) for number in numbers))
-        period = offline.updates_per_period(self.config)
-        piece = period * max(1, total // (PIECES * period))
-        jax.block_until_ready(self._fit(replay, states, hyperparams, keys, *map(jnp.int32, (0, 0, total))))  # compiles
-        seconds, loss = 0.0, np.zeros(len(self._seeds))
-        for begin in range(0, total, piece):
-            end, started = min(begin + piece, total), time.perf_counter()
-            fitted = self._fit(replay, states, hyperparams, keys, *map(jnp.int32, (begin, end, total)))
-            states, keys, loss = fitted.state, fitted.key, np.asarray(fitted.loss)
+        self._fit.compile(replay, states, hyperparams, keys)
+        done, seconds, loss, started = 0, 0.0, np.zeros(len(self._seeds)), time.perf_counter()
+        for piece in self._fit.pieces(replay, states, hyperparams, keys, total, count=PIECES):
+            states, loss = piece.states, np.asarray(piece.loss)
             seconds += time.perf_counter() - started
-            on_piece(end - begin)
+            learned = max(piece.done - cloned, 0)
+            on_piece(learned - done)
+            done, started = learned, time.perf_counter()
         policies = states.params
         if chooses_head:
             explained = jax.vmap(offline.head_scorer(self._learner, held_out))(states.params)

@@ -1,0 +1,85 @@
+"""Clone the behaviour of a log, before Q is learned from it (conservatism "bcq").
+
+The targets of cloning are the actions of the log, which do not change. So the network of the behaviour learns first and
+alone. Then it stays as it is, and the actions in the data are found once for all rows of the log: learning Q pays
+neither for training that network nor for evaluating it.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from greedystep.deep.config import DQNConfig
+from greedystep.deep.learner import Learner, LearnerState
+from greedystep.deep.target_pool import in_blocks
+from greedystep.deep.targets import LaneHyperparams
+from greedystep.replay import ReplayBuffer, ReplayState
+
+CLONING_SHARE = 0.5
+"""Updates of a fit that clone the behaviour, as a share of those that learn Q, which follow them."""
+KEY_NUMBER = 2**31 - 1
+"""What is folded into the key of a fit for the batches of cloning; the keys of learning Q are its splits."""
+
+
+def cloning_updates(config: DQNConfig, updates: int) -> int:
+    """Return how many updates clone the behaviour before so many that learn Q: none without bcq."""
+    return round(CLONING_SHARE * updates) if config.conservatism == "bcq" else 0
+
+
+def clone(
+    learner: Learner,
+    buffer: ReplayBuffer,
+    replay: ReplayState,
+    state: LearnerState,
+    hyperparams: LaneHyperparams,
+    key: jax.Array,
+    begin: jax.Array,
+    end: jax.Array,
+    updates: jax.Array,
+) -> tuple[LearnerState, jax.Array]:
+    """Make updates number `begin` to `end` - 1 of `updates` that clone the behaviour; return state and mean loss.
+
+    Batches are sampled from all steps of the log. The learning rate falls linearly, to 0 after the last update.
+    """
+    config, key = learner.config, jax.random.fold_in(key, KEY_NUMBER)
+
+    def update(i: jax.Array, carry: tuple) -> tuple:
+        params, opt_state, total = carry
+        index = buffer.sample(jax.random.fold_in(key, i), replay, config.batch_size)
+        seen, action = buffer.observations(replay, index), buffer.read(replay, index).action
+        rate = hyperparams.learning_rate * (1 - i / updates)
+        params, opt_state, loss = learner.clone_behaviour(params, opt_state, seen, action, rate)
+        return params, opt_state, total + loss
+
+    others, behaviour = split_behaviour(state, config.num_q_networks)
+    first = behaviour.params, behaviour.opt_state, jnp.float32(0)
+    params, opt_state, total = lax.fori_loop(begin, end, update, first)
+    state = join_behaviour(others, LearnerState(params, params, opt_state))
+    return state, total / jnp.maximum(end - begin, 1)
+
+
+def split_behaviour(state: LearnerState, size: int) -> tuple[LearnerState, LearnerState]:
+    """Return the `size` networks that estimate Q, [M, ...], and that of the behaviour, without the axis."""
+    others, behaviour = (jax.tree.map(itemgetter(at), state) for at in (slice(size), size))
+    return others, behaviour
+
+
+def join_behaviour(others: LearnerState, behaviour: LearnerState) -> LearnerState:
+    """Return all networks, [M + 1, ...]."""
+    return jax.tree.map(lambda x, one: jnp.concatenate([x, one[None]]), others, behaviour)
+
+
+def find_support(learner: Learner, buffer: ReplayBuffer, replay: ReplayState, params: Any) -> jax.Array:
+    """Return the actions in the data for all rows of the log, bool [N, R, A]."""
+    behaviour = jax.tree.map(itemgetter(slice(learner.config.num_q_networks, None)), params)
+
+    def allowed(packed: jax.Array) -> jax.Array:
+        return learner.q_and_support(behaviour, buffer.unpack(packed))[1].T
+
+    flat = in_blocks(allowed, replay.observations.reshape(buffer.rows, -1), buffer.rows)
+    return flat.T.reshape(buffer.columns, buffer.rows_per_column, -1)
