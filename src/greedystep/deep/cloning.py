@@ -79,7 +79,9 @@ def find_support(learner: Learner, buffer: ReplayBuffer, replay: ReplayState, pa
     behaviour = jax.tree.map(itemgetter(slice(learner.config.num_q_networks, None)), params)
 
     def allowed(packed: jax.Array) -> jax.Array:
-        return learner.q_and_support(behaviour, buffer.unpack(packed))[1].T
+        _, support = learner.q_and_support(behaviour, buffer.unpack(packed))
+        assert support is not None
+        return support.T
 
     flat = in_blocks(allowed, replay.observations.reshape(buffer.rows, -1), buffer.rows)
     return flat.T.reshape(buffer.columns, buffer.rows_per_column, -1)

@@ -33,6 +33,8 @@ from jax.experimental.pallas import triton as gpu
 from greedystep.deep.networks import FILTERS, SIDE, ConvNet
 from greedystep.deep.optimisers import centred_rmsprop
 
+AMPERE = 8.0
+"""The first compute capability that has TF32."""
 LEAST = 16
 """Triton's smallest side of a matrix in a product."""
 SMALL_BATCH = 64
@@ -90,8 +92,11 @@ class ConvShape:
 
 
 def is_available() -> bool:
-    """Return whether this machine can run the kernels: on an NVIDIA GPU, by Triton."""
-    return jax.default_backend() == "gpu"
+    """Return whether Triton can compile the kernels for this machine's GPUs: those of NVIDIA from Ampere on."""
+    try:
+        return jax.default_backend() == "gpu" and float(jax.devices()[0].compute_capability) >= AMPERE
+    except (AttributeError, ValueError):  # other makers name their GPUs otherwise
+        return False
 
 
 def takes_batch(size: int) -> bool:

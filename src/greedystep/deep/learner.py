@@ -338,8 +338,8 @@ class Learner:
                 lambda x, new: lax.dynamic_update_index_in_dim(x, new, chosen, 0), networks, (params, opt_state)
             )
         if config.conservatism == "bcq":
-            *behaviour, _ = self.clone_behaviour(*behaviour, batch.observations, batch.action, learning_rate)
-            networks = jax.tree.map(lambda x, one: jnp.concatenate([x, one[None]]), networks, tuple(behaviour))
+            params, opt_state, _ = self.clone_behaviour(*behaviour, batch.observations, batch.action, learning_rate)
+            networks = jax.tree.map(lambda x, one: jnp.concatenate([x, one[None]]), networks, (params, opt_state))
         params, opt_state = networks
         target_params, rate = state.target_params, config.target_rate
         if rate < 1:

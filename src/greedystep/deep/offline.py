@@ -187,10 +187,10 @@ class LogFit:
         begin: int = 0,
         count: int = 20,
     ) -> Iterator[FitPiece]:
-        """Make `updates` updates that learn Q, with bcq after those that clone the behaviour, in pieces of whole periods.
+        """Make `updates` updates that learn Q, with bcq after those that clone the behaviour, in several pieces.
 
-        A fit that goes on after a piece, from the states that it had then,
-        ends exactly as if it had not stopped.
+        A piece is a whole number of periods. A fit that goes on after a piece, from the states that it had then, ends
+        exactly as if it had not stopped.
 
         Args:
             states, hyperparams, keys: [L, ...], those of the lanes; the keys are the first ones, whatever `begin`.
