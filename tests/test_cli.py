@@ -159,6 +159,7 @@ BAD = {
     "reproduce fig1 --only breakout": "only: fig1 is short and made in one piece",
     "reproduce fig2 --only breakout": "only: 'breakout' is not a task; there are choice, trace-back, grid-world",
     "reproduce fig3 --only chess": "only: 'chess' is not a task; there are breakout,",
+    "reproduce evaluation --scale paper --only freeway": "only: 'freeway' is not a task; there are breakout, seaquest",
     "reproduce fig1 --out broken.npz": "broken.npz is not a folder one can write to",
     "bench returns --out broken.npz/deeper": "broken.npz is not a folder one can write to",
     "report --out here": "paths: give at least one",

@@ -12,7 +12,7 @@ import optax
 import pytest
 
 from greedystep import envs
-from greedystep.deep import conv_kernels
+from greedystep.deep import conv_gradient, conv_kernels
 from greedystep.deep.conv_kernels import ConvShape
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import ConvNet, batch_q, ensemble_q
@@ -77,7 +77,7 @@ def test_gradient_step_is_that_of_jax_and_changes_one_network(channels, loss):
         new = (jax.tree.map(lambda w, x: w - rate * x, params, update), state.mu, state.nu)
         return *jax.tree.map(lambda x, y: x.at[chosen].set(y), (networks, mu, nu), new), value, q
 
-    step = partial(conv_kernels.gradient_step, shape=shape_of(channels), loss=loss, decay=DECAY, epsilon=EPSILON)
+    step = partial(conv_gradient.gradient_step, shape=shape_of(channels), loss=loss, decay=DECAY, epsilon=EPSILON)
     arguments = (networks, mu, nu, chosen, seen, action, targets, rates)
     got, wanted = jax.jit(jax.vmap(step))(*arguments), jax.jit(jax.vmap(expected))(*arguments)
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), tuple(got), wanted)
@@ -93,7 +93,7 @@ def test_kernels_are_lowered_for_a_gpu(monkeypatch):
         lowered = q.trace(networks, images(count, 4)).lower(lowering_platforms=("cuda",))
         assert "triton" in lowered.as_text()
     how = {"shape": shape, "loss": optax.huber_loss, "decay": DECAY, "epsilon": EPSILON}
-    step = jax.jit(jax.vmap(partial(conv_kernels.gradient_step, **how)))
+    step = jax.jit(jax.vmap(partial(conv_gradient.gradient_step, **how)))
     action, targets = jnp.zeros((LANES, 32), jnp.int32), jnp.zeros((LANES, 32))
     arguments = (jnp.zeros(LANES, jnp.int32), images(32, 4), action, targets, jnp.ones(LANES))
     lowered = step.trace(networks, networks, networks, *arguments).lower(lowering_platforms=("cuda",))

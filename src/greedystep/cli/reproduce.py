@@ -129,7 +129,7 @@ class Reproduce:
             if not experiments.is_in_parts(experiment):
                 asked = "only" if self.only else "gather"
                 raise BadInputError(f"{asked}: {name} is short and made in one piece, it has no tasks or parts")
-            known |= dict.fromkeys(experiments.tasks_of(experiment))
+            known |= dict.fromkeys(experiments.tasks_of(experiment, self.scale))
         for task in self.only:
             if task not in known:
                 raise BadInputError(f"only: {task!r} is not a task; there are {', '.join(known)}")

@@ -22,7 +22,7 @@ import numpy as np
 import optax
 from jax import lax
 
-from greedystep.deep import conv_kernels, target_pool
+from greedystep.deep import conv_gradient, conv_kernels, target_pool
 from greedystep.deep.config import AUTO_OUTPUTS, AUTO_RATES, DQNConfig
 from greedystep.deep.conv_kernels import ConvShape
 from greedystep.deep.heads import head_q, split_policy
@@ -352,7 +352,7 @@ class Learner:
         """Do what `update` does, in the kernels of `conv_kernels`."""
         config, (averages,) = self.config, state.opt_state
         chosen = jnp.int32(0) if config.ensemble == 1 else jax.random.randint(key, (), 0, config.ensemble)
-        result = conv_kernels.gradient_step(
+        result = conv_gradient.gradient_step(
             state.params,
             averages.mu,
             averages.nu,

@@ -116,11 +116,13 @@ def is_in_parts(experiment: Experiment) -> bool:
     return getattr(experiment, "IN_PARTS", False)
 
 
-def tasks_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the task names that `only` may hold."""
+def tasks_of(experiment: Experiment, scale: str) -> tuple[str, ...]:
+    """Return the task names that `only` may hold: those of the protocols of this scale, if the experiment has such."""
     from greedystep.experiments.deep.suite import FIGURE_3
 
-    return tuple(getattr(experiment, "TASKS", FIGURE_3))
+    planned = getattr(experiment, "SCALES", {}).get(scale, ())
+    own = dict.fromkeys(one.task for one in planned if hasattr(one, "task"))
+    return tuple(own) or tuple(getattr(experiment, "TASKS", FIGURE_3))
 
 
 def page_charts(experiment: Experiment, result: dict[str, Any]) -> PageCharts | None:
