@@ -110,7 +110,7 @@ def test_an_interrupted_run_goes_on(made_up, tmp_path):
     made_up.trained.clear()
     fig3.run("paper", silent, tmp_path, ["breakout"])
     everything = {lane["name"] for path in tmp_path.glob("*.json") for lane in io.read_json(path)["lanes"]}
-    assert 0 < len(finished) < 40
+    assert 0 < len(finished) < len(everything)
     assert len(made_up.trained) == len(everything) - len(finished)
 
 

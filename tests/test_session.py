@@ -122,7 +122,7 @@ def test_half_way_states_are_kept_on_interrupt_and_go_when_finished(tmp_path):
 
     def train(progress):
         trainer = Runner(store, progress, 600)
-        trainer.all([lambda: protocol.train_setting(trainer, leg, "dqn", [0])])
+        trainer.all(protocol.training_jobs(trainer, leg, ["dqn"], [0]))
 
     with pytest.raises(KeyboardInterrupt):
         train(interrupted)

@@ -17,7 +17,7 @@ import numpy as np
 from greedystep.experiments.claims import Claim
 from greedystep.experiments.deep.judging import AllRuns, best_method
 from greedystep.experiments.deep.method_runs import MethodRuns, from_records, summary
-from greedystep.experiments.deep.runner import Runner, RunStore
+from greedystep.experiments.deep.runner import Job, Runner, RunStore
 from greedystep.experiments.deep.suite import GREEDY, METHODS, PAPER, TASKS, Setting
 from greedystep.experiments.deep.training import Budget, RunSpec
 from greedystep.runs.part_store import Parts
@@ -70,6 +70,11 @@ class TaskProtocol:
         """Return the seeds from number `begin` to before number `end`."""
         return range(self.first_seed + begin, self.first_seed + end)
 
+    @property
+    def first_seeds(self) -> range:
+        """The seeds that every method is trained with."""
+        return self.seed_range(0, self.seeds)
+
     def candidates(self, method: str) -> list[Setting]:
         """Return the settings that a method chooses from."""
         offered = self.grids.get(method) or METHODS[method].settings(TASKS[self.task].rates)
@@ -119,17 +124,26 @@ def chosen_setting(store: RunStore, protocol: TaskProtocol, name: str) -> Choice
     return Choice(candidates[int(np.argmax(score))], tried)
 
 
-def choose(runner: Runner, protocol: TaskProtocol, name: str) -> Setting:
-    """Train the candidates of a method as far as they are missing, and return the chosen setting."""
-    chooser, method = protocol.settings_from or protocol, GREEDY if name in protocol.variants else name
-    candidates = chooser.candidates(method)
-    if len(candidates) > 1:
-        runs = [run for setting in candidates for run in chooser.runs(setting, SELECTION_SEEDS)]
-        budget = Budget(chooser.selection, chooser.budget.points, episodes=0, only_end=True)
-        runner.ensure(runs, budget, f"{TASKS[protocol.task].title}, {METHODS[method].label}, choosing")
-    made = chosen_setting(runner.store, protocol, name)
-    assert made is not None
-    return made.setting
+def choosing_jobs(runner: Runner, protocol: TaskProtocol, names: Iterable[str]) -> list[Job]:
+    """Return the jobs that train the candidates of methods or variants; runs of several methods may share a program."""
+    chooser = protocol.settings_from or protocol
+    methods = dict.fromkeys(GREEDY if name in protocol.variants else name for name in names)
+    tried = {method: found for method in methods if len(found := chooser.candidates(method)) > 1}
+    runs = [run for found in tried.values() for one in found for run in chooser.runs(one, SELECTION_SEEDS)]
+    budget = Budget(chooser.selection, chooser.budget.points, episodes=0, only_end=True)
+    labels = ", ".join(METHODS[method].label for method in tried)
+    return runner.jobs(runs, budget, f"{TASKS[protocol.task].title}, choosing for {labels}")
+
+
+def training_jobs(runner: Runner, protocol: TaskProtocol, names: Sequence[str], seeds: Sequence[int]) -> list[Job]:
+    """Return the jobs that train seeds of methods or variants with their settings, which have been chosen."""
+    runs = []
+    for name in names:
+        made = chosen_setting(runner.store, protocol, name)
+        assert made is not None
+        runs += protocol.runs(made.setting, seeds)
+    labels = ", ".join(map(protocol.label, names))
+    return runner.jobs(runs, protocol.budget, f"{TASKS[protocol.task].title}, {labels}")
 
 
 # -- training ---------------------------------------------------------------------------------------------------------
@@ -141,30 +155,25 @@ def train(store: RunStore, progress: ReportProgress, protocols: Sequence[TaskPro
     with Runner(store, progress, sum(one.total_steps for one in asked)) as runner:
 
         def train_names(protocols: Sequence[TaskProtocol], in_paper: bool) -> None:
-            names = [(one, name) for one in protocols for name in one.names if (name in PAPER) == in_paper]
-            runner.all(partial(train_setting, runner, one, name, one.seed_range(0, one.seeds)) for one, name in names)
+            names = [[name for name in one.names if (name in PAPER) == in_paper] for one in protocols]
+            what = [(one, own) for one, own in zip(protocols, names, strict=True) if own]
+            runner.all(job for one, own in what for job in choosing_jobs(runner, one, own))
+            runner.all(job for one, own in what for job in training_jobs(runner, one, own, one.first_seeds))
 
         for borrowed in (False, True):  # those that use the settings of others come after them
             stage = [one for one in asked if (one.settings_from is not None) == borrowed]
             train_names(stage, in_paper=True)
             runner.all(partial(_train_more_seeds, runner, one) for one in stage if one.more_seeds)
-            runner.all(partial(choose, runner, one, GREEDY) for one in stage if one.variants)
             train_names(stage, in_paper=False)
-
-
-def train_setting(runner: Runner, protocol: TaskProtocol, name: str, seeds: Iterable[int]) -> None:
-    """Train seeds of a method or variant with its chosen setting."""
-    runs = protocol.runs(choose(runner, protocol, name), seeds)
-    runner.ensure(runs, protocol.budget, f"{TASKS[protocol.task].title}, {protocol.label(name)}")
 
 
 def _train_more_seeds(runner: Runner, protocol: TaskProtocol) -> None:
     """Train more seeds of the two foremost methods; if another baseline then has the best mean, of that one too."""
     got: set[str] = set()
     while (methods := _foremost(runner.store, protocol)) - got:
-        for method in sorted(methods - got):
-            more = protocol.seed_range(protocol.seeds, protocol.seeds + protocol.more_seeds)
-            train_setting(runner, protocol, method, more)
+        more = protocol.seed_range(protocol.seeds, protocol.seeds + protocol.more_seeds)
+        for job in training_jobs(runner, protocol, sorted(methods - got), more):
+            job()
         got |= methods
 
 

@@ -28,6 +28,7 @@ from greedystep.runs.progress import ReportProgress, WorkProgress
 from greedystep.runs.ray_workers import MOST_WAITING, RayWorkers
 
 Record = Mapping[str, Any]
+Job = Callable[[], object]
 _NUMBERS = [schema.Nullable(schema.Float())]
 RECORD = {
     **dict.fromkeys(("name", "task", "preset", "device"), str),
@@ -151,6 +152,10 @@ class Runner:
         with suppress(OSError) if failure else nullcontext():  # a full disk has been reported
             self.store.parts.log_session(work | {"tasks": tasks, "seconds": time.perf_counter() - self._began})
 
+    def jobs(self, runs: Sequence[RunSpec], budget: Budget, what: str) -> list[Job]:
+        """Return jobs for `all` that do together what `ensure` does: one per compiled program."""
+        return [partial(self.ensure, group, budget, what) for group in programs(runs)]
+
     def ensure(self, runs: Sequence[RunSpec], budget: Budget, what: str) -> None:
         """Train those of the runs that the store lacks, in as few compiled programs as possible."""
         missing = [run for run in runs if self.store.get(run, budget.steps) is None]
@@ -209,7 +214,7 @@ class Runner:
             raise StoppedError
         self._progress.advance(steps, f"{what}, {speed:,.0f} steps/s")
 
-    def all(self, jobs: Iterable[Callable[[], object]]) -> None:
+    def all(self, jobs: Iterable[Job]) -> None:
         """Run jobs in threads, in the given order, and wait for all of them.
 
         On a CPU as many run at a time as there are cores, since a compiled training of small networks uses one core. On
