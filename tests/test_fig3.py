@@ -374,7 +374,7 @@ def test_seeds_that_learned_nothing_are_told_of():
 
 def test_gathering_runs_nothing(made_up, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    made_up.fail_at = 30
+    made_up.fail_at = 60  # after the choices of all methods, and some trainings with the chosen settings
     with pytest.raises(KeyboardInterrupt):
         fig3.run("paper", silent, tmp_path / "here" / "parts", ["breakout"])
     before = len(made_up.trained)

@@ -135,17 +135,6 @@ def choosing_jobs(runner: Runner, protocol: TaskProtocol, names: Iterable[str]) 
     return runner.jobs(runs, budget, f"{TASKS[protocol.task].title}, choosing for {labels}")
 
 
-def training_jobs(runner: Runner, protocol: TaskProtocol, names: Sequence[str], seeds: Sequence[int]) -> list[Job]:
-    """Return the jobs that train seeds of methods or variants with their settings, which have been chosen."""
-    runs = []
-    for name in names:
-        made = chosen_setting(runner.store, protocol, name)
-        assert made is not None
-        runs += protocol.runs(made.setting, seeds)
-    labels = ", ".join(map(protocol.label, names))
-    return runner.jobs(runs, protocol.budget, f"{TASKS[protocol.task].title}, {labels}")
-
-
 # -- training ---------------------------------------------------------------------------------------------------------
 
 
@@ -157,14 +146,28 @@ def train(store: RunStore, progress: ReportProgress, protocols: Sequence[TaskPro
         def train_names(protocols: Sequence[TaskProtocol], in_paper: bool) -> None:
             names = [[name for name in one.names if (name in PAPER) == in_paper] for one in protocols]
             what = [(one, own) for one, own in zip(protocols, names, strict=True) if own]
-            runner.all(job for one, own in what for job in choosing_jobs(runner, one, own))
-            runner.all(job for one, own in what for job in training_jobs(runner, one, own, one.first_seeds))
+            # A cluster has room for all tasks at a time. Otherwise one is finished before the next, so that a run that
+            # is stopped has something to show.
+            for some in [what] if store.parts.workers is not None else [[one] for one in what]:
+                runner.all(job for one, own in some for job in choosing_jobs(runner, one, own))
+                runner.all(job for one, own in some for job in training_jobs(runner, one, own, one.first_seeds))
 
         for borrowed in (False, True):  # those that use the settings of others come after them
             stage = [one for one in asked if (one.settings_from is not None) == borrowed]
             train_names(stage, in_paper=True)
             runner.all(partial(_train_more_seeds, runner, one) for one in stage if one.more_seeds)
             train_names(stage, in_paper=False)
+
+
+def training_jobs(runner: Runner, protocol: TaskProtocol, names: Sequence[str], seeds: Sequence[int]) -> list[Job]:
+    """Return the jobs that train seeds of methods or variants with their settings, which have been chosen."""
+    runs = []
+    for name in names:
+        made = chosen_setting(runner.store, protocol, name)
+        assert made is not None
+        runs += protocol.runs(made.setting, seeds)
+    labels = ", ".join(map(protocol.label, names))
+    return runner.jobs(runs, protocol.budget, f"{TASKS[protocol.task].title}, {labels}")
 
 
 def _train_more_seeds(runner: Runner, protocol: TaskProtocol) -> None:
