@@ -15,7 +15,7 @@ from greedystep import envs
 from greedystep.deep import conv_gradient, conv_kernels
 from greedystep.deep.conv_kernels import ConvShape
 from greedystep.deep.learner import Learner
-from greedystep.deep.networks import ConvNet, batch_q, ensemble_q
+from greedystep.deep.networks import ABSENT, ConvNet, batch_q, ensemble_q, leave_out
 from greedystep.deep.optimisers import scale_by_stddev
 from greedystep.deep.presets import make_config
 from greedystep.deep.target_pool import Batch
@@ -54,6 +54,18 @@ def test_q_is_that_of_the_networks(count, channels):
     networks, seen = lanes_of_networks(channels), images(count, channels)
     q = jax.jit(jax.vmap(lambda net, x: conv_kernels.ensemble_q(net, x, shape_of(channels))))(networks, seen)
     np.testing.assert_allclose(q, jax.vmap(ensemble_q)(networks, seen), atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 32, 70])
+def test_networks_that_are_left_out_are_never_the_minimum(count):
+    networks, seen = lanes_of_networks(4), images(count, 4)
+    fewer = jax.vmap(leave_out)(networks, jnp.array([1, 2]))
+    q = jax.jit(jax.vmap(lambda net, x: conv_kernels.ensemble_q(net, x, shape_of(4))))(fewer, seen)
+    expected = jax.vmap(ensemble_q)(networks, seen)
+    assert (q[0, 1] == np.float32(ABSENT)).all()
+    np.testing.assert_allclose(q[0, 0], expected[0, 0], atol=1e-5)
+    np.testing.assert_allclose(q[1], expected[1], atol=1e-5)
+    np.testing.assert_allclose(q, jax.vmap(ensemble_q)(fewer, seen), atol=1e-5)
 
 
 @pytest.mark.parametrize(("channels", "loss"), [(4, optax.huber_loss), (10, optax.squared_error)])
@@ -116,7 +128,7 @@ def test_a_learner_makes_the_same_updates_with_kernels(monkeypatch, returns, ens
             targets = jax.random.normal(key, (config.groups, 32))
             action = jax.random.randint(key, (32,), 0, env.num_actions)
             batch = Batch(seen, action, targets, jnp.ones(32, jnp.int32))
-            state, info = update(state, batch, key, jnp.float32(1e-3))
+            state, info = update(state, batch, jnp.int32(i % ensemble), jnp.float32(1e-3))
             infos.append((info, act(state.params, seen[:1])))
         return state, infos
 

@@ -221,8 +221,9 @@ def test_an_update_equals_the_one_written_out(case, whole_replay):
     @jax.jit
     def update(replay, state):
         pool = learner.make_pool(buffer, hyperparams, keys[2], replay, state) if config.is_pooled else None
-        batch = learner.sample_batch(buffer, hyperparams, keys[2], replay, pool, state)
-        return batch, *learner.update(state, batch, keys[3], hyperparams.learning_rate)
+        draws = learner.draw_update(keys[3], hyperparams)
+        batch = learner.sample_batch(buffer, hyperparams, draws.words, replay, pool, state)
+        return batch, *learner.update(state, batch, draws.network, hyperparams.learning_rate)
 
     batch, after, info = update(replay, state)
     online = [layers(state.params, m) for m in range(config.num_networks)]
@@ -296,10 +297,11 @@ def test_a_period_begins_with_copies_of_all_networks_and_a_pool_valued_by_the_ri
     one, other = (learner.init(jax.random.key(seed)) for seed in range(2))
     mixed = LearnerState(one.params, other.params, one.opt_state)
     buffer, replay, _ = random_replay(FEATURES)
-    hyperparams = LaneHyperparams(*[jnp.float32(0)] * 5)
+    hyperparams = LaneHyperparams(*[jnp.float32(0)] * len(LaneHyperparams._fields))
     targets, pool = learner.refresh_targets(buffer, hyperparams, jax.random.key(2), replay, mixed)
     assert eqx.tree_equal(targets, one.params if rate == 1 else other.params)
-    valued_by = mixed if double or rate < 1 else mixed._replace(target_params=one.params)
+    chooses = other.params if double and rate == 1 else one.params
+    valued_by = mixed._replace(params=chooses, target_params=targets)
     expected = learner.make_pool(buffer, hyperparams, jax.random.key(2), replay, valued_by)
     assert expected is not None
     assert pool is not None

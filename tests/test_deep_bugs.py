@@ -12,7 +12,7 @@ from greedystep.deep.targets import BootstrapValues, LaneHyperparams, n_step_tar
 from greedystep.replay import ReplayBuffer
 
 GAMMA = 0.5
-HYPERPARAMS = LaneHyperparams(*[jnp.float32(0)] * 5)
+HYPERPARAMS = LaneHyperparams(*[jnp.float32(0)] * len(LaneHyperparams._fields))
 
 
 def targets_of(config, episodes, rows=40, columns=1):

@@ -143,6 +143,11 @@ def test_lanes_are_the_trainings_that_their_seeds_give_alone_and_differ():
     assert first != second
 
 
+def close(x, y):
+    """Equal up to rounding, which differs with the sizes of products."""
+    np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+
+
 def test_hyperparameters_may_differ_between_lanes():
     settings = {"returns": "lambda", "seeds": [3, 3]}
     lane_hyperparams = {"learning_rate": [1e-3, 1e-2], "lambda_": [0.2, 0.9], "epsilon_end": [0.1, 0.5]}
@@ -165,7 +170,7 @@ def test_n_may_differ_between_lanes_and_a_checkpoint_knows_it(returns, tmp_path)
         alone.run(200)
         expected = alone.state.lanes.learner.params
         found = jax.tree.map(lambda x, lane=lane: x[lane : lane + 1], together.params)
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6), found, expected)
+        jax.tree.map(close, found, expected)
     one, seven, four = (together.params.layers[0].weight[lane] for lane in range(3))
     assert not (one == seven).all()
     assert not (seven == four).all()
@@ -179,6 +184,34 @@ def test_n_may_differ_between_lanes_and_a_checkpoint_knows_it(returns, tmp_path)
     assert same(together.state, loaded.state)
     assert "n" not in checkpoint.read_about(last.save(tmp_path / "last"))["numbers"]
     np.testing.assert_allclose(last.params.layers[0].weight[0], together.params.layers[0].weight[2], rtol=1e-4)
+
+
+def test_the_number_of_networks_may_differ_between_lanes_and_a_checkpoint_knows_it(tmp_path):
+    env, config = envs.make("minatar/breakout"), {"returns": "greedy-step", "hidden": (8,)}
+    config |= {"replay_size": 300, "warmup": 50, "target_period": 50, "batch_size": 8, "log_every": 100}
+    numbers = {"ensemble": [1, 3, 2]}
+    together = Trainer(DQNConfig(ensemble=3, **config), env, [4, 4, 5], lane_hyperparams=numbers)
+    together.run(200)
+    for lane, (seed, count) in enumerate(zip([4, 4, 5], numbers["ensemble"], strict=True)):
+        alone = Trainer(DQNConfig(ensemble=count, **config), env, [seed])
+        alone.run(200)
+        present = jax.tree.map(lambda x, lane=lane, count=count: x[lane, :count], together.params)
+        jax.tree.map(close, present, jax.tree.map(lambda x: x[0], alone.params))
+
+    path = together.save(tmp_path)
+    assert checkpoint.read_about(path)["numbers"]["ensemble"] == [1, 3, 2]
+    loaded, last = Trainer.load(path), Trainer.load(path, lane=2)
+    assert last.config.ensemble == 2
+    for other in (together, loaded, last):
+        other.run(100)
+    assert same(together.state, loaded.state)
+    jax.tree.map(lambda x, y: close(x[0], y[2, :2]), last.params, together.params)
+
+
+def test_lanes_that_train_all_networks_cannot_differ_in_their_number():
+    env, config = envs.make("minatar/breakout"), DQNConfig(ensemble=2, ensemble_update="all", hidden=(8,))
+    with pytest.raises(ValueError, match=r"^lane_hyperparams: lanes of this agent cannot differ in ensemble$"):
+        Trainer(config, env, [0, 1], lane_hyperparams={"ensemble": [1, 2]})
 
 
 def test_one_step_returns_are_n_step_returns_with_n_1():

@@ -33,8 +33,8 @@ class Counter(Environment):
     def start(self, draws):
         return Count(jnp.int32(0), draws, jnp.int32(0))
 
-    def restart(self, key, state):
-        return self.reset(key)._replace(episodes=state.episodes + 1)
+    def start_after(self, draws, state):
+        return self.start(draws)._replace(episodes=state.episodes + 1)
 
     def draw(self, key):
         return ()

@@ -135,9 +135,7 @@ def test_all_networks_may_learn_from_every_batch():
     learner = Learner(DQNConfig(**SMALL | {"ensemble_update": "all"}), env.observation, env.num_actions)
     state = learner.init(jax.random.key(0))
     zeros, targets = jnp.zeros(9, jnp.int32), jnp.ones((HEADS, 9))
-    after, _ = learner.update(
-        state, Batch(jnp.ones((9, 2)), zeros, targets, zeros), jax.random.key(1), jnp.float32(1e-3)
-    )
+    after, _ = learner.update(state, Batch(jnp.ones((9, 2)), zeros, targets, zeros), jnp.int32(1), jnp.float32(1e-3))
     first, then = state.params.layers[-1].bias, after.params.layers[-1].bias
     assert (np.asarray(first) != np.asarray(then)).any(axis=1).all()
 
@@ -157,7 +155,7 @@ def test_an_update_changes_one_network_of_each_rate_with_its_own_part_of_the_bat
         jnp.asarray(random.normal(size=(HEADS, 9)), jnp.float32),
         jnp.zeros(9, jnp.int32),
     )
-    after, info = learner.update(state, batch, jax.random.key(1), jnp.float32(1e-3))
+    after, info = learner.update(state, batch, jnp.int32(1), jnp.float32(1e-3))
     changed = np.array(
         [
             [

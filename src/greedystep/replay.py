@@ -170,16 +170,18 @@ class ReplayBuffer:
         marks = marks | action.astype(jnp.uint32) << (WORD - ACTION_BITS)
         step = jnp.stack([marks, _bits(reward), _bits(behaviour_prob)], axis=-1)
 
-        def put(columns: jax.Array, row: jax.Array, value: jax.Array) -> jax.Array:
+        def put(columns: jax.Array, *rows: tuple[jax.Array, jax.Array]) -> jax.Array:
             if is_step is not None:
-                value = jnp.where(is_step.reshape(-1, *[1] * (value.ndim - 1)), value, _take(columns, row))
-            return _put(columns, row, value)
+                mask = [is_step.reshape(-1, *[1] * (value.ndim - 1)) for _, value in rows]
+                rows = tuple(
+                    (row, jnp.where(m, value, _take(columns, row))) for m, (row, value) in zip(mask, rows, strict=True)
+                )
+            return _put(columns, *rows)
 
         # Within an episode the observation is stored already; writing it again needs no branch.
-        observations = put(replay.observations, here, self.pack(observation))
-        observations = put(observations, after, self.pack(next_observation))
-        steps = put(put(replay.steps, after, jnp.zeros_like(step)), here, step)
-        step_rows = put(replay.step_rows, replay.written % self.rows_per_column, row)
+        observations = put(replay.observations, (here, self.pack(observation)), (after, self.pack(next_observation)))
+        steps = put(replay.steps, (after, jnp.zeros_like(step)), (here, step))
+        step_rows = put(replay.step_rows, (replay.written % self.rows_per_column, row))
         next_row, newest, written = row + 1 + over, row + 1, replay.written + 1
         if is_step is not None:
             next_row, newest = jnp.where(is_step, next_row, row), jnp.where(is_step, newest, replay.newest)
@@ -271,9 +273,11 @@ class ReplayBuffer:
 
     def sample(self, key: jax.Array, replay: ReplayState, count: int) -> RowIndex:
         """Sample `count` stored steps uniformly with replacement, as row indices; at least one step must be stored."""
-        counts = self.num_steps(replay)
-        which = jax.random.randint(key, (count,), 0, jnp.maximum(counts.sum(), 1))
-        return self.step_index(replay, which)
+        return self.steps_at(random_words(key, count), replay)
+
+    def steps_at(self, words: jax.Array, replay: ReplayState) -> RowIndex:
+        """Return the stored steps that `random_words` fall on: those of `sample`."""
+        return self.step_index(replay, integers_below(jnp.maximum(self.num_steps(replay).sum(), 1), words))
 
     def step_index(self, replay: ReplayState, which: jax.Array) -> RowIndex:
         """Return the rows of stored steps by their number, counted column by column, oldest first."""
@@ -389,10 +393,31 @@ def _on_device(array: np.ndarray) -> jax.Array:
     return jax.device_put(array, may_alias=True)
 
 
-def _put(columns: jax.Array, row: jax.Array, value: jax.Array) -> jax.Array:
-    if len(columns) == 1:  # a slice is written in place without the loop of a scatter
-        return lax.dynamic_update_slice(columns, value[:, None], (0, row[0], *[0] * (columns.ndim - 2)))
-    return columns.at[jnp.arange(len(columns)), row].set(value)
+def random_words(key: jax.Array, count: int) -> jax.Array:
+    """Draw what `integers_below` needs for `count` integers, uint32 [2, count]."""
+    return jnp.stack([jax.random.bits(half, (count,)) for half in jax.random.split(key)])
+
+
+def integers_below(bound: jax.Array, words: jax.Array) -> jax.Array:
+    """Return the integers of `jax.random.randint` from 0 to bound - 1, int32 [count], given its random words.
+
+    They are h 2^32 + l modulo the bound, with the words h and l. So the words can be drawn before the bound is known.
+    """
+    high, low = words
+    bound = bound.astype(jnp.uint32)
+    half = jnp.uint32(2**16) % bound
+    return ((high % bound * (half * half % bound) + low % bound) % bound).astype(jnp.int32)
+
+
+def _put(columns: jax.Array, *rows: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """Write rows, each given by its number and content in every column, [N] and [N, ...]; the numbers differ."""
+    if len(columns) == 1 and jax.default_backend() == "cpu":  # written in place without the loop of a scatter
+        for row, value in rows:
+            columns = lax.dynamic_update_slice(columns, value[:, None], (0, row[0], *[0] * (columns.ndim - 2)))
+        return columns
+    numbers, values = (jnp.stack(parts, axis=1) for parts in zip(*rows, strict=True))
+    column = jnp.arange(len(columns))[:, None]
+    return columns.at[column, numbers].set(values, unique_indices=True, mode="promise_in_bounds")
 
 
 def _take(columns: jax.Array, row: jax.Array) -> jax.Array:

@@ -2,6 +2,9 @@
 
 All lanes (trainings side by side) share one step counter, which alone decides when targets are refreshed. So under
 `vmap` over lanes the refresh stays a real branch, instead of being computed in every round and thrown away.
+
+Random numbers and rules are separate, as in the environments: `draw` turns the key of a round into all random numbers
+of that round, and `_train_step` uses them. So those of many rounds can be drawn at once (`GPU_BLOCK`).
 """
 
 from __future__ import annotations
@@ -9,24 +12,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from greedystep.deep.learner import LearnerState
+from greedystep.deep.learner import LearnerState, UpdateDraws
+from greedystep.deep.packing import Packing
+from greedystep.deep.round_keys import round_keys
 from greedystep.deep.target_pool import TargetPool
 from greedystep.deep.targets import LaneHyperparams
-from greedystep.deep.train_loop import LaneState, TrainLoop, Transition
+from greedystep.deep.train_loop import ActionDraws, LaneState, TrainLoop, Transition
 from greedystep.deep.train_metrics import ChunkMetrics
-from greedystep.envs.core import AutoReset, Environment
+from greedystep.envs.core import AutoReset, AutoResetDraws, Environment
 from greedystep.replay import ReplayState
 
 T = TypeVar("T")
 
 GPU_OPTIONS = {
-    # With small batches a round is some eighty kernels of a few microseconds. Within a CUDA graph those that do not
+    # With small batches a round is some thirty kernels of a few microseconds. Within a CUDA graph those that do not
     # depend on each other then run side by side, which makes a round with 48 lanes 12 % faster on an H200.
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
 }
@@ -34,12 +39,32 @@ GPU_OPTIONS = {
 GPU_BLOCK = 50
 """Rounds that are one loop of static length on a GPU, if the lengths of all parts of a training are multiples of it.
 Where XLA does not know the length of a loop, the host waits for the device after each round to learn whether there is
-another one; where it does, the host runs ahead."""
+another one; where it does, the host runs ahead. And the random numbers of a block are drawn at once: a dozen kernels
+per block instead of per round."""
 
 
 def compiler_options() -> dict[str, str]:
     """Return the XLA options for the program of a chunk on this backend."""
     return GPU_OPTIONS if jax.default_backend() == "gpu" else {}
+
+
+class RoundDraws(NamedTuple):
+    """Random numbers of one round: of its actions, of a step of N environments, and of its updates."""
+
+    action: ActionDraws
+    env: AutoResetDraws
+    heads: jax.Array
+    """Key of the choice of the heads that play next."""
+    update: UpdateDraws
+
+
+class Playing(NamedTuple):
+    """What a round changes: a lane, the metrics of its chunk, and what its environments show."""
+
+    lane: LaneState
+    metrics: ChunkMetrics
+    observation: jax.Array
+    """[N, ...]: of `lane.envs`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,73 +106,92 @@ class DeviceLoop(TrainLoop):
         period, warmup = config.target_period // config.num_envs, config.warmup // config.num_envs
 
         warm = jnp.clip(warmup - done, 0, rounds)
-        first = lane, ChunkMetrics.init()
-        first = _loop(done, done + warm, block, lambda i, carry: self._random_step(*carry), first)
+        first = Playing(lane, ChunkMetrics.init(), self._observe(lane.envs))
+        first = lax.fori_loop(done, done + warm, lambda i, now: self._random_step(now), first)
 
-        def one_period(carry: tuple) -> tuple:
-            at, lane, metrics = carry
+        def train_rounds(number: jax.Array, now: Playing, begin: jax.Array) -> Playing:
+            """Train for the rounds of one block."""
+            key, keys = round_keys(now.lane.key, block)
+            draws = jax.vmap(self.draw, (0, None))(keys, hyperparams)
+            now = now._replace(lane=now.lane._replace(key=key))
+
+            def one(i: Any, now: Playing) -> Playing:
+                own = jax.tree.map(lambda x: x[i], draws)
+                return self._train_step(begin + number * block + i, now, own, hyperparams)
+
+            return one(0, now) if block == 1 else _loop_packed(block, one, now)
+
+        def one_period(carry: tuple[jax.Array, Playing]) -> tuple[jax.Array, Playing]:
+            at, now = carry
             since = (at - warmup) % period
-            lane = self._refresh_if(since == 0, lane, hyperparams)
+            now = now._replace(lane=self._refresh_if(since == 0, now.lane, hyperparams))
             until = at + jnp.minimum(period - since, done + rounds - at)  # in this order nothing can overflow
-            lane, metrics = _loop(
-                at, until, block, lambda i, carry: self._train_step(i, *carry, hyperparams), (lane, metrics)
-            )
-            return until, lane, metrics
+            blocks = until - at if block == 1 else (until - at) // block
+            return until, lax.fori_loop(0, blocks, lambda i, now: train_rounds(i, now, at), now)
 
-        _, lane, metrics = lax.while_loop(lambda carry: carry[0] < done + rounds, one_period, (done + warm, *first))
-        return lane, metrics
+        _, now = lax.while_loop(lambda carry: carry[0] < done + rounds, one_period, (done + warm, first))
+        return now.lane, now.metrics
 
     # -- one round: a step of all environments -------------------------------------------------------------------------
 
-    def _random_step(self, lane: LaneState, metrics: ChunkMetrics) -> tuple[LaneState, ChunkMetrics]:
-        key, action_key, env_key = jax.random.split(lane.key, 3)
-        action, probability = self.random_action(action_key)
-        lane, metrics = self._env_step(lane, metrics, env_key, self._observe(lane.envs), action, probability, None)
-        return lane._replace(key=key), metrics
+    def draw(self, keys: jax.Array, hyperparams: LaneHyperparams) -> RoundDraws:
+        """Draw all random numbers of one round from its two keys."""
+        act_key, update_key = keys
+        action_key, env_key = jax.random.split(act_key)
+        return RoundDraws(
+            action=self.draw_actions(action_key),
+            env=self._draw_step(env_key),
+            heads=jax.random.fold_in(env_key, 0),
+            update=self.draw_updates(update_key, hyperparams),
+        )
 
-    def _train_step(
-        self, round_: jax.Array, lane: LaneState, metrics: ChunkMetrics, hyperparams: LaneHyperparams
-    ) -> tuple[LaneState, ChunkMetrics]:
+    def _draw_step(self, key: jax.Array) -> AutoResetDraws:
+        return jax.vmap(self._auto_reset.draw)(jax.random.split(key, self.learner.config.num_envs))
+
+    def _random_step(self, now: Playing) -> Playing:
+        key, action_key, env_key = jax.random.split(now.lane.key, 3)
+        action, probability = self.random_action(action_key)
+        now = now._replace(lane=now.lane._replace(key=key))
+        draws = self._draw_step(env_key), jax.random.fold_in(env_key, 0)
+        return self._env_step(now, *draws, action, probability, None)
+
+    def _train_step(self, round_: jax.Array, now: Playing, draws: RoundDraws, hyperparams: LaneHyperparams) -> Playing:
         """Take an ε-greedy step in every environment, and make the updates of this round.
 
         Their order spares copies, because XLA sees that an array is not read after it is overwritten: the replay buffer
         is written before samples are read from it; where samples come from a pool, updates come before acting.
         """
-        key, act_key, update_key = jax.random.split(lane.key, 3)
-        lane = lane._replace(key=key)
-        action_key, env_key = jax.random.split(act_key)
 
-        def act(lane: LaneState, metrics: ChunkMetrics) -> tuple[LaneState, ChunkMetrics]:
-            observation = self._observe(lane.envs)
-            chosen = self.action(round_, self.policy(lane), hyperparams, action_key, observation)
-            return self._env_step(lane, metrics, env_key, observation, *chosen)
+        def act(now: Playing) -> Playing:
+            chosen = self.action(round_, self.policy(now.lane), hyperparams, draws.action, now.observation)
+            return self._env_step(now, draws.env, draws.heads, *chosen)
 
-        def update(lane: LaneState, metrics: ChunkMetrics) -> tuple[LaneState, ChunkMetrics]:
-            return self.update(round_, lane, metrics, hyperparams, update_key)
+        def update(now: Playing) -> Playing:
+            lane, metrics = self.update(round_, now.lane, now.metrics, hyperparams, draws.update)
+            return now._replace(lane=lane, metrics=metrics)
 
         first, second = (update, act) if self.learner.config.is_pooled else (act, update)
-        return second(*first(lane, metrics))
+        return second(first(now))
 
     def _env_step(
         self,
-        lane: LaneState,
-        metrics: ChunkMetrics,
-        key: jax.Array,
-        observation: jax.Array,
+        now: Playing,
+        draws: AutoResetDraws,
+        heads_key: jax.Array,
         action: jax.Array,
         probability: jax.Array,
         q: jax.Array | None,
-    ) -> tuple[LaneState, ChunkMetrics]:
+    ) -> Playing:
         """Step every environment and store the steps; q [N] is Q(s, a) of the actions, None during the warm-up."""
-        keys = jax.random.split(key, self.learner.config.num_envs)
-        envs, step = jax.vmap(self._auto_reset.step)(keys, lane.envs, action)
+        envs, step = jax.vmap(self._auto_reset.advance)(draws, now.lane.envs, action)
         if jax.default_backend() != "cpu":
             # Whatever needs the new states reads them. Otherwise XLA computes them again in every kernel that does, and
             # for that copies each array of the old ones.
             envs, step = lax.optimization_barrier((envs, step))
         ends = (step.reward, step.terminated, step.truncated)
-        taken = Transition(observation, action, probability, q, *ends, self._observe(step.last))
-        return self.store(lane._replace(envs=envs), metrics, taken, jax.random.fold_in(key, 0))
+        taken = Transition(now.observation, action, probability, q, *ends, self._observe(step.last))
+        lane, metrics = self.store(now.lane._replace(envs=envs), now.metrics, taken, heads_key)
+        return Playing(lane, metrics, self._observe(envs))
 
     def _observe(self, envs: Any) -> jax.Array:
         return jax.vmap(self.env.observe)(envs)
@@ -168,12 +212,28 @@ class DeviceLoop(TrainLoop):
         )
 
 
-def _loop(begin: jax.Array, end: jax.Array, block: int, body: Callable[[jax.Array, T], T], first: T) -> T:
-    """Do what `lax.fori_loop` does, in blocks of static length."""
-    if block == 1:
-        return lax.fori_loop(begin, end, body, first)
+def _loop_packed(count: int, body: Callable[[jax.Array, Playing], Playing], first: Playing) -> Playing:
+    """Do what `lax.fori_loop(0, count, body, first)` does, with all small arrays but those of the networks packed.
 
-    def one_block(number: jax.Array, carry: T) -> T:
-        return lax.fori_loop(0, block, lambda i, carry: body(begin + number * block + i, carry), carry)
+    Where XLA makes a step of the environments from several kernels, one of them reads the old state after another has
+    written a part of the new one. So each of a game's arrays would be copied in each round, one kernel per array.
+    """
 
-    return lax.fori_loop(0, (end - begin) // block, one_block, first)
+    def parts(now: Playing) -> tuple[Any, LaneState]:
+        lane = now.lane
+        apart = LaneState(lane.key, lane.learner, None, lane.pool, None, None)  # type: ignore[arg-type]
+        return (lane.replay, lane.envs, lane.episode, lane.heads, now.metrics, now.observation), apart
+
+    packing = Packing(parts(first)[0])
+
+    def pack(now: Playing) -> tuple:
+        small, apart = parts(now)
+        return packing.pack(small), apart
+
+    def unpack(packed: tuple) -> Playing:
+        arrays, apart = packed
+        replay, envs, episode, heads, metrics, observation = packing.unpack(arrays)
+        lane = apart._replace(replay=replay, envs=envs, episode=episode, heads=heads)
+        return Playing(lane, metrics, observation)
+
+    return unpack(lax.fori_loop(0, count, lambda i, packed: pack(body(i, unpack(packed))), pack(first)))

@@ -22,7 +22,7 @@ from jax import lax
 from greedystep.deep.heads import split_policy
 from greedystep.deep.packing import Packing
 from greedystep.deep.targets import LaneHyperparams
-from greedystep.deep.train_loop import LaneState, TrainLoop, Transition, exploration, map_lanes
+from greedystep.deep.train_loop import LaneState, TrainLoop, Transition, map_lanes
 from greedystep.deep.train_metrics import ChunkMetrics
 from greedystep.envs.host import HostEnvironment, HostEnvs
 from greedystep.numpy_policy import apply_layers
@@ -177,7 +177,7 @@ class HostLoop(TrainLoop):
     def _greedy_action(self) -> Callable[..., Any]:
         def one(round_: Any, bits: jax.Array, numbers: jax.Array, policy: list, seen: jax.Array) -> tuple:
             own, hyperparams, key = self._packings[0].unpack(policy), LaneHyperparams(*numbers), _key(bits, round_, ACT)
-            action, probability, q = self.action(round_, own, hyperparams, key, seen)
+            action, probability, q = self.action(round_, own, hyperparams, self.draw_actions(key), seen)
             return seen, jnp.stack([action.astype(jnp.float32), probability, q], axis=-1)
 
         return self._program(one)
@@ -215,7 +215,7 @@ class HostLoop(TrainLoop):
             lane, metrics = self.store(lane, metrics, taken, _key(bits, round_, HEADS))
             if updates:
                 hyperparams, key = LaneHyperparams(*numbers), _key(bits, round_, UPDATE)
-                lane, metrics = self.update(round_, lane, metrics, hyperparams, key)
+                lane, metrics = self.update(round_, lane, metrics, hyperparams, self.draw_updates(key, hyperparams))
             return self._pack(lane, metrics)[:2]
 
         # The host acts with the policy while a program computes the next one, which may not be written in its place.
@@ -261,8 +261,8 @@ class HostLoop(TrainLoop):
 
         def one(round_: Any, bits: jax.Array, numbers: jax.Array) -> tuple:
             epsilon, key = self.epsilon(round_, LaneHyperparams(*numbers)), _key(bits, round_, ACT)
-            explores, random = exploration(key, self.learner.config.num_envs, self.learner.num_actions, epsilon)
-            return explores, random, epsilon[None], self.random_action(key)[0]
+            draws = self.draw_actions(key)
+            return draws.uniform < epsilon, draws.action, epsilon[None], self.random_action(key)[0]
 
         return jax.jit(jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None)))
 

@@ -34,6 +34,7 @@ from greedystep.deep.networks import (
     check_network,
     default_network,
     ensemble_q,
+    leave_out,
     make_ensemble,
     numpy_layers,
 )
@@ -42,7 +43,7 @@ from greedystep.deep.target_pool import Batch, TargetPool
 from greedystep.deep.targets import BootstrapValues, LaneHyperparams, n_step_targets, within
 from greedystep.envs.core import ObservationSpec
 from greedystep.numpy_policy import NumpyPolicy
-from greedystep.replay import ReplayBuffer, ReplayState
+from greedystep.replay import ReplayBuffer, ReplayState, integers_below, random_words
 
 CLONING_RATE = 10.0
 """Learning rate of the network of the behaviour, as a multiple of `learning_rate`: its targets are actions, which do
@@ -58,6 +59,15 @@ class LearnerState(NamedTuple):
     """Arrays of the target networks."""
     opt_state: Any
     """State of the optimiser of each network."""
+
+
+class UpdateDraws(NamedTuple):
+    """Random numbers of one update."""
+
+    words: jax.Array
+    """uint32 [2, B]: `replay.random_words` of the samples."""
+    network: jax.Array
+    """int32: the network that learns, where one does (`ensemble_update`)."""
 
 
 class UpdateInfo(NamedTuple):
@@ -126,6 +136,18 @@ class Learner:
         if not (is_usual and conv_kernels.is_available()):
             return None
         return ConvShape.of(self.observation.shape, config.hidden, self.num_actions)
+
+    @property
+    def can_leave_out(self) -> bool:
+        """Whether lanes of one program can have fewer networks than the config says, the others being left out."""
+        config = self.config
+        one_learns = config.ensemble_update == "one" and config.groups == 1 and config.returns != "auto"
+        return type(self._static) is ConvNet and one_learns and config.conservatism in ("auto", "none")
+
+    def with_networks(self, state: LearnerState, count: jax.Array) -> LearnerState:
+        """Return the first state of a learner with the networks from number `count` on left out."""
+        params, targets = (leave_out(x, count) for x in (state.params, state.target_params))
+        return state._replace(params=params, target_params=targets)
 
     @cached_property
     def _optimiser(self) -> optax.GradientTransformation:
@@ -227,15 +249,15 @@ class Learner:
     ) -> tuple[Any, TargetPool | None]:
         """Return the new target networks, and the new target pool where the returns need one; called once per period.
 
-        With `double` the pool is valued by the targets of the period before, which differ from the online networks
-        that choose the action.
+        With `double` the new targets value the actions that those of the period before choose: the online networks,
+        which choose elsewhere, are what has just been copied.
 
         Args:
             support: bool [N, R, A], the actions in the data for all rows of the buffer, where they are known already.
         """
         config = self.config
         copied = state._replace(target_params=state.params) if config.target_rate == 1 else state
-        valued_by = state if config.double else copied
+        valued_by = copied._replace(params=state.target_params) if config.double and config.target_rate == 1 else copied
         pool = self.make_pool(buffer, hyperparams, key, replay, valued_by, periods, support)
         return copied.target_params, pool
 
@@ -266,7 +288,7 @@ class Learner:
         self,
         buffer: ReplayBuffer,
         hyperparams: LaneHyperparams,
-        key: jax.Array,
+        words: jax.Array,
         replay: ReplayState,
         pool: TargetPool | None,
         state: LearnerState,
@@ -275,12 +297,13 @@ class Learner:
         """Sample a minibatch with its targets from the pool, or from the replay buffer if there is no pool.
 
         Args:
+            words: random words that choose the samples, see `UpdateDraws`.
             support: see `refresh_targets`.
         """
         config = self.config
         if pool is not None:
-            return target_pool.sample(buffer, pool, key, config.batch_size)
-        index = buffer.sample(key, replay, config.batch_size)
+            return target_pool.steps_at(buffer, pool, words)
+        index = buffer.steps_at(words, replay)
 
         def bootstrap_q(observations: jax.Array) -> BootstrapValues:
             return self.bootstrap_q(state, observations)
@@ -290,16 +313,27 @@ class Learner:
 
     # -- gradient steps ------------------------------------------------------------------------------------------------
 
+    def draw_update(self, key: jax.Array, hyperparams: LaneHyperparams) -> UpdateDraws:
+        """Draw all random numbers that one update needs."""
+        sample_key, network_key = jax.random.split(key)
+        network = jnp.int32(0)
+        if self.config.ensemble > 1:
+            network = integers_below(hyperparams.ensemble, random_words(network_key, 1))[0]
+        return UpdateDraws(random_words(sample_key, self.config.batch_size), network)
+
     def update(
-        self, state: LearnerState, batch: Batch, key: jax.Array, learning_rate: jax.Array
+        self, state: LearnerState, batch: Batch, network: jax.Array, learning_rate: jax.Array
     ) -> tuple[LearnerState, UpdateInfo]:
         """Make one gradient step of one random network or of all (`ensemble_update`), and with bcq of the behaviour.
 
         Also return the metrics of the step.
+
+        Args:
+            network: int32, the one that learns, see `UpdateDraws`.
         """
         config, size = self.config, self.config.num_q_networks
         if self.kernel_shape is not None:
-            return self._update_by_kernels(self.kernel_shape, state, batch, key, learning_rate)
+            return self._update_by_kernels(self.kernel_shape, state, batch, network, learning_rate)
 
         def step(params: Any, opt_state: Any, targets: jax.Array):
             (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, batch, targets)
@@ -326,16 +360,15 @@ class Learner:
             params, opt_state, info = (step_in_place if in_place else step)(params, opt_state, batch.targets[0])
             networks = jax.tree.map(lambda x: x[None], (params, opt_state))
         elif config.returns == "auto":
-            networks, info = self._update_each_rate(networks, batch, key, learning_rate)
+            networks, info = self._update_each_rate(networks, batch, network, learning_rate)
         elif config.ensemble_update == "all":
             params, opt_state, info = jax.vmap(step)(*networks, batch.targets[jnp.arange(size) % config.groups])
             networks, info = (params, opt_state), jax.tree.map(jnp.mean, info)
         else:
-            chosen = jax.random.randint(key, (), 0, size)
-            params, opt_state = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, chosen, keepdims=False), networks)
-            params, opt_state, info = step_in_place(params, opt_state, batch.targets[chosen % config.groups])
+            params, opt_state = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, network, keepdims=False), networks)
+            params, opt_state, info = step_in_place(params, opt_state, batch.targets[network % config.groups])
             networks = jax.tree.map(
-                lambda x, new: lax.dynamic_update_index_in_dim(x, new, chosen, 0), networks, (params, opt_state)
+                lambda x, new: lax.dynamic_update_index_in_dim(x, new, network, 0), networks, (params, opt_state)
             )
         if config.conservatism == "bcq":
             params, opt_state, _ = self.clone_behaviour(*behaviour, batch.observations, batch.action, learning_rate)
@@ -347,19 +380,18 @@ class Learner:
         return LearnerState(params, target_params, opt_state), info
 
     def _update_by_kernels(
-        self, shape: ConvShape, state: LearnerState, batch: Batch, key: jax.Array, learning_rate: jax.Array
+        self, shape: ConvShape, state: LearnerState, batch: Batch, network: jax.Array, learning_rate: jax.Array
     ) -> tuple[LearnerState, UpdateInfo]:
         """Do what `update` does, in the kernels of `conv_kernels`."""
         config, (averages,) = self.config, state.opt_state
-        chosen = jnp.int32(0) if config.ensemble == 1 else jax.random.randint(key, (), 0, config.ensemble)
         result = conv_gradient.gradient_step(
             state.params,
             averages.mu,
             averages.nu,
-            chosen,
+            network,
             batch.observations,
             batch.action,
-            batch.targets[chosen % config.groups],
+            batch.targets[network % config.groups],
             learning_rate,
             shape=shape,
             loss=_loss_function(config),
@@ -370,7 +402,7 @@ class Learner:
         return LearnerState(result.params, state.target_params, opt_state), UpdateInfo(result.loss, result.mean_q)
 
     def _update_each_rate(
-        self, networks: tuple[Any, Any], batch: Batch, key: jax.Array, learning_rate: jax.Array
+        self, networks: tuple[Any, Any], batch: Batch, network: jax.Array, learning_rate: jax.Array
     ) -> tuple[tuple[Any, Any], UpdateInfo]:
         """Make one gradient step of one random network of each learning rate, or of all (`ensemble_update`).
 
@@ -379,8 +411,7 @@ class Learner:
         """
         config, rates = self.config, self.config.rates
         size = len(batch.action) // rates
-        one = jax.random.randint(key, (1,), 0, config.ensemble)
-        members = jnp.arange(config.ensemble) if config.ensemble_update == "all" else one
+        members = jnp.arange(config.ensemble) if config.ensemble_update == "all" else network[None]
         rate = np.repeat(np.arange(rates), len(members))
         chosen = rate * config.ensemble + jnp.tile(members, rates)
 

@@ -24,6 +24,8 @@ MakeNetwork = Callable[[jax.Array, ObservationSpec, int], Network]
 
 LARGE = 36
 """Images at least this high and wide get `NatureNet`, whose convolutions need so many pixels."""
+ABSENT = 1e30
+"""Q-value of a network that is left out of an ensemble: no minimum is ever taken there."""
 FILTERS, SIDE = 16, 3
 """Number of filters of MinAtar's convolution, and their width and height."""
 
@@ -225,6 +227,16 @@ def numpy_layers(networks: Network) -> tuple[str, list[tuple[np.ndarray, np.ndar
 def make_ensemble(make: MakeNetwork, key: jax.Array, size: int, observation: ObservationSpec, num_actions: int) -> Any:
     """Make `size` networks, each from its own key, as one module whose arrays have a leading axis [size]."""
     return eqx.filter_vmap(lambda k: make(k, observation, num_actions))(jax.random.split(key, size))
+
+
+def leave_out(networks: ConvNet, count: jax.Array) -> ConvNet:
+    """Leave the networks from number `count` on out of an ensemble: their Q-values are ABSENT."""
+    *rest, last = networks.head.layers
+    is_absent = jnp.arange(len(last.bias)) >= count
+    bias = jnp.where(is_absent[:, None], ABSENT, last.bias)
+    weight = jnp.where(is_absent[:, None, None], 0, last.weight)
+    last = eqx.tree_at(lambda x: (x.weight, x.bias), last, (weight, bias))
+    return eqx.tree_at(lambda x: x.head.layers, networks, (*rest, last))
 
 
 def ensemble_q(networks: Network, observations: jax.Array) -> jax.Array:

@@ -93,10 +93,10 @@ def fit(
 
         def update(i: jax.Array, carry: tuple) -> tuple:
             state, total = carry
-            sample_key, network_key = jax.random.split(jax.random.fold_in(update_key, i))
-            batch = learner.sample_batch(buffer, hyperparams, sample_key, replay, pool, state, support)
+            draws = learner.draw_update(jax.random.fold_in(update_key, i), hyperparams)
+            batch = learner.sample_batch(buffer, hyperparams, draws.words, replay, pool, state, support)
             learning_rate = hyperparams.learning_rate * (1 - i / updates)
-            state, info = learner.update(state, batch, network_key, learning_rate)
+            state, info = learner.update(state, batch, draws.network, learning_rate)
             loss, _ = total
             return state, (loss + info.loss, info.mean_q)
 

@@ -26,7 +26,7 @@ from greedystep.deep.targets import (
     target_values,
     with_support,
 )
-from greedystep.replay import ReplayBuffer, ReplayState, RowIndex
+from greedystep.replay import ReplayBuffer, ReplayState, RowIndex, integers_below
 
 
 class TargetPool(NamedTuple):
@@ -129,9 +129,9 @@ def init(config: DQNConfig, buffer: ReplayBuffer, periods: int = 1) -> TargetPoo
     )
 
 
-def sample(buffer: ReplayBuffer, pool: TargetPool, key: jax.Array, count: int) -> Batch:
-    """Sample a minibatch of `count` steps of the pool, uniformly with replacement."""
-    at = pool.step_rows[jax.random.randint(key, (count,), 0, jnp.maximum(pool.count, 1))]
+def steps_at(buffer: ReplayBuffer, pool: TargetPool, words: jax.Array) -> Batch:
+    """Return the minibatch of the pool's steps that `random_words` fall on, uniformly with replacement."""
+    at = pool.step_rows[integers_below(jnp.maximum(pool.count, 1), words)]
     return Batch(buffer.unpack(pool.observations[at]), pool.action[at], pool.targets[:, at], pool.steps[at])
 
 

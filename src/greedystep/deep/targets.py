@@ -42,6 +42,8 @@ class LaneHyperparams(NamedTuple):
     gate: jax.Array
     n: jax.Array
     """At most the config's n, which is the length of the windows that are read."""
+    ensemble: jax.Array
+    """At most the config's number of networks; those from this number on are left out (`networks.leave_out`)."""
 
 
 class TargetValues(NamedTuple):

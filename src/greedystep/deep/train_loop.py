@@ -18,7 +18,7 @@ from jax import lax
 from greedystep.deep import target_pool
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.heads import HeadPolicy, HeadScores
-from greedystep.deep.learner import Learner, LearnerState
+from greedystep.deep.learner import Learner, LearnerState, UpdateDraws
 from greedystep.deep.target_pool import TargetPool
 from greedystep.deep.targets import LaneHyperparams, within
 from greedystep.deep.train_metrics import ChunkMetrics, EpisodeStats
@@ -97,13 +97,16 @@ class TrainLoop:
         params = lane.learner.params
         return params if lane.heads is None else HeadPolicy(params, lane.heads.playing)
 
+    def draw_actions(self, key: jax.Array) -> ActionDraws:
+        """Draw the random numbers with which the actions of one round are chosen."""
+        return draw_actions(key, self.learner.config.num_envs, self.learner.num_actions)
+
     def action(
-        self, round_: jax.Array, policy: Any, hyperparams: LaneHyperparams, key: jax.Array, observation: jax.Array
+        self, round_: jax.Array, policy: Any, hyperparams: LaneHyperparams, draws: ActionDraws, observation: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Sample ε-greedy actions; return the actions, their probabilities and Q(s, a), each [N]."""
         q, support = self.learner.acting_q_and_support(policy, observation)
-        epsilon = self.epsilon(round_, hyperparams)
-        action, probability = epsilon_greedy(key, within(support, q), epsilon)
+        action, probability = draws.choose(within(support, q), self.epsilon(round_, hyperparams))
         return action, probability, jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
 
     def epsilon(self, round_: jax.Array, hyperparams: LaneHyperparams) -> jax.Array:
@@ -155,21 +158,30 @@ class TrainLoop:
         lane: LaneState,
         metrics: ChunkMetrics,
         hyperparams: LaneHyperparams,
-        key: jax.Array,
+        draws: UpdateDraws,
     ) -> tuple[LaneState, ChunkMetrics]:
-        """Make the gradient steps of one round (a round is one step of all environments)."""
+        """Make the gradient steps of one round (a round is one step of all environments).
+
+        Args:
+            draws: those of `draw_updates`.
+        """
         learner, count = self.learner, self.learner.config.updates
 
-        def update(i: jax.Array, carry: tuple) -> tuple:
+        def update(i: Any, carry: tuple) -> tuple:
             state, metrics = carry
-            sample_key, network_key = jax.random.split(jax.random.fold_in(key, i))
-            batch = learner.sample_batch(self.buffer, hyperparams, sample_key, lane.replay, lane.pool, state)
-            state, info = learner.update(state, batch, network_key, hyperparams.learning_rate)
+            own = jax.tree.map(lambda x: x[i], draws)
+            batch = learner.sample_batch(self.buffer, hyperparams, own.words, lane.replay, lane.pool, state)
+            state, info = learner.update(state, batch, own.network, hyperparams.learning_rate)
             return state, metrics.after_update(round_, info, batch.steps)
 
         first = lane.learner, metrics
-        state, metrics = update(jnp.int32(0), first) if count == 1 else lax.fori_loop(0, count, update, first)
+        state, metrics = update(0, first) if count == 1 else lax.fori_loop(0, count, update, first)
         return lane._replace(learner=state), metrics
+
+    def draw_updates(self, key: jax.Array, hyperparams: LaneHyperparams) -> UpdateDraws:
+        """Draw all random numbers that the updates of one round need; arrays [updates, ...]."""
+        numbers = jnp.arange(self.learner.config.updates)
+        return jax.vmap(lambda i: self.learner.draw_update(jax.random.fold_in(key, i), hyperparams))(numbers)
 
     def refresh_targets(
         self, key: jax.Array, state: LearnerState, replay: ReplayState, hyperparams: LaneHyperparams
@@ -193,17 +205,27 @@ def epsilon_at(config: DQNConfig, end: jax.Array, step: jax.Array) -> jax.Array:
     return jnp.where(step >= config.epsilon_steps, end, config.epsilon_start + share * (end - config.epsilon_start))
 
 
+class ActionDraws(NamedTuple):
+    """Random numbers of ε-greedy actions in N environments."""
+
+    uniform: jax.Array
+    """[N]: an environment explores where this is below ε."""
+    action: jax.Array
+    """int32 [N]: the actions of those that explore."""
+
+    def choose(self, q: jax.Array, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the actions [N] for Q-values [N, A], and their probabilities [N]."""
+        greedy, actions = q.argmax(axis=-1), q.shape[-1]
+        action = jnp.where(self.uniform < epsilon, self.action, greedy).astype(jnp.int32)
+        return action, epsilon / actions + (1 - epsilon) * (action == greedy)
+
+
+def draw_actions(key: jax.Array, envs: int, actions: int) -> ActionDraws:
+    """Draw the random numbers of ε-greedy actions."""
+    explore_key, action_key = jax.random.split(key)
+    return ActionDraws(jax.random.uniform(explore_key, (envs,)), jax.random.randint(action_key, (envs,), 0, actions))
+
+
 def epsilon_greedy(key: jax.Array, q: jax.Array, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Sample ε-greedy actions [N] for Q-values [N, A], and return them with their probabilities [N]."""
-    envs, actions = q.shape
-    greedy = q.argmax(axis=-1)
-    explores, random = exploration(key, envs, actions, epsilon)
-    action = jnp.where(explores, random, greedy).astype(jnp.int32)
-    return action, epsilon / actions + (1 - epsilon) * (action == greedy)
-
-
-def exploration(key: jax.Array, envs: int, actions: int, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return which of N environments explore, bool [N], and the random actions that they would take, [N]."""
-    explore_key, action_key = jax.random.split(key)
-    explores = jax.random.uniform(explore_key, (envs,)) < epsilon
-    return explores, jax.random.randint(action_key, (envs,), 0, actions)
+    return draw_actions(key, *q.shape).choose(q, epsilon)

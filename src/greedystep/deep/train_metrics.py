@@ -12,6 +12,8 @@ from greedystep.deep.learner import UpdateInfo
 
 BINS = 16
 """Number of bins of the histogram of bootstrapping steps n: 1, 2, 3-4, 5-8, ..., 8193-16384, more."""
+LOWEST = np.append(1, 2 ** np.arange(BINS - 1) + 1)
+"""The smallest n of each bin."""
 NEVER = np.int32(2**31 - 1)
 """Value of `ChunkMetrics.diverged` if every loss was finite."""
 
@@ -65,11 +67,8 @@ class ChunkMetrics(NamedTuple):
     updates: jax.Array
     loss: jax.Array
     q: jax.Array
-    n: jax.Array
-    """Sum over batches of the batch's mean bootstrapping step n."""
-    above_one: jax.Array
-    histogram: jax.Array
-    """[BINS]: number of samples by n."""
+    n_sums: jax.Array
+    """[BINS + 1]: number of samples whose bootstrapping step n is at least `LOWEST`, then the sum of n."""
     diverged: jax.Array
     """int32: the round (one step of all environments) in which a loss was first not finite; NEVER if none was."""
 
@@ -77,7 +76,7 @@ class ChunkMetrics(NamedTuple):
     def init(cls) -> ChunkMetrics:
         """Return the metrics of an empty chunk: all sums are 0."""
         zeros = {name: jnp.float32(0) for name in cls._fields}
-        return cls(**zeros | {"histogram": jnp.zeros(BINS), "diverged": jnp.int32(NEVER)})
+        return cls(**zeros | {"n_sums": jnp.zeros(BINS + 1), "diverged": jnp.int32(NEVER)})
 
     def after_step(
         self,
@@ -110,16 +109,13 @@ class ChunkMetrics(NamedTuple):
 
     def after_update(self, round_: jax.Array, info: UpdateInfo, n: jax.Array) -> ChunkMetrics:
         """Add one update of round `round_`; its samples look n [B] steps ahead (0: the return mixes all lengths)."""
-        bins = jnp.arange(BINS)
-        lowest = jnp.where(bins == 0, 1, (1 << jnp.maximum(bins - 1, 0)) + 1)  # 1, 2, 3, 5, 9, ...
-        at_least = (n[:, None] >= lowest).sum(axis=0)
+        # One sum for all columns, since each would be a kernel of its own on a GPU.
+        columns = jnp.where(np.arange(BINS + 1) < BINS, n[:, None] >= np.append(LOWEST, 0), n[:, None])
         return self._replace(
             updates=self.updates + 1,
             loss=self.loss + info.loss,
             q=self.q + info.mean_q,
-            n=self.n + n.mean(dtype=jnp.float32),
-            above_one=self.above_one + (n > 1).mean(dtype=jnp.float32),
-            histogram=self.histogram + at_least - jnp.append(at_least[1:], 0),
+            n_sums=self.n_sums + columns.sum(axis=0, dtype=jnp.float32),
             diverged=jnp.where(jnp.isfinite(info.loss), self.diverged, jnp.minimum(self.diverged, round_)),
         )
 
@@ -134,23 +130,23 @@ def metrics_row(metrics: ChunkMetrics) -> dict[str, Any]:
     def mean(total: Any, count: Any) -> float | None:
         return float(total) / float(count) if count else None
 
-    has_n = sums.histogram.sum() > 0
+    at_least, total_n = sums.n_sums[:BINS], sums.n_sums[BINS]
     return {
         "episode_return": mean(sums.episode_return, sums.episodes),
         "episode_length": mean(sums.episode_length, sums.episodes),
         "episodes": int(sums.episodes),
         "loss": mean(sums.loss, sums.updates),
         "mean_q": mean(sums.q, sums.updates),
-        "mean_n": mean(sums.n, sums.updates) if has_n else None,
-        "share_n_above_1": mean(sums.above_one, sums.updates) if has_n else None,
-        "n_histogram": [int(x) for x in sums.histogram],
+        "mean_n": mean(total_n, at_least[0]),
+        "share_n_above_1": mean(at_least[1], at_least[0]),
+        "n_histogram": [int(x) for x in at_least - np.append(at_least[1:], 0)],
         "overestimation": mean(sums.q_minus_return, sums.num_valued),
     }
 
 
 def bin_names() -> list[str]:
     """Return the labels of the histogram's bins: "1", "2", "3-4", ..."""
-    lowest = [1] + [2 ** (i - 1) + 1 for i in range(1, BINS)]
+    lowest = LOWEST.tolist()
     highest = [low - 1 for low in lowest[1:]]
     names = [str(a) if a == b else f"{a}-{b}" for a, b in zip(lowest, highest, strict=False)]
     return [*names, f"{lowest[-1]}+"]

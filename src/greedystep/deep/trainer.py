@@ -28,27 +28,26 @@ from jax import lax
 
 from greedystep import checkpoint, io, schema
 from greedystep.checks import INT32_MAX, check_int, check_seed
-from greedystep.deep.config import DQNConfig, described, is_used
+from greedystep.deep.config import DQNConfig, described
 from greedystep.deep.device_loop import DeviceLoop, compiler_options
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
 from greedystep.deep.heads import HEAD_SETTINGS, HeadPolicy, HeadScores
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.lane_devices import Device, lane_devices, one_lane, shares, spread
+from greedystep.deep.lane_hyperparams import (
+    LARGEST_IN_CONFIG,
+    described_hyperparams,
+    make_hyperparams,
+    own_hyperparams,
+)
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.train_loop import LaneState, map_lanes
 from greedystep.deep.train_metrics import NEVER, ChunkMetrics, metrics_row
-from greedystep.deep.trainer_description import (
-    ENV_STATE,
-    config_from_json,
-    current_name,
-    described_hyperparams,
-    own_hyperparams,
-    read_about,
-)
+from greedystep.deep.trainer_description import ENV_STATE, config_from_json, current_name, read_about
 from greedystep.envs.core import Environment
 from greedystep.signals import deferred
 
@@ -90,7 +89,8 @@ class Trainer:
         env: a compiled environment, or one of Gymnasium that is stepped on the host.
         seeds: one seed per lane.
         lane_hyperparams: settings that differ between lanes, one value per lane: learning_rate, epsilon_end, lambda_,
-            gate, n (at most that of the config). All others are the config's.
+            gate, n and, where `Learner.can_leave_out` says so, ensemble (these two at most the config's). All others
+            are the config's.
         network: makes the networks instead of the default ones; see `networks.MakeNetwork`.
         on_diverged: called with (lane, step) where the loss of a lane was first not finite, once per lane and trainer;
             training goes on with the other lanes. After `restore` a lane that had diverged before is reported again,
@@ -124,7 +124,7 @@ class Trainer:
         self.learner = Learner(config, env.observation, env.num_actions, network)
         self.loop = _loop(self.learner, env, tuple(self.seeds))
         self.devices = lane_devices(len(self.seeds) if isinstance(self.loop, DeviceLoop) else 1)
-        self.hyperparams = _hyperparams(config, lane_hyperparams or {}, len(self.seeds))
+        self.hyperparams = make_hyperparams(self.learner, lane_hyperparams or {}, len(self.seeds))
         self.state, self.seconds = TrainState(np.array(0), self._init()), 0.0
         self._env_state: dict[str, Any] | None = None
         """Running episodes of the host environments in a restored checkpoint, until they have been replayed."""
@@ -145,15 +145,21 @@ class Trainer:
 
     def _init(self) -> LaneState:
         """Return the state of all lanes before the first step; MemoryError if it does not fit."""
-        init = jax.jit(partial(spread, partial(lax.map, self.loop.init), self.devices))
-        seeds = np.asarray(self.seeds, np.uint32)
-        traced = init.trace(seeds)
+
+        def one(seed: jax.Array, ensemble: jax.Array) -> LaneState:
+            lane = self.loop.init(seed)
+            return lane._replace(learner=self.learner.with_networks(lane.learner, ensemble)) if differ else lane
+
+        differ = bool((self.hyperparams.ensemble != self.config.ensemble).any())
+        init = jax.jit(partial(spread, partial(lax.map, lambda lane: one(*lane)), self.devices))
+        lanes = (np.asarray(self.seeds, np.uint32), self.hyperparams.ensemble)
+        traced = init.trace(lanes)
         sizes = {name: tree_bytes(part) for name, part in traced.out_info._asdict().items()}
         largest = SIZE_SETTINGS[max(sizes, key=lambda name: sizes[name])]
         needed = sum(sizes.values()) // len(self.devices) + largest_intermediate(traced)
         check_device_memory(self._shown(*largest), needed, self.devices)
         with deferred():  # an interrupt within JAX may come out of it as a SystemError
-            return init(seeds)
+            return init(lanes)
 
     def _shown(self, *names: str) -> str:
         """Return the named settings, and the number of seeds if several, as text for messages about memory."""
@@ -322,7 +328,7 @@ class Trainer:
         if config.target_rate < 1:  # the mean age of a moving average, in updates, times steps per update
             moving = (1 - config.target_rate) / config.target_rate * config.num_envs / config.updates
             return moving + age if config.is_pooled else moving
-        return age + config.target_period if config.is_pooled and config.double else age
+        return age
 
     def _check(self, metrics: ChunkMetrics) -> None:
         """Call `on_diverged` for each lane whose loss is not finite for the first time, or raise DivergedError."""
@@ -419,9 +425,13 @@ class Trainer:
         """Return a trainer of one lane alone, which continues as that lane would have among the others."""
         check_int("lane", lane, 0, len(self.seeds) - 1)
         own = {name: values[lane : lane + 1] for name, values in own_hyperparams(self.about()).items()}
-        config = dataclasses.replace(self.config, n=own.pop("n", [self.config.n])[0])
+        changes = {name: own.pop(name, [getattr(self.config, name)])[0] for name in LARGEST_IN_CONFIG}
+        config = dataclasses.replace(self.config, **changes)
         one = Trainer(config, self.env, [self.seeds[lane]], lane_hyperparams=own, network=self.learner.network)
         own_lane = one_lane(self.state.lanes, lane)
+        if config.ensemble < self.config.ensemble:
+            present = jax.tree.map(lambda x: x[: config.ensemble], own_lane.learner)
+            own_lane = own_lane._replace(learner=present)
         one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[None], own_lane))
         one.devices = [self.devices[lane * len(self.devices) // len(self.seeds)]]
         one.seconds = self.seconds
@@ -458,21 +468,3 @@ def keep_compiled_programs() -> None:
 def most_steps(config: DQNConfig) -> int:
     """Return the largest possible number of steps: rounds (steps of all environments) are counted with int32."""
     return config.num_envs * INT32_MAX
-
-
-def _hyperparams(config: DQNConfig, given: Mapping[str, Sequence[float]], lanes: int) -> LaneHyperparams:
-    """Return one value per lane of each setting that may differ between lanes, checked as in `DQNConfig`."""
-    names = LaneHyperparams._fields
-    for name, values in given.items():
-        if name not in names:
-            raise ValueError(f"lane_hyperparams: expected names among {', '.join(names)}, got {name!r}")
-        if not is_used(name, config.returns):
-            raise ValueError(f"lane_hyperparams: returns={config.returns!r} has no {name}")
-        if len(values) != lanes:
-            raise ValueError(f"lane_hyperparams: expected {lanes} values of {name}, one per lane, got {len(values)}")
-        for value in values:
-            dataclasses.replace(config, **{name: value})
-        if name == "n" and config.n is not None and max(values) > config.n:
-            raise ValueError(f"lane_hyperparams: n above that of the config, {config.n}: {max(values)}")
-    columns = {name: given.get(name, [getattr(config, name) or 0.0] * lanes) for name in names}
-    return LaneHyperparams(**{name: jnp.asarray(np.asarray(values, np.float32)) for name, values in columns.items()})

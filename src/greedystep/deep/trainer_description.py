@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from greedystep import checkpoint, schema
 from greedystep.checks import INT32_MAX, LARGEST_SEED
-from greedystep.deep.config import DQNConfig, is_used
+from greedystep.deep.config import DQNConfig
+from greedystep.deep.lane_hyperparams import LARGEST_IN_CONFIG
 from greedystep.deep.targets import LaneHyperparams
 
 ABOUT = {
@@ -18,7 +16,7 @@ ABOUT = {
     "env": {"name": str, "options": schema.Nullable(dict)},
     "config": {"returns": str, "hidden": [schema.Int(1)]},
     "seeds": [schema.Int(0, LARGEST_SEED)],
-    "numbers": {name: [schema.Float()] for name in LaneHyperparams._fields if name != "n"},
+    "numbers": {name: [schema.Float()] for name in LaneHyperparams._fields if name not in LARGEST_IN_CONFIG},
     "seconds": schema.Float(0),
 }
 """Schema of a checkpoint's description; the other entries of "config" are checked by `DQNConfig`."""
@@ -30,7 +28,8 @@ def read_about(path: str | os.PathLike) -> dict[str, Any]:
     """Return the description in a DQN checkpoint; ValueError if the file is not one."""
     try:
         about = schema.check(checkpoint.read_about(path), ABOUT, "about")
-        schema.check(about["numbers"].get("n"), schema.Nullable([schema.Int(1)]), "about.numbers.n")
+        for name in LARGEST_IN_CONFIG:
+            schema.check(about["numbers"].get(name), schema.Nullable([schema.Int(1)]), f"about.numbers.{name}")
         return about
     except checkpoint.DamagedCheckpointError:
         raise
@@ -42,20 +41,6 @@ def config_from_json(content: dict[str, Any]) -> DQNConfig:
     """Return the `DQNConfig` stored as JSON; ValueError names the first setting that is wrong."""
     hidden = schema.check(content.get("hidden"), [schema.Int(1)], "hidden")
     return schema.build(DQNConfig, content | {"hidden": tuple(hidden)}, "config")
-
-
-def described_hyperparams(config: DQNConfig, hyperparams: LaneHyperparams) -> dict[str, list[float]]:
-    """Return the lane hyperparameters as JSON. Earlier versions had no n: it is there only if a lane has its own."""
-    numbers = {name: np.asarray(x).tolist() for name, x in hyperparams._asdict().items()}
-    numbers["n"] = [int(n) for n in numbers["n"]]
-    if set(numbers["n"]) == {int(np.float32(config.n or 0))}:
-        del numbers["n"]
-    return numbers
-
-
-def own_hyperparams(about: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return the lane hyperparameters in a checkpoint's description, without those its `returns` does not use."""
-    return {name: x for name, x in about["numbers"].items() if is_used(name, about["config"]["returns"])}
 
 
 _FORMER_NAMES = {

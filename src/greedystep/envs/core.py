@@ -96,12 +96,16 @@ class Environment(ABC):
         """Return the first state of an independent episode."""
         return self.start(self.draw_start(key))
 
-    def restart(self, key: jax.Array, state: State) -> State:
-        """Return the first state of the episode that follows the one that ended in `state`.
+    def start_after(self, draws: Draws, state: State) -> State:
+        """Return the first state of the episode that follows the one that ended in `state`, given `draw_start`'s draws.
 
-        The same as `reset(key)`, unless a game carries something over, as MinAtar does the last (sticky) action.
+        The same as `start(draws)`, unless a game carries something over, as MinAtar does the last (sticky) action.
         """
-        return self.reset(key)
+        return self.start(draws)
+
+    def restart(self, key: jax.Array, state: State) -> State:
+        """Return the first state of the episode that follows the one that ended in `state`."""
+        return self.start_after(self.draw_start(key), state)
 
     def step(self, key: jax.Array, state: State, action: jax.Array | int) -> tuple[State, Step]:
         """Take one step; outside compiled code, an invalid action raises ValueError."""
@@ -171,8 +175,8 @@ class TimeLimit(Wrapper):
     def start(self, draws: Draws) -> TimedState:
         return TimedState(self.env.start(draws), jnp.int32(0))
 
-    def restart(self, key: jax.Array, state: TimedState) -> TimedState:
-        return TimedState(self.env.restart(key, state.state), jnp.int32(0))
+    def start_after(self, draws: Draws, state: TimedState) -> TimedState:
+        return TimedState(self.env.start_after(draws, state.state), jnp.int32(0))
 
     def advance(self, draws: Draws, state: TimedState, action: jax.Array) -> tuple[TimedState, Step]:
         inner, step = self.env.advance(draws, state.state, action)
@@ -196,6 +200,14 @@ class AutoResetStep(NamedTuple):
     """
 
 
+class AutoResetDraws(NamedTuple):
+    """Random numbers of a step of `AutoReset`."""
+
+    step: Draws
+    start: Draws
+    """Those of the next episode's first state, in case the step ends this one."""
+
+
 @dataclass(frozen=True)
 class AutoReset(Wrapper):
     """Begins a new episode within the step that terminates or truncates one."""
@@ -203,20 +215,24 @@ class AutoReset(Wrapper):
     def start(self, draws: Draws) -> State:
         return self.env.start(draws)
 
-    def restart(self, key: jax.Array, state: State) -> State:
-        return self.env.restart(key, state)
+    def start_after(self, draws: Draws, state: State) -> State:
+        return self.env.start_after(draws, state)
+
+    def draw(self, key: jax.Array) -> AutoResetDraws:
+        step_key, start_key = jax.random.split(key)
+        return AutoResetDraws(self.env.draw(step_key), self.env.draw_start(start_key))
 
     def step(self, key: jax.Array, state: State, action: jax.Array | int) -> tuple[State, AutoResetStep]:  # type: ignore[override]
         """Take one step; where it ended the episode, return the first state of the next one."""
-        step_key, start_key = jax.random.split(key)
-        last, step = self.env.step(step_key, state, action)
+        self.check_action(action)
+        return self.advance(self.draw(key), state, jnp.asarray(action))
+
+    def advance(self, draws: AutoResetDraws, state: State, action: jax.Array) -> tuple[State, AutoResetStep]:  # type: ignore[override]
+        last, step = self.env.advance(draws.step, state, action)
         over = step.terminated | step.truncated
-        first = self.env.restart(start_key, last)
+        first = self.env.start_after(draws.start, last)
         state = jax.tree.map(lambda new, old: jnp.where(over, new, old), first, last)
         return state, AutoResetStep(*step, last)
-
-    def advance(self, draws: Draws, state: State, action: jax.Array) -> tuple[State, Step]:
-        raise TypeError("a reset needs random numbers of its own: use step, or env.advance and env.restart")
 
     def observe(self, state: State) -> jax.Array:
         return self.env.observe(state)

@@ -42,7 +42,7 @@ class State(NamedTuple):
     """State of a MinAtar game: its position and the last action, which may be repeated (sticky actions)."""
 
     position: Any  # state of the particular game
-    executed: jax.Array  # int32: the action executed last, one of all six; outlives the episode (`restart`)
+    executed: jax.Array  # int32: the action executed last, one of all six; outlives the episode (`start_after`)
     over: jax.Array  # bool: the episode has ended, and further steps change nothing
 
 
@@ -129,8 +129,8 @@ class MinAtar(Environment):
     def start(self, draws: Any) -> State:
         return State(self.first(draws), jnp.int32(NONE), jnp.bool_(False))
 
-    def restart(self, key: jax.Array, state: State) -> State:
-        return self.reset(key)._replace(executed=state.executed)
+    def start_after(self, draws: Any, state: State) -> State:
+        return self.start(draws)._replace(executed=state.executed)
 
     def draw(self, key: jax.Array) -> Draws:
         words = jax.random.bits(key, (1 + self.step_words,))

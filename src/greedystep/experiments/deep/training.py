@@ -21,6 +21,8 @@ from greedystep import checkpoint, envs, provenance, schema
 from greedystep.deep.config import DQNConfig, described, is_used
 from greedystep.deep.env_spec import spec_of
 from greedystep.deep.evaluator import Evaluator
+from greedystep.deep.lane_hyperparams import LARGEST_IN_CONFIG
+from greedystep.deep.learner import Learner
 from greedystep.deep.presets import make_config
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.trainer import Row, Trainer
@@ -31,7 +33,7 @@ from greedystep.runs.ray_workers import Report
 CURVES = ("episode_return", "episodes", "mean_q", "mean_n", "overestimation")
 """Metrics columns that are recorded."""
 VARYING = LaneHyperparams._fields
-"""Settings that may differ between runs (lanes) of one compiled program."""
+"""Settings that may differ between runs (lanes) of one compiled program; ensemble only where kernels train it."""
 EVALUATION_SEED, GREEDY_EPISODES = 1_000, 20
 """Seed of evaluations, and number of episodes of each of those along a training."""
 SAVE_EVERY = 60.0
@@ -73,8 +75,18 @@ class RunSpec:
     @cached_property
     def program(self) -> str:
         """Hash of the compiled program: runs with equal hashes can be trained side by side."""
-        config = {name: value for name, value in _what_is_trained(self.lane_config).items() if name not in VARYING}
+        config = {name: x for name, x in _what_is_trained(self.lane_config).items() if name not in self._varying}
         return provenance.config_hash(self._identity | {"config": config})
+
+    @property
+    def _varying(self) -> tuple[str, ...]:
+        """The settings in which lanes beside this one may differ.
+
+        Those with fewer networks than others cost no time only in the kernels, which leave the absent ones out.
+        """
+        learner = Learner(self.lane_config, self.env.observation, self.env.num_actions)
+        by_kernels = learner.can_leave_out and learner.kernel_shape is not None
+        return VARYING if by_kernels else tuple(name for name in VARYING if name != "ensemble")
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
@@ -124,8 +136,9 @@ def train(
         name: [getattr(run.lane_config, name) for run in runs] for name in VARYING if is_used(name, config.returns)
     }
     so_far = PartialTraining([], {})
+    largest = {name: max(hyperparams[name]) for name in LARGEST_IN_CONFIG if name in hyperparams}
     trainer = Trainer(
-        dataclasses.replace(config, log_every=every, n=max(hyperparams["n"]) if "n" in hyperparams else None),
+        dataclasses.replace(config, log_every=every, **largest),
         runs[0].env,
         [run.seed for run in runs],
         lane_hyperparams=hyperparams,

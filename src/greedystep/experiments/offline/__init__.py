@@ -77,7 +77,7 @@ SCALES: dict[str, dict[str, OfflineTask]] = {
         )
     },
     "paper": {
-        "breakout": OfflineTask("Breakout", "minatar/breakout", "fast", 2_000_000, 200_000, 100_000),
+        "breakout": OfflineTask("Breakout", "minatar/breakout", "fast", 2_000_000, 200_000, 20_000),
         "catcher": OfflineTask("Catcher", "ple/catcher", "paper", 200_000, 200_000, 100_000),
         "cartpole": OfflineTask("CartPole", "classic/cartpole", "paper", 60_000, 50_000, 50_000),
         "mountaincar": OfflineTask("MountainCar", "classic/mountaincar", "paper", 100_000, 200_000, 50_000),
