@@ -3,7 +3,7 @@
 RMSprop changes weights and averages in place while their gradient is still in registers, and only those of the chosen
 network. Names and shapes are those of `conv_kernels.py`; δ is the derivative of the loss by a value, d by a weight.
 
-    backward  δz = δq Vᵀ · [z > 0],   δh_p = δz U_pᵀ · [h_p > 0],   dF = Σ_p x_pᵀ δh_p,   dU_p = h_pᵀ δz
+    backward  δz = δq Vᵀ · [z > 0],   dU_p = h_pᵀ δz,   δh_p = δz U_pᵀ · [h_p > 0],   dF = Σ_p x_pᵀ δh_p
 """
 
 from __future__ import annotations
@@ -18,29 +18,27 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as gpu
 
 from greedystep.deep.conv_kernels import (
+    GROUP,
     SPLITS,
     ConvShape,
     as_bytes,
     call,
     float32,
-    hidden_sums,
     load_patches,
     padded,
     rows_and_positions,
+    sums_kernel,
 )
 from greedystep.deep.networks import FILTERS, ConvNet
 from greedystep.deep.optimisers import centred_rmsprop
 
-GROUP = 4
-"""Positions whose δh one program computes."""
 LOSS_SAMPLES = 8
 """Samples whose loss one program computes."""
-HIDDEN_ROWS, HIDDEN_WARPS = 32, 8
-"""Rows of the hidden layer's weights that one program changes, and its warps."""
+HIDDEN_ROWS = 32
+"""Rows of the hidden layer's weights that one program changes."""
 
-
-KEPT = (None, "evict_first", "evict_first")
-"""What the cache may drop first: both averages, which are read once per step, not the weights, which are read again."""
+EVICTION = (None, "evict_first", "evict_first")
+"""What the cache may drop first: not the weights, which are soon read again, but both averages of RMSprop."""
 
 
 class _Step(NamedTuple):
@@ -55,7 +53,8 @@ class _Step(NamedTuple):
         refs = tuple(at(array) for array in arrays)
         other = None if mask is None else 0.0
         values = tuple(
-            gpu.load(ref, mask=mask, other=other, eviction_policy=keep) for ref, keep in zip(refs, KEPT, strict=True)
+            gpu.load(ref, mask=mask, other=other, eviction_policy=policy)
+            for ref, policy in zip(refs, EVICTION, strict=True)
         )
         return _Block(self, refs, values, mask)
 
@@ -72,8 +71,8 @@ class _Block(NamedTuple):
         """Change them in place by centred RMSprop."""
         (w, m, v), step = self.values, self.step
         update, m, v = centred_rmsprop(gradient, m, v, step.decay, step.epsilon)
-        for ref, new, keep in zip(self.refs, (w - step.learning_rate * update, m, v), KEPT, strict=True):
-            gpu.store(ref, new, mask=self.mask, eviction_policy=keep)
+        for ref, new, policy in zip(self.refs, (w - step.learning_rate * update, m, v), EVICTION, strict=True):
+            gpu.store(ref, new, mask=self.mask, eviction_policy=policy)
 
 
 def _loss_kernel(
@@ -102,21 +101,17 @@ def _loss_kernel(
 
 
 def _hidden_kernel(which, h, delta_z, rate, *refs, count: int, shape: ConvShape, rmsprop: dict) -> None:
-    """Grid [blocks]: changes HIDDEN_ROWS rows of the hidden layer's weights.
-
-    It moves six arrays of that size, and should take no longer than that. So their gradient hᵀ δz is added up sample by
-    sample: the result of a matrix product would lie in other threads than the weights, and Triton would carry all six
-    arrays through shared memory. For the same reason δh has a kernel of its own (`_inputs_kernel`).
-    """
+    """Grid [blocks]: changes HIDDEN_ROWS rows of the hidden layer's weights; δh of their inputs."""
+    hidden, delta_h = refs[3:6], refs[6]
     network, step = which[0], _Step(rate[0], **rmsprop)
     first = pl.program_id(0) * HIDDEN_ROWS
-    units, columns = jnp.arange(shape.hidden), first + jnp.arange(HIDDEN_ROWS)
-    old = step.load(lambda x: x.at[network, pl.ds(first, HIDDEN_ROWS), :], refs[3:6])
-    gradient = jnp.zeros((HIDDEN_ROWS, shape.hidden), jnp.float32)
-    for sample in range(count):
-        here, dz = gpu.load(h.at[sample, columns]), gpu.load(delta_z.at[sample, units])
-        gradient = gradient + here[:, None] * dz[None, :]
-    old.descend(gradient)
+    samples, units, columns = jnp.arange(count), jnp.arange(shape.hidden), first + jnp.arange(HIDDEN_ROWS)
+    old = step.load(lambda x: x.at[network, pl.ds(first, HIDDEN_ROWS), :], hidden)
+    dz = gpu.load(delta_z.at[samples[:, None], units[None, :]])
+    here = gpu.load(h.at[samples[:, None], columns[None, :]])
+    dh = jnp.where(here > 0, dz @ old.values[0].T, 0)
+    old.descend(here.T @ dz)
+    gpu.store(delta_h.at[samples[:, None], columns[None, :]], dh)
 
 
 def _outputs_kernel(which, z, delta_z, slope, action, rate, *refs, count: int, shape: ConvShape, rmsprop: dict) -> None:
@@ -137,16 +132,12 @@ def _outputs_kernel(which, z, delta_z, slope, action, rate, *refs, count: int, s
     weight.descend(zs.T @ dq)
 
 
-def _inputs_kernel(which, cells, h, delta_z, hidden, weight, bias, *, count: int, shape: ConvShape) -> None:
-    """Grid [positions / GROUP]: δh at a group of positions, and from it the gradient of the filters and their bias."""
-    network, split, columns = which[0], pl.program_id(0), GROUP * FILTERS
-    samples, units, filters = jnp.arange(count), jnp.arange(shape.hidden), jnp.arange(FILTERS)
-    weights = gpu.load(hidden.at[network, pl.ds(split * columns, columns), :])
-    dz = gpu.load(delta_z.at[samples[:, None], units[None, :]])
-    here = gpu.load(h.at[samples[:, None], (split * columns + jnp.arange(columns))[None, :]])
-    dh = jnp.where(here > 0, dz @ weights.T, 0).reshape(count * GROUP, FILTERS)
-    rows, positions = rows_and_positions(count, GROUP, jnp.int32(0), split * GROUP)
-    patches, inputs = load_patches(cells, rows, None, positions, shape), jnp.arange(padded(shape.inputs))
+def _filter_gradient_kernel(cells, delta_h, weight, bias, *, count: int, shape: ConvShape) -> None:
+    """Grid [positions / GROUP]: gradient of the filters and their bias at a group of positions."""
+    split, filters, inputs = pl.program_id(0), jnp.arange(FILTERS), jnp.arange(padded(shape.inputs))
+    samples, positions = rows_and_positions(count, GROUP, jnp.int32(0), split * GROUP)
+    patches = load_patches(cells, samples, None, positions, shape)
+    dh = gpu.load(delta_h.at[samples[:, None], (positions * FILTERS)[:, None] + filters[None, :]])
     gpu.store(weight.at[split, inputs[:, None], filters[None, :]], patches.T @ dh)
     gpu.store(bias.at[split, filters], dh.sum(axis=0))
 
@@ -209,27 +200,29 @@ def gradient_step(
         list(one) for one in zip(leaves, jax.tree.leaves(mu), jax.tree.leaves(nu), strict=True)
     )
 
-    def in_place(kernel, grid, inputs, changed, *new, warps=4, **how):
+    def in_place(kernel, grid, inputs, changed, *new, **how):
         """Call a kernel that changes some arrays in place, and makes some new ones."""
         shapes = [*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in changed), *new]
         aliases = {len(inputs) + i: i for i in range(len(changed))}
         kernel = partial(kernel, shape=shape, rmsprop=rmsprop, **how)
-        results = call(kernel, grid, shapes, warps, input_output_aliases=aliases)(*inputs, *changed)
+        results = call(kernel, grid, shapes, input_output_aliases=aliases)(*inputs, *changed)
         return results[: len(changed)], results[len(changed) :]
 
     rows, parts, groups = shape.positions * FILTERS, count // LOSS_SAMPLES, shape.positions // GROUP
-    of_hidden = float32(count, shape.hidden)
-    (h,), sums = hidden_sums(which, cells, leaves, shape)
+    of_hidden, of_rows = float32(count, shape.hidden), float32(count, rows)
+    kernel = partial(sums_kernel, splits=SPLITS, count=count, shape=shape)
+    shapes = float32(1, SPLITS, count, shape.hidden), of_rows
+    sums, h = call(kernel, (1, SPLITS), shapes)(which, cells, *leaves[:3], leaves[5])
     kernel = partial(_loss_kernel, loss_of=loss, count=count, shape=shape)
     shapes = of_hidden, of_hidden, float32(count), float32(parts, 2)
     z, dz, slope, info = call(kernel, (parts,), shapes)(which, sums, action, targets, *leaves[3:])
-    kernel = partial(_inputs_kernel, count=count, shape=shape)
-    shapes = float32(groups, padded(shape.inputs), FILTERS), float32(groups, FILTERS)
-    gradients = call(kernel, (groups,), shapes)(which, cells, h, dz, leaves[2])
+    inputs, blocks = (which, h, dz, rate), rows // HIDDEN_ROWS
+    hidden, (dh,) = in_place(_hidden_kernel, (blocks,), inputs, hidden, of_rows, count=count)
     inputs, changed = (which, z, dz, slope, action, rate), [*hidden_bias, *outputs, *output_bias]
     head, _ = in_place(_outputs_kernel, (1,), inputs, changed, count=count)
-    inputs, blocks = (which, h, dz, rate), rows // HIDDEN_ROWS
-    hidden, _ = in_place(_hidden_kernel, (blocks,), inputs, hidden, warps=HIDDEN_WARPS, count=count)
+    kernel = partial(_filter_gradient_kernel, count=count, shape=shape)
+    shapes = float32(groups, padded(shape.inputs), FILTERS), float32(groups, FILTERS)
+    gradients = call(kernel, (groups,), shapes)(cells, dh)
     convolution, _ = in_place(_filters_kernel, (1,), (which, *gradients, rate), [*filters, *filter_bias])
     by_array = [convolution[:3], convolution[3:], hidden, head[:3], head[3:6], head[6:]]
     trees = [jax.tree.unflatten(structure, leaves) for leaves in zip(*by_array, strict=True)]

@@ -1,9 +1,9 @@
 """Pallas kernels for MinAtar's network on a GPU: the Q-values of an ensemble (`conv_gradient.py`: its gradient step).
 
 With one environment and batches of 32, XLA makes a round of training from some eighty kernels of a few microseconds,
-and moves weights and activations through memory several times. Here a forward pass is three kernels and a gradient step
-seven, whatever the number of lanes. What takes time is to read the weights of the hidden layer, so the kernels that do
-so do little else.
+and moves weights and activations through memory several times. Here a forward pass is two or three kernels and a
+gradient step six, whatever the number of lanes. For a batch, convolution and hidden layer are one kernel, since the
+outputs of the filters at one position of the image meet just 16 rows of the hidden layer's weights.
 
 Shapes: M networks, B samples, C channels, P = (H - 2)(W - 2) positions of the filters, D hidden units, A actions;
 x_p [B, 9 C] is the patch of the images at position p.
@@ -35,16 +35,12 @@ AMPERE = 8.0
 LEAST = 16
 """Triton's smallest side of a matrix in a product."""
 SMALL_BATCH = 64
-"""The largest batch whose forward pass is split within networks; larger ones are split into tiles of TILE samples."""
+"""The largest batch whose forward pass is split over positions; larger ones are split into tiles of TILE samples."""
 TILE = 32
-SPLITS, ONE_SPLITS = 4, 16
+SPLITS, ONE_SPLITS = 8, 16
 """Number of programs over which the hidden layer of a network is split, for a small batch and for one sample."""
-PATCHES, CHUNK = 64, 32
-"""Patches that one program multiplies with the filters, and inputs of the hidden layer with its weights at a time."""
 GROUP = 2
-"""Positions of a sample whose patches are multiplied with the filters at once, where one program does all layers."""
-WARPS = {"one_sample": 8, "sums": 4, "tile": 4}
-"""Warps per program of each kernel."""
+"""Positions of a sample whose patches are multiplied with the filters at once."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,7 @@ class ConvShape:
             return None
         height, width, channels = observation
         shape = cls(height, width, channels, hidden[0], actions)
-        fits = shape.hidden == padded(shape.hidden) and shape.positions == padded(shape.positions) >= max(
-            SPLITS, ONE_SPLITS
-        )
+        fits = shape.hidden == padded(shape.hidden) and shape.positions == padded(shape.positions) >= SPLITS * GROUP
         return shape if fits else None
 
     @property
@@ -100,11 +94,7 @@ def takes_batch(size: int) -> bool:
 
 def padded(size: int) -> int:
     """Return the next power of two that Triton's products take."""
-    return max(LEAST, _power_of_two(size))
-
-
-def _power_of_two(size: int) -> int:
-    return 1 << (size - 1).bit_length()
+    return max(LEAST, 1 << (size - 1).bit_length())
 
 
 # -- parts of kernels -------------------------------------------------------------------------------------------------
@@ -191,30 +181,23 @@ def _is_present(output_bias: Any, network: jax.Array) -> jax.Array:
     return output_bias[network, 0] < ABSENT
 
 
-def _convolution_kernel(
-    which, cells, filters, filter_bias, h, *, networks: int, count: int, group: int, shape: ConvShape
-) -> None:
-    """Grid [positions / group]: h of all networks at a group of positions: their filters are columns of one product."""
-    first, size = pl.program_id(0) * group, _power_of_two(count)
-    inputs, columns = jnp.arange(padded(shape.inputs)), jnp.arange(FILTERS * _power_of_two(networks))
-    row, own = lax.div(columns, FILTERS), lax.rem(columns, FILTERS)
-    is_real = row < networks
-    network = gpu.load(which.at[row], mask=is_real, other=0)
-    mask = is_real[None, :] & (inputs < shape.inputs)[:, None]
-    weight = gpu.load(filters.at[network[None, :], inputs[:, None], own[None, :]], mask=mask, other=0.0)
-    bias = gpu.load(filter_bias.at[network, own], mask=is_real, other=0.0)
-    samples, positions = rows_and_positions(size, group, jnp.int32(0), first)
-    patches = load_patches(cells, samples, None if size == count else count, positions, shape)
-    out = jnp.maximum(patches @ weight + bias[None, :], 0)
-    at = h.at[row[None, :], samples[:, None], (positions * FILTERS)[:, None] + own[None, :]]
-    gpu.store(at, out, mask=(samples < count)[:, None] & is_real[None, :])
+def _one_convolution_kernel(which, cells, filters, filter_bias, output_bias, h, *, shape: ConvShape) -> None:
+    """Grid [networks]: h of one sample."""
+    row, positions = pl.program_id(0), jnp.arange(shape.positions)
+    network = which[row]
+
+    @pl.when(_is_present(output_bias, network))
+    def _() -> None:
+        patches = load_patches(cells, jnp.zeros_like(positions), None, positions, shape)
+        out = _Filters.load(filters, filter_bias, network, shape)(patches)
+        gpu.store(h.at[row, (positions * FILTERS)[:, None] + jnp.arange(FILTERS)[None, :]], out)
 
 
 def _one_sample_kernel(which, h, hidden, output_bias, out, *, splits: int, shape: ConvShape) -> None:
     """Grid [networks, splits]: the hidden layer's sums over some of its inputs, for one sample.
 
-    That is what acts. It reads each weight for one product, and should take no longer than that: no matrix products,
-    and no convolution in between.
+    That is what acts. It reads each weight for one product, and with no convolution or matrix product in between it
+    takes little longer than that.
     """
     row, split, units = pl.program_id(0), pl.program_id(1), jnp.arange(shape.hidden)
     network, each = which[row], shape.positions * FILTERS // splits
@@ -222,27 +205,35 @@ def _one_sample_kernel(which, h, hidden, output_bias, out, *, splits: int, shape
     @pl.when(_is_present(output_bias, network))
     def _() -> None:
         weights = gpu.load(hidden.at[network, pl.ds(split * each, each), :])
-        own = gpu.load(h.at[row, 0, split * each + jnp.arange(each)])
-        gpu.store(out.at[row, split, 0, units], (own[:, None] * weights).sum(axis=0))
+        own = gpu.load(h.at[row, split * each + jnp.arange(each)])
+        gpu.store(out.at[row, split, units], (own[:, None] * weights).sum(axis=0))
 
 
-def _sums_kernel(which, h, hidden, output_bias, out, *, splits: int, count: int, shape: ConvShape) -> None:
-    """Grid [networks, splits]: the hidden layer's sums over some of its inputs, for a small batch."""
-    row, split, samples = pl.program_id(0), pl.program_id(1), jnp.arange(padded(count))
-    network, units, each = which[row], jnp.arange(shape.hidden), shape.positions * FILTERS // splits
-    mask = None if len(samples) == count else (samples < count)[:, None]
-
-    def add(i: jax.Array, sums: jax.Array) -> jax.Array:
-        first = split * each + i * CHUNK
-        masked = {} if mask is None else {"mask": jnp.broadcast_to(mask, (len(samples), CHUNK)), "other": 0.0}
-        own = gpu.load(h.at[row, samples[:, None], (first + jnp.arange(CHUNK))[None, :]], **masked)
-        return sums + own @ gpu.load(hidden.at[network, pl.ds(first, CHUNK), :])
+def sums_kernel(
+    which, cells, filters, filter_bias, hidden, output_bias, out, *kept, splits: int, count: int, shape: ConvShape
+) -> None:
+    """Grid [networks, splits]: the hidden layer's sums over the positions of one split; keeps h if asked to."""
+    row, split = pl.program_id(0), pl.program_id(1)
+    network, units, samples = which[row], jnp.arange(shape.hidden), jnp.arange(padded(count))
+    each, is_padded = shape.positions // splits, len(samples) != count
 
     @pl.when(_is_present(output_bias, network))
     def _() -> None:
-        sums = lax.fori_loop(0, each // CHUNK, add, jnp.zeros((len(samples), shape.hidden), jnp.float32))
-        at = out.at[row, split, samples[:, None], units[None, :]]
-        gpu.store(at, sums, mask=None if mask is None else jnp.broadcast_to(mask, sums.shape))
+        own = _Filters.load(filters, filter_bias, network, shape)
+
+        def add(i: jax.Array, sums: jax.Array) -> jax.Array:
+            first = split * each + i * GROUP
+            rows, positions = rows_and_positions(len(samples), GROUP, jnp.int32(0), first)
+            h = own(load_patches(cells, rows, count if is_padded else None, positions, shape))
+            h = h.reshape(len(samples), GROUP * FILTERS)
+            for keep in kept:
+                columns = first * FILTERS + jnp.arange(GROUP * FILTERS)
+                gpu.store(keep.at[samples[:, None], columns[None, :]], h)
+            return sums + h @ gpu.load(hidden.at[network, pl.ds(first * FILTERS, GROUP * FILTERS), :])
+
+        sums = lax.fori_loop(0, each // GROUP, add, jnp.zeros((len(samples), shape.hidden), jnp.float32))
+        mask = jnp.broadcast_to((samples < count)[:, None], sums.shape) if is_padded else None
+        gpu.store(out.at[row, split, samples[:, None], units[None, :]], sums, mask=mask)
 
 
 def _add_splits(sums: Any, row: jax.Array, samples: jax.Array, count: int, splits: int, shape: ConvShape) -> jax.Array:
@@ -257,7 +248,7 @@ def _one_output_kernel(which, sums, hidden_bias, outputs, output_bias, q, *, spl
     """Grid [networks]: what `_outputs_kernel` does for one sample, without matrix products."""
     row = pl.program_id(0)
     own, units = _Outputs.load(hidden_bias, outputs, output_bias, which[row], shape), jnp.arange(shape.hidden)
-    parts = gpu.load(sums.at[row, jnp.arange(splits)[:, None], 0, units[None, :]])
+    parts = gpu.load(sums.at[row, jnp.arange(splits)[:, None], units[None, :]])
     z = jnp.maximum(parts.sum(axis=0) + own.hidden_bias, 0)
     values = (z[:, None] * own.weight).sum(axis=0) + own.bias
     values = jnp.where(_is_present(output_bias, which[row]), values, ABSENT)
@@ -314,40 +305,22 @@ def ensemble_q(params: ConvNet, observations: jax.Array, shape: ConvShape) -> ja
     q = float32(networks, count, shape.actions)
     if count > SMALL_BATCH:
         kernel = partial(_tile_kernel, count=count, shape=shape)
-        return call(kernel, (networks, -(-count // TILE)), q, WARPS["tile"])(cells, *arrays)
+        return call(kernel, (networks, -(-count // TILE)), q)(cells, *arrays)
     which = jnp.arange(networks)
-    _, sums = hidden_sums(which, cells, arrays, shape)
     if count == 1:
+        out = float32(networks, shape.positions * FILTERS)
+        h = call(partial(_one_convolution_kernel, shape=shape), (networks,), out)(which, cells, *arrays[:2], arrays[5])
+        kernel, out = partial(_one_sample_kernel, splits=ONE_SPLITS, shape=shape), (networks, ONE_SPLITS, shape.hidden)
+        sums = call(kernel, (networks, ONE_SPLITS), float32(*out), warps=8)(which, h, arrays[2], arrays[5])
         kernel = partial(_one_output_kernel, splits=ONE_SPLITS, shape=shape)
     else:
+        kernel, out = (
+            partial(sums_kernel, splits=SPLITS, count=count, shape=shape),
+            (networks, SPLITS, count, shape.hidden),
+        )
+        sums = call(kernel, (networks, SPLITS), float32(*out))(which, cells, *arrays[:3], arrays[5])
         kernel = partial(_outputs_kernel, splits=SPLITS, count=count, shape=shape)
     return call(kernel, (networks,), q)(which, sums, *arrays[3:])
-
-
-def hidden_sums(
-    which: jax.Array, cells: jax.Array, arrays: Sequence[jax.Array], shape: ConvShape
-) -> tuple[jax.Array, jax.Array]:
-    """Return h [networks, B, 16 P] of some networks for a small batch, and parts of the sums that make up h U.
-
-    These are [networks, splits, B, D], with ONE_SPLITS splits for one sample and SPLITS for more. Both are undefined
-    where a network is left out.
-
-    Args:
-        which: int32, the networks.
-        cells: bytes [B, H W C].
-        arrays: the weights of all networks.
-    """
-    rows, count = len(which), len(cells)
-    group = min(shape.positions, PATCHES // _power_of_two(count))
-    kernel = partial(_convolution_kernel, networks=rows, count=count, group=group, shape=shape)
-    out = float32(rows, count, shape.positions * FILTERS)
-    h = call(kernel, (shape.positions // group,), out)(which, cells, *arrays[:2])
-    if count == 1:
-        splits, warps, kernel = ONE_SPLITS, WARPS["one_sample"], partial(_one_sample_kernel, splits=ONE_SPLITS)
-    else:
-        splits, warps, kernel = SPLITS, WARPS["sums"], partial(_sums_kernel, splits=SPLITS, count=count)
-    out = float32(rows, splits, count, shape.hidden)
-    return h, call(partial(kernel, shape=shape), (rows, splits), out, warps)(which, h, arrays[2], arrays[5])
 
 
 def as_bytes(observations: jax.Array) -> jax.Array:
@@ -360,7 +333,7 @@ def float32(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def call(kernel: Callable, grid: tuple[int, ...], out: Any, warps: int = 4, **how: Any) -> Callable[..., Any]:
+def call(kernel: Callable, grid: tuple[int, ...], out: Any, *, warps: int = 4, **how: Any) -> Callable[..., Any]:
     """Return a kernel as a function of arrays; without a GPU it is interpreted, which is for tests."""
     options = gpu.CompilerParams(num_warps=warps, num_stages=3)
     return pl.pallas_call(kernel, out, grid=grid, interpret=_is_interpreted(), compiler_params=options, **how)
