@@ -15,7 +15,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -96,8 +95,6 @@ class Trainer:
             training goes on with the other lanes. After `restore` a lane that had diverged before is reported again,
             so that callers keep the first step. None: raise DivergedError instead, and warn of Q-values that no return
             can have (UnreachableValueWarning).
-        device_lock: held while a chunk computes, so that trainers in several threads take turns on one device. The
-            program is compiled, and the lock waited for, outside the measured time.
     """
 
     state: TrainState
@@ -115,7 +112,6 @@ class Trainer:
         lane_hyperparams: Mapping[str, Sequence[float]] | None = None,
         network: MakeNetwork | None = None,
         on_diverged: Callable[[int, int], None] | None = None,
-        device_lock: AbstractContextManager[Any] | None = None,
     ):
         keep_compiled_programs()
         self.config, self.env, self.seeds = config, env, [check_seed(seed) for seed in seeds]
@@ -137,7 +133,7 @@ class Trainer:
         """The compiled program of a chunk, for each number of rounds that are one static loop."""
         self._summaries = jax.jit(partial(spread, jax.vmap(HeadScores.summary), self.devices))
         self._is_checked = False
-        self._on_diverged, self._device_lock = on_diverged, device_lock
+        self._on_diverged = on_diverged
         self._diverged_lanes: set[int] = set()
         self._reward_range = (np.inf, -np.inf)
         """Smallest and largest reward seen in the replay buffers after any chunk."""
@@ -206,20 +202,13 @@ class Trainer:
         block = self._block(end)
         while (step := int(self.state.step)) < end:
             steps = min(end, (step // every + 1) * every) - step
-            if self._device_lock is None:
-                yield self._run_chunk(steps, block)
-                continue
-            if isinstance(self.loop, DeviceLoop):
-                self._program(block)
-            with self._device_lock:
-                rows = self._run_chunk(steps, block)
-            yield rows
+            yield self._run_chunk(steps, block)
 
-    def compile(self) -> None:
-        """Compile the program of whole chunks now instead of in the first chunk."""
+    def compile(self, steps: int | None = None) -> None:
+        """Compile the program of the next `steps` steps now instead of in their first chunk; None: of whole chunks."""
         if isinstance(self.loop, DeviceLoop):
             self.check_memory()
-            self._program(self._block(self.config.log_every))
+            self._program(self._block(int(self.state.step) + steps if steps else self.config.log_every))
 
     def _block(self, end: int) -> int:
         """Return the rounds of a loop of static length in all chunks until step `end`, so that they share a program."""

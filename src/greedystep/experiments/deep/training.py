@@ -7,7 +7,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,7 +41,8 @@ SAVE_EVERY = 60.0
 SO_FAR = {"rows": [{"step": schema.Int(), "lane": schema.Int(), "n_histogram": [schema.Int()]}], "diverged": dict}
 """Schema of what the checkpoint of an unfinished training holds besides the trainer's state."""
 GPU = Lock()
-"""Lock of the GPU: one program at a time runs a chunk, so that measured speeds are those of running alone."""
+"""Lock of the GPU: one training at a time has it from beginning to end. So measured speeds are those of running alone,
+and if the work stops, at most one training is unfinished."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,6 @@ class Budget:
     """Evaluations with greedy play along the training, evenly spaced; 0 for none."""
 
 
-def _device_lock() -> AbstractContextManager[Any]:
-    return nullcontext() if jax.default_backend() == "cpu" else GPU  # with both: compiling is not timed
-
-
 def train(
     runs: Sequence[RunSpec],
     budget: Budget,
@@ -143,14 +140,15 @@ def train(
         [run.seed for run in runs],
         lane_hyperparams=hyperparams,
         on_diverged=so_far.on_diverged,
-        device_lock=_device_lock(),
     )
     evaluator = Evaluator(trainer.learner, trainer.env)
-    _run(trainer, budget, on_chunk, so_far, checkpoints, evaluator)
+    trainer.compile(budget.steps)  # before the GPU is waited for
     played: list[float | None] = [None] * len(runs)
-    if budget.episodes:
-        evaluation = evaluator(trainer.params, EVALUATION_SEED, episodes=budget.episodes)
-        played = [float(mean) for mean in evaluation.returns.mean(axis=1)]
+    with nullcontext() if jax.default_backend() == "cpu" else GPU:
+        _run(trainer, budget, on_chunk, so_far, checkpoints, evaluator)
+        if budget.episodes:
+            evaluation = evaluator(trainer.params, EVALUATION_SEED, episodes=budget.episodes)
+            played = [float(mean) for mean in evaluation.returns.mean(axis=1)]
     return [
         _record(run, [row for row in so_far.rows if row["lane"] == lane], budget)
         | {"evaluation": played[lane], "diverged": so_far.diverged.get(str(lane))}
@@ -205,8 +203,7 @@ def _points_before(step: int, budget: Budget) -> int:
 
 def _play_greedily(trainer: Trainer, evaluator: Evaluator, chunk: Sequence[Row]) -> None:
     """Play greedily with the networks of each lane, and add what came of it to their rows."""
-    with _device_lock():
-        played = evaluator(trainer.params, EVALUATION_SEED, episodes=GREEDY_EPISODES)
+    played = evaluator(trainer.params, EVALUATION_SEED, episodes=GREEDY_EPISODES)
     for row in chunk:
         own = played.map(lambda x, lane=row["lane"]: x[lane])
         row["greedy_return"], row["greedy_overestimation"] = own.mean, own.mean_overestimation
