@@ -219,7 +219,7 @@ def test_one_step_returns_are_n_step_returns_with_n_1():
     assert without_time(one_step.run(100)) == without_time(n_step.run(100))
 
 
-@pytest.mark.parametrize("returns", ["one-step", "greedy-step"])
+@pytest.mark.parametrize("returns", ["one-step", "greedy-step", "auto"])
 def test_blocks_of_rounds_are_the_rounds_one_by_one(returns):
     """GPUs run blocks of static length; no test has a GPU, so that the blocks themselves are compared here."""
     one = trainer(returns=returns, warmup=40, target_period=20)

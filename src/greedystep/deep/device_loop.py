@@ -58,8 +58,8 @@ class RoundDraws(NamedTuple):
     update: UpdateDraws
 
 
-class Playing(NamedTuple):
-    """What a round changes: a lane, the metrics of its chunk, and what its environments show."""
+class RoundState(NamedTuple):
+    """What a round changes: the state of a lane, the metrics of its chunk, and what its environments show."""
 
     lane: LaneState
     metrics: ChunkMetrics
@@ -106,28 +106,27 @@ class DeviceLoop(TrainLoop):
         period, warmup = config.target_period // config.num_envs, config.warmup // config.num_envs
 
         warm = jnp.clip(warmup - done, 0, rounds)
-        first = Playing(lane, ChunkMetrics.init(), self._observe(lane.envs))
+        first = RoundState(lane, ChunkMetrics.init(), self._observe(lane.envs))
         first = lax.fori_loop(done, done + warm, lambda i, now: self._random_step(now), first)
 
-        def train_rounds(number: jax.Array, now: Playing, begin: jax.Array) -> Playing:
+        def train_rounds(number: jax.Array, now: RoundState, begin: jax.Array) -> RoundState:
             """Train for the rounds of one block."""
             key, keys = round_keys(now.lane.key, block)
             draws = jax.vmap(self.draw, (0, None))(keys, hyperparams)
             now = now._replace(lane=now.lane._replace(key=key))
 
-            def one(i: Any, now: Playing) -> Playing:
+            def one(i: Any, now: RoundState) -> RoundState:
                 own = jax.tree.map(lambda x: x[i], draws)
                 return self._train_step(begin + number * block + i, now, own, hyperparams)
 
             return one(0, now) if block == 1 else _loop_packed(block, one, now)
 
-        def one_period(carry: tuple[jax.Array, Playing]) -> tuple[jax.Array, Playing]:
+        def one_period(carry: tuple[jax.Array, RoundState]) -> tuple[jax.Array, RoundState]:
             at, now = carry
             since = (at - warmup) % period
             now = now._replace(lane=self._refresh_if(since == 0, now.lane, hyperparams))
             until = at + jnp.minimum(period - since, done + rounds - at)  # in this order nothing can overflow
-            blocks = until - at if block == 1 else (until - at) // block
-            return until, lax.fori_loop(0, blocks, lambda i, now: train_rounds(i, now, at), now)
+            return until, lax.fori_loop(0, (until - at) // block, lambda i, now: train_rounds(i, now, at), now)
 
         _, now = lax.while_loop(lambda carry: carry[0] < done + rounds, one_period, (done + warm, first))
         return now.lane, now.metrics
@@ -148,25 +147,27 @@ class DeviceLoop(TrainLoop):
     def _draw_step(self, key: jax.Array) -> AutoResetDraws:
         return jax.vmap(self._auto_reset.draw)(jax.random.split(key, self.learner.config.num_envs))
 
-    def _random_step(self, now: Playing) -> Playing:
+    def _random_step(self, now: RoundState) -> RoundState:
         key, action_key, env_key = jax.random.split(now.lane.key, 3)
         action, probability = self.random_action(action_key)
         now = now._replace(lane=now.lane._replace(key=key))
         draws = self._draw_step(env_key), jax.random.fold_in(env_key, 0)
         return self._env_step(now, *draws, action, probability, None)
 
-    def _train_step(self, round_: jax.Array, now: Playing, draws: RoundDraws, hyperparams: LaneHyperparams) -> Playing:
+    def _train_step(
+        self, round_: jax.Array, now: RoundState, draws: RoundDraws, hyperparams: LaneHyperparams
+    ) -> RoundState:
         """Take an ε-greedy step in every environment, and make the updates of this round.
 
         Their order spares copies, because XLA sees that an array is not read after it is overwritten: the replay buffer
         is written before samples are read from it; where samples come from a pool, updates come before acting.
         """
 
-        def act(now: Playing) -> Playing:
+        def act(now: RoundState) -> RoundState:
             chosen = self.action(round_, self.policy(now.lane), hyperparams, draws.action, now.observation)
             return self._env_step(now, draws.env, draws.heads, *chosen)
 
-        def update(now: Playing) -> Playing:
+        def update(now: RoundState) -> RoundState:
             lane, metrics = self.update(round_, now.lane, now.metrics, hyperparams, draws.update)
             return now._replace(lane=lane, metrics=metrics)
 
@@ -175,13 +176,13 @@ class DeviceLoop(TrainLoop):
 
     def _env_step(
         self,
-        now: Playing,
+        now: RoundState,
         draws: AutoResetDraws,
         heads_key: jax.Array,
         action: jax.Array,
         probability: jax.Array,
         q: jax.Array | None,
-    ) -> Playing:
+    ) -> RoundState:
         """Step every environment and store the steps; q [N] is Q(s, a) of the actions, None during the warm-up."""
         envs, step = jax.vmap(self._auto_reset.advance)(draws, now.lane.envs, action)
         if jax.default_backend() != "cpu":
@@ -191,7 +192,7 @@ class DeviceLoop(TrainLoop):
         ends = (step.reward, step.terminated, step.truncated)
         taken = Transition(now.observation, action, probability, q, *ends, self._observe(step.last))
         lane, metrics = self.store(now.lane._replace(envs=envs), now.metrics, taken, heads_key)
-        return Playing(lane, metrics, self._observe(envs))
+        return RoundState(lane, metrics, self._observe(envs))
 
     def _observe(self, envs: Any) -> jax.Array:
         return jax.vmap(self.env.observe)(envs)
@@ -212,28 +213,28 @@ class DeviceLoop(TrainLoop):
         )
 
 
-def _loop_packed(count: int, body: Callable[[jax.Array, Playing], Playing], first: Playing) -> Playing:
+def _loop_packed(count: int, body: Callable[[jax.Array, RoundState], RoundState], first: RoundState) -> RoundState:
     """Do what `lax.fori_loop(0, count, body, first)` does, with all small arrays but those of the networks packed.
 
     Where XLA makes a step of the environments from several kernels, one of them reads the old state after another has
     written a part of the new one. So each of a game's arrays would be copied in each round, one kernel per array.
     """
 
-    def parts(now: Playing) -> tuple[Any, LaneState]:
+    def parts(now: RoundState) -> tuple[Any, LaneState]:
         lane = now.lane
         apart = LaneState(lane.key, lane.learner, None, lane.pool, None, None)  # type: ignore[arg-type]
         return (lane.replay, lane.envs, lane.episode, lane.heads, now.metrics, now.observation), apart
 
     packing = Packing(parts(first)[0])
 
-    def pack(now: Playing) -> tuple:
+    def pack(now: RoundState) -> tuple:
         small, apart = parts(now)
         return packing.pack(small), apart
 
-    def unpack(packed: tuple) -> Playing:
+    def unpack(packed: tuple) -> RoundState:
         arrays, apart = packed
         replay, envs, episode, heads, metrics, observation = packing.unpack(arrays)
         lane = apart._replace(replay=replay, envs=envs, episode=episode, heads=heads)
-        return Playing(lane, metrics, observation)
+        return RoundState(lane, metrics, observation)
 
     return unpack(lax.fori_loop(0, count, lambda i, packed: pack(body(i, unpack(packed))), pack(first)))

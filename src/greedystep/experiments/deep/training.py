@@ -36,8 +36,8 @@ VARYING = LaneHyperparams._fields
 """Settings that may differ between runs (lanes) of one compiled program; ensemble only where kernels train it."""
 EVALUATION_SEED, GREEDY_EPISODES = 1_000, 20
 """Seed of evaluations, and number of episodes of each of those along a training."""
-SAVE_EVERY = 60.0
-"""Seconds between two checkpoints of an unfinished training."""
+SAVE_EVERY, SAVING = 60.0, 0.05
+"""Seconds between two checkpoints of an unfinished training, at least, and the largest share of time to save them."""
 SO_FAR = {"rows": [{"step": schema.Int(), "lane": schema.Int(), "n_histogram": [schema.Int()]}], "diverged": dict}
 """Schema of what the checkpoint of an unfinished training holds besides the trainer's state."""
 GPU = Lock()
@@ -179,7 +179,8 @@ def _run(
 ) -> None:
     """Train, from the checkpoint if there is one; save one now and then, and if `on_chunk` raises."""
     so_far.restore(trainer, folder)
-    done, lanes, saved = 0, len(trainer.seeds), time.monotonic()
+    done, lanes = 0, len(trainer.seeds)
+    saved, pause = time.monotonic(), SAVE_EVERY
     due = _points_before(int(trainer.state.step), budget)
     for chunk in trainer.chunks(budget.steps - int(trainer.state.step)):
         if due < (due := _points_before(chunk[0]["step"], budget)):
@@ -190,9 +191,10 @@ def _run(
         except BaseException:
             so_far.save(trainer, folder)
             raise
-        if time.monotonic() - saved > SAVE_EVERY:
+        if (begun := time.monotonic()) - saved > pause:
             so_far.save(trainer, folder)
             saved = time.monotonic()
+            pause = max(SAVE_EVERY, (saved - begun) / SAVING)  # many lanes are gigabytes
         done = chunk[0]["step"]
 
 
