@@ -76,6 +76,16 @@ def test_auto_reset_keeps_the_final_state_and_what_a_game_carries_over():
     assert state.episodes == 2
 
 
+def test_restart_is_start_after_with_draws_and_cannot_be_overridden():
+    env = Counter()
+    ended = env.reset(jax.random.key(0))._replace(episodes=jnp.int32(4))
+    again = env.restart(jax.random.key(1), ended)
+    assert again.episodes == 5
+    assert again.mark == env.draw_start(jax.random.key(1))
+    with pytest.raises(TypeError, match=r"^Own.restart: training does not call it; define start_after"):
+        type("Own", (Counter,), {"restart": lambda self, key, state: state})
+
+
 def test_every_episode_begins_with_new_draws():
     _, (_, step) = roll(AutoReset(TimeLimit(Counter(), 2)), 8)
     marks = np.asarray(step.last.state.mark)[::2]

@@ -57,6 +57,11 @@ class Environment(ABC):
     action_names: tuple[str, ...]
     """One word per action."""
 
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        if "restart" in vars(cls):
+            raise TypeError(f"{cls.__name__}.restart: training does not call it; define start_after(draws, state)")
+
     @property
     @abstractmethod
     def name(self) -> str:
