@@ -44,13 +44,13 @@ from greedystep.deep.networks import batch_q
 from greedystep.deep.presets import make_config
 from greedystep.deep.target_pool import TargetPool
 from greedystep.deep.targets import LaneHyperparams, discounts_and_cuts
-from greedystep.deep.train_loop import LaneState, Transition, epsilon_greedy, map_lanes
+from greedystep.deep.train_loop import ActionDraws, LaneState, Transition, map_lanes
 from greedystep.deep.train_metrics import ChunkMetrics
 from greedystep.deep.trainer import Trainer, keep_compiled_programs
 from greedystep.experiments.deep.suite import TASKS
 from greedystep.io import read_json, write_json, write_text
 from greedystep.provenance import provenance
-from greedystep.replay import ReplayState
+from greedystep.replay import ReplayState, random_words
 
 HEADS, PAIR = 4, 2
 AUTO = "auto"
@@ -209,13 +209,13 @@ class WayLoop(DeviceLoop):
         return lane.learner.params, lane.heads
 
     def action(
-        self, round_: jax.Array, policy: Any, hyperparams: LaneHyperparams, key: jax.Array, observation: jax.Array
+        self, round_: jax.Array, policy: Any, hyperparams: LaneHyperparams, draws: ActionDraws, observation: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         params, heads = policy
         q, _ = self.head_q(params, heads, observation)
         q = jnp.take_along_axis(q, heads.playing[None, :, None], axis=0)[0]
         epsilon = jnp.where(self._plays_greedily(heads), 0, self.epsilon(round_, hyperparams))
-        action, probability = epsilon_greedy(key, q, epsilon)
+        action, probability = draws.choose(q, epsilon)
         return action, probability, jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
 
     def _plays_greedily(self, heads: Heads) -> jax.Array:
@@ -297,13 +297,17 @@ class WayLoop(DeviceLoop):
             count=rows.is_step.sum(dtype=jnp.int32),
         )
 
-    def update(
+    def draw_updates(self, key: jax.Array, hyperparams: LaneHyperparams) -> jax.Array:  # type: ignore[override]
+        """Return the key itself: what an update needs depends on the heads."""
+        return key
+
+    def update(  # type: ignore[override]
         self,
         round_: jax.Array,
         lane: LaneState,
         metrics: ChunkMetrics,
         hyperparams: LaneHyperparams,
-        key: jax.Array,
+        draws: jax.Array,
     ) -> tuple[LaneState, ChunkMetrics]:
         """Let the networks of one head learn, each from half of a batch."""
         config, heads, pool = self.learner.config, lane.heads, lane.pool
@@ -319,10 +323,10 @@ class WayLoop(DeviceLoop):
 
         def update(i: jax.Array, carry: tuple) -> tuple:
             state, metrics = carry
-            batch_key, coin, random, thompson = jax.random.split(jax.random.fold_in(key, i), 4)
+            batch_key, coin, random, thompson = jax.random.split(jax.random.fold_in(draws, i), 4)
             any_head = (jax.random.uniform(random, (HEADS,)) + way.is_used).argmax()
             head = jnp.where(jax.random.uniform(coin) < 0.5, any_head, heads.sample(thompson, ()))
-            batch = target_pool.sample(self.buffer, pool, batch_key, config.batch_size)
+            batch = target_pool.steps_at(self.buffer, pool, random_words(batch_key, config.batch_size))
             batch = batch._replace(targets=batch.targets[head])
             own = jax.tree.map(lambda x: x.reshape(PAIR, -1, *x.shape[1:]), batch)
             networks = PAIR * head + jnp.arange(PAIR)
@@ -404,6 +408,7 @@ def train_ways(name: str, steps: int, seeds: Sequence[int]) -> dict[str, list[fl
         lambda_=jnp.float32(0),
         gate=jnp.float32(0),
         n=jnp.float32(0),
+        ensemble=jnp.float32(config.ensemble),
     )
 
     def chunk(done: jax.Array, state: LaneState, rounds: jax.Array) -> tuple[LaneState, ChunkMetrics]:
