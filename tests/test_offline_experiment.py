@@ -69,7 +69,10 @@ def test_lanes_are_fits_of_their_own_and_empty_rows_of_a_buffer_do_not_count():
     rows = buffer.read(replay, buffer.sample(jax.random.key(0), replay, 500))
     assert rows.is_step.all()
     keys = jax.random.split(jax.random.key(1), 3)
-    hyperparams = LaneHyperparams(*(jnp.full(3, x) for x in (0.01, 0.0, 0.0, 0.0, 0.0)))
+    numbers = (getattr(config, name) or 0.0 for name in LaneHyperparams._fields)
+    hyperparams = LaneHyperparams(*(jnp.full(3, x, jnp.float32) for x in numbers))._replace(
+        learning_rate=jnp.full(3, 0.01)
+    )
     states, ends = jax.vmap(learner.init)(keys), tuple(map(jnp.int32, (0, 12, 12)))
     together = jax.jit(partial(fit_lanes, learner, buffer))(replay, states, hyperparams, keys, None, *ends)
     own = jax.tree.map(lambda x: x[2], (states, hyperparams, keys))
