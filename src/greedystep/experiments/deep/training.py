@@ -79,7 +79,7 @@ class RunSpec:
         config = {name: x for name, x in _what_is_trained(self.lane_config).items() if name not in self._varying}
         return provenance.config_hash(self._identity | {"config": config})
 
-    @property
+    @cached_property
     def _varying(self) -> tuple[str, ...]:
         """The settings in which lanes beside this one may differ.
 
