@@ -186,22 +186,25 @@ def test_n_may_differ_between_lanes_and_a_checkpoint_knows_it(returns, tmp_path)
     np.testing.assert_allclose(last.params.layers[0].weight[0], together.params.layers[0].weight[2], rtol=1e-4)
 
 
-def test_the_number_of_networks_may_differ_between_lanes_and_a_checkpoint_knows_it(tmp_path):
-    env, config = envs.make("minatar/breakout"), {"returns": "greedy-step", "hidden": (8,)}
+@pytest.mark.parametrize("numbers", [{}, {"n": [3, 1, 2]}], ids=["greedy-step", "n-step"])
+def test_the_number_of_networks_may_differ_between_lanes_and_a_checkpoint_knows_it(numbers, tmp_path):
+    env, config = envs.make("minatar/breakout"), {"returns": "n-step" if numbers else "greedy-step", "hidden": (8,)}
     config |= {"replay_size": 300, "warmup": 50, "target_period": 50, "batch_size": 8, "log_every": 100}
-    numbers = {"ensemble": [1, 3, 2]}
-    together = Trainer(DQNConfig(ensemble=3, **config), env, [4, 4, 5], lane_hyperparams=numbers)
+    seeds, numbers = [4, 4, 5], numbers | {"ensemble": [1, 3, 2]}
+    of_lane = [{name: values[lane] for name, values in numbers.items()} for lane in range(3)]
+    largest = {name: max(values) for name, values in numbers.items()}
+    together = Trainer(DQNConfig(**largest, **config), env, seeds, lane_hyperparams=numbers)
     together.run(200)
-    for lane, (seed, count) in enumerate(zip([4, 4, 5], numbers["ensemble"], strict=True)):
-        alone = Trainer(DQNConfig(ensemble=count, **config), env, [seed])
+    for lane, (seed, own) in enumerate(zip(seeds, of_lane, strict=True)):
+        alone = Trainer(DQNConfig(**own, **config), env, [seed])
         alone.run(200)
-        present = jax.tree.map(lambda x, lane=lane, count=count: x[lane, :count], together.params)
+        present = jax.tree.map(lambda x, lane=lane, count=own["ensemble"]: x[lane, :count], together.params)
         jax.tree.map(close, present, jax.tree.map(lambda x: x[0], alone.params))
 
     path = together.save(tmp_path)
     assert checkpoint.read_about(path)["numbers"]["ensemble"] == [1, 3, 2]
     loaded, last = Trainer.load(path), Trainer.load(path, lane=2)
-    assert last.config.ensemble == 2
+    assert {name: getattr(last.config, name) for name in numbers} == of_lane[2]
     for other in (together, loaded, last):
         other.run(100)
     assert same(together.state, loaded.state)
