@@ -84,6 +84,23 @@ def test_the_ratios_of_the_headline(outcome, tasks):
     assert (expected[:, 2] < 1.5).all()
 
 
+def test_the_ratios_with_the_papers_own_protocol(outcome):
+    found = re.search(r"own protocol .*? the ratios are (.*?), and in greedy play \(ε = 0\) (.*?)\. ", outcome[0])
+    trained, played = found.groups()
+    kept = numbers("protocol")["tasks"]
+    for text, quantity in ((trained, "returns"), (played, "greedy_play")):
+        printed = re.findall(r"([A-Z][a-z]+(?: [A-Z][a-z]+)?) ([\d.]+)", text)
+        assert [title for title, _ in printed] == ["Breakout", "Seaquest", "Space Invaders"]
+        for game, (_, times) in zip(GAMES, printed, strict=True):
+            methods = kept[game]["methods"]
+            means = {method: np.mean(np.array(one["final"][quantity], float)) for method, one in methods.items()}
+            assert all(len(one["final"][quantity]) == 5 for one in methods.values())
+            assert all(one["steps"][-1] == 5_000_000 for one in methods.values())
+            assert float(times) == pytest.approx(
+                means["greedy-step"] / max(means[one] for one in BASELINES), abs=0.0051
+            )
+
+
 def test_greedy_play_beside_training_returns(outcome, tasks):
     text = re.search(r"its own return in training \((.*?) times\)", outcome[0])[1]
     printed = [float(x) for x in re.findall(r"[\d.]+", text)]

@@ -139,7 +139,7 @@ def test_figures_tables_and_claims_come_from_the_result_alone(fits, tmp_path):
     assert len(table.rows) == 2 * 48
     assert len(logs.rows) == 2 * 3
     verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
-    assert verdicts == {"offline-narrow": "confirmed", "offline-broad": "confirmed", "offline-greedy-step": "undecided"}
+    assert verdicts == {"offline-narrow": "confirmed", "offline-broad": "confirmed", "offline-greedy-step": "refuted"}
     scores = {row[2]: row[8] for row in table.rows if row[1] == "expert"}
     assert scores["one-step, bcq"] == pytest.approx(1.0, abs=0.2)
     assert scores["one-step, none"] == pytest.approx(0.5, abs=0.2)
@@ -167,6 +167,19 @@ def logged(**scores):
 def test_conservatism_is_judged_by_intervals_of_differences(kind, without, bcq, verdict):
     judge = offline.narrow if kind == "expert" else offline.broad
     assert judge(logged(none={kind: without}, bcq={kind: bcq})).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"), [(0.2, "confirmed"), (0.05, "undecided"), (0.01, "refuted"), (-0.2, "refuted")]
+)
+def test_a_difference_of_returns_must_be_large_enough_to_count(more, verdict):
+    one_step = [0.5, 0.51, 0.49, 0.5]
+    found = logged(bcq={"expert": one_step})
+    name = offline.method("greedy-step", "bcq")
+    found["task"]["fits"].append({"kind": "expert", "method": name, "scores": [x + more for x in one_step]})
+    claim = offline.returns_on_data(found)
+    assert claim.verdict == verdict
+    assert "0.05" in claim.claimed
 
 
 def test_nothing_is_judged_without_fits():

@@ -48,5 +48,12 @@ def test_both_kinds_of_return_are_judged(base, verdict, made_up, tmp_path, monke
     assert "times Maxmin DQN" in claims[0]["measured"]
 
 
+def test_a_claim_about_three_games_waits_for_all_of_them(made_up, tmp_path):
+    for claim in paper_protocol.run("paper", silent, tmp_path, GAMES[:2])["claims"]:
+        assert claim["verdict"] == "untested"
+        assert "Seaquest: " in claim["measured"]
+        assert "Space Invaders: not trained" in claim["measured"]
+
+
 def test_without_trainings_nothing_is_judged():
     assert {claim.verdict for claim in paper_protocol.claims({})} == {"untested"}

@@ -122,7 +122,8 @@ def on_largest_gains(
 ) -> Outcome:
     """Judge each game of the paper's largest gains by the runs of its methods, {method: runs}.
 
-    A game is untested where a method was not trained long enough, or `needed` is None: greedy play not evaluated.
+    A game is untested where a method was not trained long enough, or `needed` is None: greedy play not evaluated. The
+    claim names all the games, so that it is untested while one of them is, with the numbers of the others.
     """
     outcomes = {}
     for task in LARGEST_GAINS:
@@ -131,7 +132,9 @@ def on_largest_gains(
             outcomes[task] = Outcome("untested", lacks or "greedy play was not evaluated")
         else:
             outcomes[task] = judge(own)
-    return combine(outcomes)
+    outcome = combine(outcomes)
+    complete = all(one.verdict != "untested" for one in outcomes.values())
+    return outcome if complete else outcome._replace(verdict="untested")
 
 
 Rule = Callable[[AllRuns, str], Outcome]
