@@ -288,10 +288,11 @@ def test_the_first_screen_has_one_paragraph_and_at_most_ten_rows():
     assert len({one.id for one in outcome.HEADLINES}) == len(outcome.HEADLINES)
     typed = [one.says for one in outcome.HEADLINES] + [one.measured for one in outcome.HEADLINES]
     typed += [sentence for one in outcome.PARAGRAPH for sentence in one.says.values()]
-    allowed = r"Q\*|\{[\w:-]+\}|95 %|N = 1|ε = 0|scores 1,|about 20 episodes"  # what the paper says, and notation
+    # What the paper says, and notation.
+    allowed = r"Q\*|\{[\w:-]+\}|95 %|N = 1|ε = 0|scores 1,|about 20 episodes|batches of 32"
     assert [text for text in typed if re.search(r"\d", re.sub(allowed, "", text))] == []  # numbers are measured
     for text in typed:
-        for id in re.findall(r"\{([\w-]+)(?::mean)?\}", text):
+        for id in re.findall(r"\{([\w-]+)(?::means?)?\}", text):
             assert id in CLAIM_IDS, id
     assert {id for one in (*outcome.HEADLINES, *outcome.PARAGRAPH) for id in one.claims} <= CLAIM_IDS
 
@@ -313,6 +314,19 @@ def test_the_words_follow_the_verdicts():
     assert outcome.rows([{"claims": []}]) == []
     claims["fig3-equal-time"]["brief"] = ""
     assert any(one.measured == "x" for one in outcome.rows([{"claims": claims.values()}]))
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("", "Breakout 0.60 (0.56 to 0.63), Space Invaders -1.2 (-2 to 0)"),
+        (":mean", "Breakout 0.60, Space Invaders -1.2"),
+        (":means", "0.60 and -1.2"),
+    ],
+)
+def test_numbers_are_shown_with_and_without_intervals_and_names(form, said):
+    claims = {"fig3-twice": {"brief": "Breakout 0.60 (0.56 to 0.63), Space Invaders -1.2 (-2 to 0)"}}
+    assert outcome.fill(f"gets {{fig3-twice{form}}} times", claims) == f"gets {said} times"
 
 
 @needs_kept_results
