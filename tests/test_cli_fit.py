@@ -8,7 +8,7 @@ from greedystep.cli import main
 from greedystep.deep.presets import offline_settings
 from greedystep.trajectory import Trajectory, save
 
-SMALL = ["--batches", "300", "--hidden", "16", "--batch-size", "8", "--target-period", "50"]
+SMALL = ["--updates", "300", "--hidden", "16", "--batch-size", "8", "--target-period", "50"]
 
 
 def walk(actions, reward, observations):
@@ -37,7 +37,7 @@ def test_a_network_learns_from_a_file_and_is_played(cars, tmp_path, capsys):
     out = tmp_path / "here" / "car.agent"
     command = ["fit", str(cars), "--env", "classic/mountaincar", *SMALL, "--out", str(out)]
     assert main(command) == 0
-    assert "6 trajectories, 120 steps; 300 batches, loss " in capsys.readouterr().out
+    assert "6 trajectories, 120 steps; 300 updates, loss " in capsys.readouterr().out
     agent = gs.load(out)
     assert (agent.config.returns, agent.config.hidden, agent.steps) == ("lambda", (16,), 0)
     same = gs.DQN("classic/mountaincar", **offline_settings({"hidden": (16,), "batch_size": 8, "target_period": 50}))
@@ -82,7 +82,7 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(gs.DQN, "fit_in_pieces", interrupted)
     out = tmp_path / "car.agent"
     assert main(["fit", str(cars), "--env", "classic/mountaincar", *SMALL, "--out", str(out)]) == 130
-    assert "Saved after 50 of 450 batches" in capsys.readouterr().err
+    assert "Saved after 50 of 450 updates" in capsys.readouterr().err
     assert gs.load(out).config.batch_size == 8
 
 
@@ -101,6 +101,14 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
         (
             ["CARS", "--env", "classic/mountaincar", "--batches", "0"],
             "batches: expected an integer from 1 to 2147483647, got 0",
+        ),
+        (
+            ["CARS", "--env", "classic/mountaincar", "--updates", "0"],
+            "updates: expected an integer from 1 to 2147483647, got 0",
+        ),
+        (
+            ["CARS", "--env", "classic/mountaincar", "--updates", "5", "--batches", "5"],
+            "updates: another name of batches; give one of them",
         ),
         (["CARS", "--env", "classic/mountaincar", "--returns", "retrace"], "retrace needs behaviour_prob"),
         (

@@ -287,6 +287,8 @@ def test_functions_vectors_and_names():
         ).config.num_envs
         == 3
     )
+    two = gs.DQN(make_vec=lambda: SyncVectorEnv([Counting] * 2), **TINY)
+    assert two.config.num_envs == 2
     limited = gs.envs.host.HostEnvironment("CartPole-v1", limit=7)
     agent = gs.DQN("CartPole-v1", **TINY)
     assert max(agent.evaluate(5, env=lambda: gymnasium.make("CartPole-v1", max_episode_steps=7)).lengths) <= 7

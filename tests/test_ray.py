@@ -172,7 +172,7 @@ def test_fits_on_ray_are_those_made_here(cluster, tmp_path, capsys):
     assert main([*fit, "--seed", "1", "--out", str(tmp_path / "alone.agent")]) == 0
     fits = tmp_path / "fits"
     assert main([*fit, "--seeds", "2", "--on", "ray", "--out", str(fits)]) == 0
-    assert "2 of 2 agents fitted now, 300 batches each." in capsys.readouterr().out
+    assert "2 of 2 agents fitted now, 300 updates each." in capsys.readouterr().out
     assert sorted(path.name for path in fits.iterdir()) == ["config.json", "seed0.agent", "seed1.agent"]
     assert_equal_agents(tmp_path / "alone.agent", fits / "seed1.agent")
     assert main([*fit, "--seeds", "3", "--out", str(fits)]) == 0

@@ -96,7 +96,7 @@ class DeepSettings:
     # Samples per update.
     batch_size: CountSetting = UNSET
 
-    # Updates after each step of all environments.
+    # Updates after each step of all environments; of `fit`, which takes no steps, all updates.
     updates: CountSetting = UNSET
 
     # Steps with random actions before the first update.

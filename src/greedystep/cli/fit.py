@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
@@ -37,11 +37,10 @@ from greedystep.runs.lock import lock_file, lock_folder
 if TYPE_CHECKING:
     from greedystep.deep.seed_fits import FitConfig
 
-BATCHES, SWEEPS, EVALUATION_EPISODES = 10_000, 10, 100
+UPDATES, SWEEPS, EVALUATION_EPISODES = 10_000, 10, 100
 MOST_SEEDS = 1_000_000
 ACTING_SETTINGS = (
-    *("num_envs", "replay_size", "updates", "warmup"),
-    *("epsilon_start", "epsilon_end", "epsilon_steps", "log_every"),
+    *("num_envs", "replay_size", "warmup", "epsilon_start", "epsilon_end", "epsilon_steps", "log_every"),
 )
 """Settings of `DQNConfig` that have no effect in offline learning."""
 
@@ -58,7 +57,7 @@ class FitTable(TableMethod):
 class FitNetwork:
     """Options of networks"""
 
-    # Number of batches to train on (default: 10 000).
+    # Number of updates, of one batch each (default: 10 000); --updates is another name of it.
     batches: MaybeCount = None
 
     # Fit that many agents, with the seeds SEED, SEED + 1, ..., to a folder; the same command goes on with what is not
@@ -116,7 +115,7 @@ class Fit:
             is_table = self.env is not None and wants_table(self.env, self.agent)
             self._refuse(is_table)
             check_seed(self.seed)
-            check_int("batches", BATCHES if self.network.batches is None else self.network.batches, 1, INT32_MAX)
+            self._check_updates()
             check_int("sweeps", SWEEPS if self.table.sweeps is None else self.table.sweeps)
             if not is_table:
                 self._check_settings()
@@ -151,12 +150,29 @@ class Fit:
             if name in of_network:
                 raise ValueError(f"{name}: means nothing where all is learned from a log and nobody acts")
 
+    @property
+    def _num_updates(self) -> int:
+        """Number of updates of a network, by either name."""
+        typed = deep_settings.given(self.settings).get("updates", self.network.batches)
+        return UPDATES if typed is None else typed
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """The settings of the network that were typed. `updates` is none here, where no step is followed by updates."""
+        return {name: value for name, value in deep_settings.given(self.settings).items() if name != "updates"}
+
+    def _check_updates(self) -> None:
+        is_new_name = "updates" in deep_settings.given(self.settings)
+        if is_new_name and self.network.batches is not None:
+            raise ValueError("updates: another name of batches; give one of them")
+        check_int("updates" if is_new_name else "batches", self._num_updates, 1, INT32_MAX)
+
     def _check_settings(self) -> None:
         """Check the settings of the network; called before the data is read, which may take a while."""
         from greedystep.deep.env_spec import as_environment, config_for
         from greedystep.deep.presets import make_config, offline_settings
 
-        preset, settings = self.network.preset or "paper", offline_settings(deep_settings.given(self.settings))
+        preset, settings = self.network.preset or "paper", offline_settings(self._settings)
         if self.env is None:
             make_config("", preset, **settings)
         else:
@@ -213,17 +229,17 @@ class Fit:
         from greedystep.deep.trainer import DivergedError
         from greedystep.runs.progress import progress_line
 
-        batches = BATCHES if self.network.batches is None else self.network.batches
+        updates = self._num_updates
         with answering_bad_input():
             agent = self._config().make_agent(data, self.seed)
             out = self._out_file(f"{agent.config.returns}-seed{self.seed}.agent", locks)
         agent.choose_conservatism()
-        done, loss, total = 0, float("nan"), all_updates(agent.config, batches)
+        done, loss, total = 0, float("nan"), all_updates(agent.config, updates)
 
         def pieces() -> Iterator[tuple[float, str]]:
             nonlocal done, loss
-            for done, loss in agent.fit_in_pieces(data, batches, seed=self.seed):
-                yield done / total, f"{done:,} of {total:,} batches, loss {loss:.4g}"
+            for done, loss in agent.fit_in_pieces(data, updates, seed=self.seed):
+                yield done / total, f"{done:,} of {total:,} updates, loss {loss:.4g}"
 
         try:
             with progress_line(Console(stderr=True), self.env or data.name, "compiling") as report:
@@ -237,10 +253,10 @@ class Fit:
             if done:
                 with signals.deferred():
                     agent.save(out)
-                print_note(f"Saved after {done} of {total} batches: {out}")
+                print_note(f"Saved after {done} of {total} updates: {out}")
             raise
         agent.save(out)
-        said = f"{batches} batches, loss {loss:.4g} at the end."
+        said = f"{updates} updates, loss {loss:.4g} at the end."
         if self.eval_env is None:
             return f"{said} How good it is: greedystep eval {out}{' --env ID' if self.env is None else ''}", out
         with answering_bad_input():
@@ -252,10 +268,10 @@ class Fit:
 
         return FitConfig(
             self.env,
-            BATCHES if self.network.batches is None else self.network.batches,
+            self._num_updates,
             parse_options(self.options),
             self.network.preset or "paper",
-            deep_settings.given(self.settings),
+            self._settings,
             self.eval_env,
         )
 
@@ -283,7 +299,7 @@ class Fit:
         except KeyboardInterrupt:
             print_note(f"What is finished is in {out}; the same command goes on")
             raise
-        said = f"{len(results)} of {len(seeds)} agents fitted now, {config.updates} batches each."
+        said = f"{len(results)} of {len(seeds)} agents fitted now, {config.updates} updates each."
         played = [result.mean_return for result in results if result.mean_return is not None]
         if played:
             said += (

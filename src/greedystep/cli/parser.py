@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, get_args, get_type_hints
@@ -35,6 +35,8 @@ def parse(command: Any, argv: list[str], *, prog: str, description: str | None =
 def _refuse(command: Any, argv: list[str], event: Any) -> None:
     """Raise BadInputError with one sentence about a parse error of tyro; unknown kinds of errors are left to tyro."""
     assert _errors is not None
+    if isinstance(event, _errors.MissingArgs | _errors.BadValue):
+        _refuse_unknown_option(command, argv)
     match event:
         case _errors.MissingArgs(missing_arguments=missing):
             names = ", ".join(_name(one.arg) for one in missing)
@@ -46,10 +48,26 @@ def _refuse(command: Any, argv: list[str], event: Any) -> None:
         case _errors.BadValue(argument=argument, reason="too_few_values"):
             raise BadInputError(f"{_name(argument)}: expected {argument.lowered.metavar}, got nothing")
         case _errors.UnrecognizedArgs(tokens=words):
-            guess = did_you_mean(words[0].partition("=")[0], _known_words(command, argv))
-            raise BadInputError(f"Unrecognized options: {', '.join(words)}{guess}")
+            raise _unrecognized(words, _known_words(command, argv))
         case _errors.InstantiationFailure(argument=argument, message=message):
             raise BadInputError(message if argument is None else f"{_name(argument)}: {message}")
+
+
+def _refuse_unknown_option(command: Any, argv: list[str]) -> None:
+    """Raise BadInputError if an option is misspelt: tyro may take what follows it for something else."""
+    known = _known_words(command, argv)
+    unknown = [word for word in argv if word.startswith("--") and _option(word) not in (*known, "--help")]
+    if unknown:
+        raise _unrecognized(unknown, known)
+
+
+def _unrecognized(words: Sequence[str], known: Sequence[str]) -> BadInputError:
+    return BadInputError(f"Unrecognized options: {', '.join(words)}{did_you_mean(_option(words[0]), known)}")
+
+
+def _option(word: str) -> str:
+    """Return the option in a word of the command line: --seed for --seed=3."""
+    return word.partition("=")[0]
 
 
 def _known_words(command: Any, argv: list[str]) -> list[str]:

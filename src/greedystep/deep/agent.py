@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import tempfile
@@ -53,7 +54,8 @@ class DQN:
             or Jumanji, or an `envs.Environment`. All are compiled but Gymnasium's, which step on the host.
         returns: the return estimator of the targets. The default, "auto", learns with several and acts by the one that
             gets the largest returns. "greedy-step" is the paper's, which takes the largest n-step return.
-        make_vec: instead of `env`: a function that makes a Gymnasium vector environment of that many environments.
+        make_vec: instead of `env`: a function that makes a Gymnasium vector environment, of `num_envs` environments if
+            it takes their number.
         vectorization: for Gymnasium ids and functions: step `num_envs` environments one after another ("sync"), or
             each in a process of its own ("async"), which pays for slow simulators.
         preset: source of the settings that are not given: "paper", or "fast" for GPUs.
@@ -72,7 +74,7 @@ class DQN:
         preset: Preset = "paper",
         seed: int = 0,
         network: MakeNetwork | None = None,
-        make_vec: Callable[[int], VectorEnv] | None = None,
+        make_vec: Callable[..., VectorEnv] | None = None,
         vectorization: Vectorization = "sync",
         **settings: Any,
     ):
@@ -81,7 +83,8 @@ class DQN:
         if (env is None) == (make_vec is None):
             raise ValueError("env: expected either an environment or make_vec, a function that makes a vector of them")
         if make_vec is not None:
-            env = make_vec(check_int("num_envs", settings.get("num_envs", 1), 1, INT32_MAX))
+            count = check_int("num_envs", settings.get("num_envs", 1), 1, INT32_MAX)
+            env = make_vec(count) if inspect.signature(make_vec).parameters else make_vec()
         found = as_environment(env, vectorization=vectorization)
         if isinstance(found, HostEnvironment) and found.fixed_num_envs is not None:
             settings = {"num_envs": found.fixed_num_envs} | settings

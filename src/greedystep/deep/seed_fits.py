@@ -85,7 +85,7 @@ def fit_seed(config: FitConfig, data: Dataset, seed: int, *, folder: Path, repor
     saved, total = time.monotonic(), offline.all_updates(agent.config, config.updates)
     for done, loss in agent.fit_in_pieces(data, config.updates, seed=seed, begin=begin):
         try:
-            report(done / total * config.updates, f"{done:,} of {total:,} batches, loss {loss:.4g}")
+            report(done / total * config.updates, f"{done:,} of {total:,} updates, loss {loss:.4g}")
             is_stopped = False
         except StoppedError:
             is_stopped = True
