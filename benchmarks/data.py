@@ -164,7 +164,7 @@ def _timer(agent: Any, buffer: Any, replay: Any) -> Callable[[int], float]:
     fit = jax.jit(partial(offline.fit, learner, buffer))
     state, hyperparams = jax.tree.map(lambda x: x[0], (agent.trainer.state.lanes.learner, agent.trainer.hyperparams))
     clones = learner.config.conservatism == "bcq"
-    support = cloning.find_support(learner, buffer, replay, state.params) if clones else None
+    support = jax.jit(partial(cloning.find_support, learner, buffer))(replay, state.params) if clones else None
 
     def updates_per_second(updates: int) -> float:
         begin = time.perf_counter()

@@ -1,6 +1,7 @@
 """Conservatism: what it does to values, policies, files and resumed trainings. `test_deep` has its updates."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import numpy as np
@@ -13,6 +14,7 @@ from greedystep.deep.config import LATER_SETTINGS, DQNConfig, described
 from greedystep.deep.env_spec import as_environment, config_for
 from greedystep.deep.trainer import Trainer
 from greedystep.numpy_policy import NumpyPolicy
+from greedystep.replay import ReplayBuffer
 
 ENV = "classic/mountaincar"
 TINY = {"hidden": (8,), "batch_size": 8, "replay_size": 200, "warmup": 20, "target_period": 20, "log_every": 40}
@@ -79,7 +81,7 @@ def test_a_threshold_of_one_is_behaviour_cloning():
     assert np.mean(free.predict(seen) == usual, where=clear) < 0.05
 
 
-def test_the_behaviour_is_cloned_first_and_its_support_is_that_of_every_row():
+def test_the_behaviour_is_cloned_first_and_its_support_is_that_of_every_row(monkeypatch):
     agent = gs.DQN.from_dataset(narrow_log(), "one-step", **TINY)
     agent.choose_conservatism()
     told, after = [], []
@@ -93,9 +95,23 @@ def test_the_behaviour_is_cloned_first_and_its_support_is_that_of_every_row():
     assert any((before[0] != end[0]).any() for before, end in zip(cloned, after[-1], strict=True))
     learner = agent.trainer.learner
     buffer, replay = offline.fill_replay(learner, narrow_log())
-    support = cloning.find_support(learner, buffer, replay, agent.networks)
     seen = np.concatenate([one.observations for one in narrow_log()]).astype(np.float32)
-    np.testing.assert_array_equal(support[0], learner.q_and_support(agent.networks, seen)[1])
+    expected = learner.q_and_support(agent.networks, seen)[1]
+    assert len(seen) % 7  # so that the last block overlaps the one before
+    for name, size in (("ROWS_AT_ONCE", cloning.ROWS_AT_ONCE), ("ROWS_AT_ONCE", 7), ("NUMBERS_AT_ONCE", 1)):
+        monkeypatch.setattr(cloning, name, size)
+        np.testing.assert_array_equal(cloning.find_support(learner, buffer, replay, agent.networks)[0], expected)
+
+
+def test_the_support_is_found_without_a_copy_of_the_log():
+    agent = gs.DQN.from_dataset(narrow_log(), "one-step", **TINY)
+    agent.choose_conservatism()
+    learner = agent.trainer.learner
+    buffer = ReplayBuffer(1_000_000, 1, learner.observation.shape, learner.observation.dtype)
+    replay = jax.eval_shape(buffer.init)
+    find = jax.jit(partial(cloning.find_support, learner, buffer)).lower(replay, agent.networks).compile()
+    memory = find.memory_analysis()
+    assert memory.temp_size_in_bytes < replay.observations.size * replay.observations.dtype.itemsize / 4
 
 
 @pytest.mark.parametrize(("returns", "stop"), [("one-step", 20), ("one-step", 50), ("lambda", 90), ("auto", 90)])

@@ -7,6 +7,7 @@ neither for training that network nor for evaluating it.
 
 from __future__ import annotations
 
+import math
 from operator import itemgetter
 from typing import Any
 
@@ -16,12 +17,13 @@ from jax import lax
 
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.learner import Learner, LearnerState
-from greedystep.deep.target_pool import in_blocks
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.replay import ReplayBuffer, ReplayState
 
 CLONING_SHARE = 0.5
 """Updates of a fit that clone the behaviour, as a share of those that learn Q, which follow them."""
+ROWS_AT_ONCE, NUMBERS_AT_ONCE = 1024, 2**22
+"""Rows of the log whose actions in the data are found at a time, and numbers in their observations, at most."""
 KEY_NUMBER = 2**31 - 1
 """What is folded into the key of a fit for the batches of cloning; the keys of learning Q are its splits."""
 
@@ -75,13 +77,22 @@ def join_behaviour(others: LearnerState, behaviour: LearnerState) -> LearnerStat
 
 
 def find_support(learner: Learner, buffer: ReplayBuffer, replay: ReplayState, params: Any) -> jax.Array:
-    """Return the actions in the data for all rows of the log, bool [N, R, A]."""
+    """Return the actions in the data for all rows of the log, bool [N, R, A].
+
+    The rows are read block by block where they lie, so that no part of the log is copied but a block. The last block
+    overlaps the one before it.
+    """
     behaviour = jax.tree.map(itemgetter(slice(learner.config.num_q_networks, None)), params)
+    stored, most = replay.observations.reshape(buffer.rows, -1), NUMBERS_AT_ONCE // math.prod(learner.observation.shape)
+    block = min(buffer.rows, ROWS_AT_ONCE, max(1, most))
 
-    def allowed(packed: jax.Array) -> jax.Array:
-        _, support = learner.q_and_support(behaviour, buffer.unpack(packed))
+    def add(i: jax.Array, found: jax.Array) -> jax.Array:
+        first = jnp.minimum(i * block, buffer.rows - block)
+        seen = buffer.unpack(lax.dynamic_slice_in_dim(stored, first, block))
+        _, support = learner.q_and_support(behaviour, seen)
         assert support is not None
-        return support.T
+        return lax.dynamic_update_slice_in_dim(found, support, first, axis=0)
 
-    flat = in_blocks(allowed, replay.observations.reshape(buffer.rows, -1), buffer.rows)
-    return flat.T.reshape(buffer.columns, buffer.rows_per_column, -1)
+    nothing = jnp.zeros((buffer.rows, learner.num_actions), bool)
+    found = lax.fori_loop(0, -(-buffer.rows // block), add, nothing)
+    return found.reshape(buffer.columns, buffer.rows_per_column, -1)
