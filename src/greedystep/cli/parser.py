@@ -66,8 +66,8 @@ def _unrecognized(words: Sequence[str], known: Sequence[str]) -> BadInputError:
 
 
 def _option(word: str) -> str:
-    """Return the option in a word of the command line: --seed for --seed=3."""
-    return word.partition("=")[0]
+    """Return the option in a word of the command line: --batch-size for --batch_size=3, since tyro takes both."""
+    return word.partition("=")[0].replace("_", "-")
 
 
 def _known_words(command: Any, argv: list[str]) -> list[str]:

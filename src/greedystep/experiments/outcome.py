@@ -171,8 +171,8 @@ PARAGRAPH = (
     Passage(
         ("fig3-greedy-beside-training",),
         {
-            "confirmed": "What the paper may have seen: greedy play (ε = 0) of the best baseline gets "
-            "{fig3-greedy-beside-training:means} times its own training return on these games.",
+            "confirmed": "What the paper may have seen is greedy play (ε = 0) beside training curves: that of the best "
+            "baseline gets {fig3-greedy-beside-training:means} times its own training return.",
         },
     ),
     Passage(
