@@ -143,8 +143,8 @@ PARAGRAPH = (
         ("protocol-twice",),
         dict.fromkeys(
             ("confirmed", "partly", "undecided", "refuted"),
-            "With the paper's own protocol (one environment, batches of 32, all its settings) it gets "
-            "{protocol-twice:means} times.",
+            "With the paper's own protocol (one environment, batches of 32, Greedy-Step's whole grid, "
+            "chosen from by shorter trainings) it gets {protocol-twice:means} times.",
         ),
     ),
     Passage(

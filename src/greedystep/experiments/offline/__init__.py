@@ -291,7 +291,7 @@ def returns_on_data(found: Found) -> Outcome:
     if one is None:
         return NOT_FITTED
     verdict, measured = one.above(LEAST_EFFECT), f"mean score minus that of one-step: {one}"
-    return Outcome(verdict, measured, "kept to the data, both learn the same" if verdict == "refuted" else "")
+    return Outcome(verdict, measured, f"the gain is smaller than {LEAST_EFFECT}" if verdict == "refuted" else "")
 
 
 # -- output -----------------------------------------------------------------------------------------------------------
