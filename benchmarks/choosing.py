@@ -1,4 +1,4 @@
-"""Benchmark of ways to let the data choose the return, the caution and the learning rate: what `auto` was chosen from.
+"""Benchmark of ways to let the data choose the return, pessimism and learning rate: what `auto` was chosen from.
 
 Each way has up to HEADS heads with PAIR networks each and learns from one replay buffer. A head bootstraps from
 
@@ -14,8 +14,8 @@ with λ-returns. The ways differ in what is chosen, and by what:
 - uncertainty: λ is chosen for each step of each return: λ_t = v_t / (v_t + g_t), where v_t is the variance of the
   bootstrap value among the networks and g_t that of the return that follows; the weights of the estimate with the
   smallest variance if both were unbiased and independent.
-- calibration: one head, whose caution c rises while Q is above the returns of greedy play, and falls while it is below.
-  Every eighth environment plays greedily for it.
+- calibration: one head, whose pessimism c rises while Q is above the returns of greedy play, and falls while it is
+  below. Every eighth environment plays greedily for it.
 - decay: one head, whose learning rate begins high and falls with the square root of time.
 
 `auto` is the rule as it is in the library: two rates, three outputs on each network.
@@ -29,28 +29,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import lax
 
 from greedystep import envs, returns
 from greedystep.deep import target_pool
 from greedystep.deep.device_loop import DeviceLoop
 from greedystep.deep.learner import Learner, LearnerState, UpdateInfo
-from greedystep.deep.networks import batch_q
 from greedystep.deep.presets import make_config
 from greedystep.deep.target_pool import TargetPool
 from greedystep.deep.targets import LaneHyperparams, discounts_and_cuts
 from greedystep.deep.train_loop import ActionDraws, LaneState, Transition, map_lanes
-from greedystep.deep.train_metrics import ChunkMetrics
+from greedystep.deep.train_metrics import ChunkMetrics, compare_with_return
 from greedystep.deep.trainer import Trainer, keep_compiled_programs
 from greedystep.experiments.deep.suite import TASKS
 from greedystep.io import read_json, write_json, write_text
 from greedystep.provenance import provenance
-from greedystep.replay import ReplayState, random_words
+from greedystep.replay import ReplayState, random_bits
 
 HEADS, PAIR = 4, 2
 AUTO = "auto"
@@ -65,7 +62,7 @@ FORGETTING = 4.0
 CLEARLY = 3.0
 """Standard errors by which a head that is replaced by a copy is behind the best one."""
 GREEDY_EVERY = 8
-"""With `calibration`, each so many-th environment plays greedily."""
+"""With `calibration`, one of so many environments plays greedily."""
 
 
 class Way(NamedTuple):
@@ -73,7 +70,7 @@ class Way(NamedTuple):
 
     lambda_: Any
     """[H]."""
-    caution: Any
+    pessimism: Any
     """[H]."""
     learning_rate: Any
     """[H], as multiples of the task's own."""
@@ -86,11 +83,11 @@ class Way(NamedTuple):
     """Steps after which the learning rate is 1/√2 of the first one."""
 
 
-def _way(lambda_: Sequence[float], caution: Sequence[float], rate: Sequence[float], **more: Any) -> Way:
+def _way(lambda_: Sequence[float], pessimism: Sequence[float], rate: Sequence[float], **more: Any) -> Way:
     def padded(x: Sequence[float]) -> np.ndarray:
         return np.array([*x, *[x[-1]] * (HEADS - len(x))], np.float32)
 
-    return Way(padded(lambda_), padded(caution), padded(rate), np.arange(HEADS) < len(rate), **more)
+    return Way(padded(lambda_), padded(pessimism), padded(rate), np.arange(HEADS) < len(rate), **more)
 
 
 _BANDIT = ([0.3, 0.5, 0.7, 0.3], [0.5, 0.5, 2.0, 1.0], [1 / 3, 10 / 3, 1.0, 1.0])
@@ -118,8 +115,8 @@ class Heads(NamedTuple):
     """[H]: sum of their returns."""
     squares: jax.Array
     """[H]: sum of their squared returns."""
-    extra_caution: jax.Array
-    """What calibration has added to the caution."""
+    extra_pessimism: jax.Array
+    """What calibration has added to the pessimism."""
     error: jax.Array
     """Sum of Q(s, a) minus the return that followed, since targets were made."""
     size: jax.Array
@@ -165,10 +162,10 @@ class Heads(NamedTuple):
         return self._replace(**sums)
 
     def calibrated(self) -> Heads:
-        """Move the caution towards where Q meets the returns, and begin to compare anew."""
-        moved = self.extra_caution + 0.05 * jnp.tanh(2 * self.error / jnp.maximum(self.size, 1e-6))
-        moved = jnp.where(self.way.calibration & (self.size > 0), jnp.clip(moved, -1, 4), self.extra_caution)
-        return self._replace(extra_caution=moved, error=jnp.float32(0), size=jnp.float32(0))
+        """Move the pessimism towards where Q meets the returns, and begin to compare anew."""
+        moved = self.extra_pessimism + 0.05 * jnp.tanh(2 * self.error / jnp.maximum(self.size, 1e-6))
+        moved = jnp.where(self.way.calibration & (self.size > 0), jnp.clip(moved, -1, 4), self.extra_pessimism)
+        return self._replace(extra_pessimism=moved, error=jnp.float32(0), size=jnp.float32(0))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -186,7 +183,7 @@ class WayLoop(DeviceLoop):
             count=jnp.zeros(HEADS),
             total=jnp.zeros(HEADS),
             squares=jnp.zeros(HEADS),
-            extra_caution=jnp.float32(0),
+            extra_pessimism=jnp.float32(0),
             error=jnp.float32(0),
             size=jnp.float32(0),
         )
@@ -199,8 +196,8 @@ class WayLoop(DeviceLoop):
         q, _ = self.learner.q_and_support(params, observations)
         q = q.reshape(HEADS, PAIR, *q.shape[1:])
         half = jnp.abs(q[:, 0] - q[:, 1]) / 2
-        caution = heads.way.caution + heads.extra_caution
-        return q.mean(axis=1) - caution[:, None, None] * half, half
+        pessimism = heads.way.pessimism + heads.extra_pessimism
+        return q.mean(axis=1) - pessimism[:, None, None] * half, half
 
     # -- acting --------------------------------------------------------------------------------------------------------
 
@@ -232,8 +229,8 @@ class WayLoop(DeviceLoop):
             return lane, metrics
         watched = self._plays_greedily(heads) if self.learner.config.num_envs > 1 else True  # type: ignore[arg-type]
         watched &= step.terminated | step.truncated
-        weight = 1 + self.learner.config.discount * before.weight
-        error = before.q_minus_return + step.q - weight * jnp.where(step.truncated, step.q, step.reward)
+        sums, discount = (before.weight, before.q_minus_return), self.learner.config.discount
+        _, error = compare_with_return(*sums, step.q, step.reward, step.truncated, discount)
         size = jnp.abs(step.q) * (before.num_valued + 1) + 1e-3
         new: Any = lane.heads
         new = new._replace(
@@ -316,17 +313,12 @@ class WayLoop(DeviceLoop):
         way, done = heads.way, round_ * config.num_envs
         decay = (1 + done / way.decay) ** -0.5
 
-        def loss(params: Any, batch: target_pool.Batch) -> jax.Array:
-            q = batch_q(eqx.combine(params, self.learner._static), batch.observations)
-            error = optax.huber_loss if config.loss == "huber" else optax.squared_error
-            return error(jnp.take_along_axis(q, batch.action[:, None], axis=1)[:, 0], batch.targets).mean()
-
         def update(i: jax.Array, carry: tuple) -> tuple:
             state, metrics = carry
             batch_key, coin, random, thompson = jax.random.split(jax.random.fold_in(draws, i), 4)
             any_head = (jax.random.uniform(random, (HEADS,)) + way.is_used).argmax()
             head = jnp.where(jax.random.uniform(coin) < 0.5, any_head, heads.sample(thompson, ()))
-            batch = target_pool.steps_at(self.buffer, pool, random_words(batch_key, config.batch_size))
+            batch = target_pool.batch_at(self.buffer, pool, random_bits(batch_key, config.batch_size))
             batch = batch._replace(targets=batch.targets[head])
             own = jax.tree.map(lambda x: x.reshape(PAIR, -1, *x.shape[1:]), batch)
             networks = PAIR * head + jnp.arange(PAIR)
@@ -334,8 +326,9 @@ class WayLoop(DeviceLoop):
             rate = hyperparams.learning_rate * way.learning_rate[head] * decay
 
             def step(params: Any, opt_state: Any, part: target_pool.Batch) -> tuple[Any, jax.Array]:
-                value, gradient = jax.value_and_grad(loss)(params, part)
-                return self.learner._descend(params, opt_state, gradient, rate), value
+                learner = self.learner
+                (value, _), gradient = jax.value_and_grad(learner._loss, has_aux=True)(params, part, part.targets)
+                return learner._descend(params, opt_state, gradient, rate), value
 
             new, losses = jax.vmap(step)(params, opt_state, own)
             params, opt_state = jax.tree.map(

@@ -156,7 +156,6 @@ def measure(dataset_id: str, steps: int, repeats: int, updates: int) -> dict[str
 def _timer(agent: Any, buffer: Any, replay: Any) -> Callable[[int], float]:
     """Return a function that makes updates on a replay buffer and returns how many per second."""
     import jax
-    import jax.numpy as jnp
 
     from greedystep.deep import cloning, offline
 
@@ -168,8 +167,8 @@ def _timer(agent: Any, buffer: Any, replay: Any) -> Callable[[int], float]:
 
     def updates_per_second(updates: int) -> float:
         begin = time.perf_counter()
-        which = map(jnp.int32, (0, updates, updates))
-        jax.block_until_ready(fit(replay, state, hyperparams, jax.random.key(0), support, *which))
+        which = cloning.UpdateRange.of(0, updates, updates)
+        jax.block_until_ready(fit(replay, which, state, hyperparams, jax.random.key(0), support))
         return updates / (time.perf_counter() - begin)
 
     return updates_per_second

@@ -95,7 +95,7 @@ def _fill_grid(side, begin, end, successors, probabilities, rewards):
 
 
 def grid(states: int) -> Arrays:
-    """The grid with about so many states, as arrays."""
+    """The grid with about this number of states, as arrays."""
     side = round(states**0.5)
     successors, probabilities, rewards = _empty(side * side, 3)
     _fill_grid(side, 0, side * side, successors, probabilities, rewards)

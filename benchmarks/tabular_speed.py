@@ -11,7 +11,7 @@ from greedystep.tabular import METHODS, learn
 
 
 def steps_per_second(task: ToyTask, method: str, rounds: int = 5, steps: int = 500_000) -> float:
-    """Return the best rate of some rounds of about so many steps, acting and learning, without compilation.
+    """Return the best rate of some rounds of about `steps` steps, acting and learning, without compilation.
 
     Processor time is measured, so that other work on the machine disturbs as little as possible.
     """

@@ -42,7 +42,7 @@ class TimedPeer:
         torch.set_num_threads(self.threads)
 
     def time(self, steps: int) -> float:
-        """Train for so many steps and return the seconds it took."""
+        """Train for `steps` steps and return the seconds it took."""
         begin = time.perf_counter()
         self._learn(steps)
         return time.perf_counter() - begin

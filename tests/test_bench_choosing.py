@@ -14,7 +14,7 @@ NO_CUTS = np.zeros((4, 1), bool)
 def heads(way, count, total, squares, **more):
     """The returns of episodes by head; nothing else is known."""
     zero = jnp.float32(0)
-    known = {"extra_caution": zero, "error": zero, "size": zero, **more}
+    known = {"extra_pessimism": zero, "error": zero, "size": zero, **more}
     sums = [jnp.array(x, float) for x in (count, total, squares)]
     return Heads(WAYS[way], jnp.zeros(2, int), jnp.int32(9), *sums, **known)
 
@@ -57,13 +57,13 @@ def test_heads_that_are_not_used_never_play():
 
 
 @pytest.mark.parametrize(("error", "moves"), [(10.0, 1), (-10.0, -1)])
-def test_caution_follows_the_error_of_greedy_play(error, moves):
+def test_pessimism_follows_the_error_of_greedy_play(error, moves):
     known = {"error": jnp.float32(error), "size": jnp.float32(20)}
     zeros = np.zeros(HEADS)
     after = heads("calibration", zeros, zeros, zeros, **known).calibrated()
-    assert np.sign(after.extra_caution) == moves
+    assert np.sign(after.extra_pessimism) == moves
     assert (after.error, after.size) == (0, 0)
-    assert heads("fixed", zeros, zeros, zeros, **known).calibrated().extra_caution == 0
+    assert heads("fixed", zeros, zeros, zeros, **known).calibrated().extra_pessimism == 0
 
 
 def test_finished_tasks_are_kept(monkeypatch, tmp_path):

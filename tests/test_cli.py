@@ -153,7 +153,8 @@ BAD = {
     "plan grid-3x3 extra": "Unrecognized options: extra",
     "fly": "Unrecognized options: fly",
     "plan --metod value-iteration grid-3x3": "Unrecognized options: --metod; did you mean '--method'?",
-    "train --stps 100": "Unrecognized options: --stps, 100; did you mean '--steps'?",
+    "train --stps 100": "Unrecognized options: --stps; did you mean '--steps'?",
+    "fit --sed 3 log.npz": "Unrecognized options: --sed; did you mean '--seed'?",
     "reproduce": "names: give at least one of table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, "
     "protocol, evaluation, settings, auto, offline, or all",
     "reproduce fig9": "invalid choice 'fig9'",

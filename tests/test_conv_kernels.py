@@ -154,3 +154,15 @@ def test_other_settings_train_without_kernels(monkeypatch, settings):
     env = envs.make("minatar/breakout")
     config = make_config("minatar/breakout", **{"returns": "one-step"} | settings)
     assert Learner(config, env.observation, env.num_actions).kernel_shape is None
+
+
+def test_a_network_of_the_users_own_is_trained_without_kernels_whatever_its_type(monkeypatch):
+    monkeypatch.setattr(conv_kernels, "is_available", lambda: True)
+    env = envs.make("minatar/breakout")
+    config = make_config("minatar/breakout", returns="one-step")
+
+    def narrow(key, observation, num_actions):
+        return ConvNet(key, observation.shape, (64,), num_actions)
+
+    assert Learner(config, env.observation, env.num_actions).kernel_shape is not None
+    assert Learner(config, env.observation, env.num_actions, narrow).kernel_shape is None

@@ -222,7 +222,7 @@ def test_an_update_equals_the_one_written_out(case, whole_replay):
     def update(replay, state):
         pool = learner.make_pool(buffer, hyperparams, keys[2], replay, state) if config.is_pooled else None
         draws = learner.draw_update(keys[3], hyperparams)
-        batch = learner.sample_batch(buffer, hyperparams, draws.words, replay, pool, state)
+        batch = learner.sample_batch(buffer, hyperparams, draws.bits, replay, pool, state)
         return batch, *learner.update(state, batch, draws.network, hyperparams.learning_rate)
 
     batch, after, info = update(replay, state)

@@ -53,7 +53,7 @@ def oracle_head_q(q, actions):
         for b in range(q.shape[1]):
             for a in range(actions):
                 own = [q[rate * each + m, b, output * actions + a] for m in range(each)]
-                c = AUTO_OUTPUTS[output].caution
+                c = AUTO_OUTPUTS[output].pessimism
                 result[h, b, a] = (1 - c) * sum(own) / each + c * min(own)
     return result
 
@@ -275,18 +275,21 @@ def random_log(episodes=20, steps=12):
         "observations": random.normal(size=(len(ends), 2)).astype(np.float32),
         "actions": random.integers(0, 3, len(ends)),
         "rewards": ends * random.normal(size=len(ends)).astype(np.float32),
-        "terminals": ends,
+        "terminals": ends & (np.arange(len(ends)) % (20 * steps) < 15 * steps),
+        "timeouts": ends & (np.arange(len(ends)) % (20 * steps) >= 15 * steps),
     }
 
 
-@pytest.mark.parametrize("conservatism", ["none", "bcq"])
-def test_after_a_log_the_head_that_explains_the_held_out_episodes_best_acts(conservatism):
+@pytest.mark.parametrize(
+    ("conservatism", "time_limits"), [("none", "bootstrap"), ("bcq", "bootstrap"), ("none", "terminal")]
+)
+def test_after_a_log_the_head_with_the_largest_r_squared_on_held_out_episodes_acts(conservatism, time_limits):
     log = random_log()
-    agent = gs.DQN.from_dataset(log, **SMALL | {"conservatism": conservatism})
+    agent = gs.DQN.from_dataset(log, **SMALL | {"conservatism": conservatism, "time_limits": time_limits})
     agent.fit(updates=30)
     scores, learner = agent.trainer.head_scores(0), agent.trainer.learner
-    assert scores.best() == scores.explained.argmax()
-    assert "explained variance of the heads on held-out episodes" in scores.explain()
+    assert scores.best() == scores.r_squared.argmax()
+    assert "R² of the heads on held-out episodes" in scores.explain()
 
     # The oracle values every held-out step, the agent a sample of them.
     params = jax.tree.map(lambda x: x[0], agent.trainer.state.lanes.learner.params)
@@ -301,13 +304,14 @@ def test_after_a_log_the_head_that_explains_the_held_out_episodes_best_acts(cons
         for t in range(len(one)):
             best = np.array([max(head[t][allowed[t]]) for head in after])
             q.append(now[:, t, one.actions[t]])
-            targets.append(one.rewards[t] + agent.config.discount * (1 - one.terminated[t]) * best)
-    explained = 1 - np.mean((np.array(targets) - np.array(q)) ** 2, axis=0) / np.var(targets, axis=0)
-    np.testing.assert_allclose(scores.explained, explained, atol=0.1)
+            ends = one.terminated[t] or (time_limits == "terminal" and one.truncated[t])
+            targets.append(one.rewards[t] + agent.config.discount * (1 - ends) * best)
+    expected = 1 - np.mean((np.array(targets) - np.array(q)) ** 2, axis=0) / np.var(targets, axis=0)
+    np.testing.assert_allclose(scores.r_squared, expected, atol=0.1)
 
 
 def test_episodes_played_later_overrule_the_log():
-    scores = HeadScores.init(jax.random.key(0), 1)._replace(explained=jnp.arange(HEADS) * 1.0)
+    scores = HeadScores.init(jax.random.key(0), 1)._replace(r_squared=jnp.arange(HEADS) * 1.0)
     assert scores.best() == HEADS - 1
     assert scores._replace(count=jnp.ones(HEADS), total=jnp.arange(HEADS, 0, -1) * 5.0).best() == 0
 

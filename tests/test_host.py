@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -115,6 +116,18 @@ def test_only_real_steps_are_stored_in_every_reset_mode(mode):
         assert reward == t + 1
         over = t + 1 == 3 + episode % 3
         assert (terminated, truncated) == (over and episode % 2 == 0, over and episode % 2 == 1)
+
+
+def test_a_step_that_only_resets_is_no_episode_where_episodes_are_cut():
+    vector = SyncVectorEnv([Counting], autoreset_mode=AutoresetMode.NEXT_STEP)
+    agent = gs.DQN(vector, **TINY | {"warmup": 1, "target_period": 1, "log_every": 1, "batch_size": 1})
+    ended = 0
+    for _ in range(60):
+        (row,) = agent.trainer.run(1)
+        ended += row["episodes"] * (row["episode_length"] or 0)
+        agent.trainer.cut_episodes()
+    assert 20 < len(stored(agent)) < 60
+    assert ended <= len(stored(agent))
 
 
 def test_actions_are_counted_from_the_start_of_their_space_and_every_episode_has_a_seed_of_its_own():
@@ -288,6 +301,12 @@ def test_functions_vectors_and_names():
         == 3
     )
     two = gs.DQN(make_vec=lambda: SyncVectorEnv([Counting] * 2), **TINY)
+    assert two.config.num_envs == 2
+    two = gs.DQN(make_vec=partial(gymnasium.make_vec, "CartPole-v1", num_envs=2), **TINY)
+    assert two.config.num_envs == 2
+    two = gs.DQN(make_vec=partial(gymnasium.make_vec, "CartPole-v1"), num_envs=2, **TINY)
+    assert two.config.num_envs == 2
+    two = gs.DQN(make_vec=lambda count=2: SyncVectorEnv([Counting] * count), **TINY)
     assert two.config.num_envs == 2
     limited = gs.envs.host.HostEnvironment("CartPole-v1", limit=7)
     agent = gs.DQN("CartPole-v1", **TINY)

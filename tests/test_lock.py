@@ -131,6 +131,15 @@ def test_a_folder_that_vanishes_while_it_is_made_is_made_again(tmp_path, monkeyp
         assert not problems
 
 
+def test_a_folder_that_can_never_be_made_is_an_error(tmp_path, monkeypatch):
+    def never(self, *args, **options):  # as /proc answers
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(self))
+
+    monkeypatch.setattr(Path, "mkdir", never)
+    with pytest.raises(FileNotFoundError, match="new"):
+        lock_folder(tmp_path / "new")
+
+
 @pytest.mark.parametrize("below", [".", "deeper"])
 def test_a_file_or_a_dangling_link_in_the_place_of_the_folder_is_an_error_at_once(tmp_path, below):
     (tmp_path / "file").touch()

@@ -12,9 +12,10 @@ from deep_experiments import silent
 
 import greedystep as gs
 from greedystep import io
+from greedystep.deep.cloning import UpdateRange
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.learner import Learner
-from greedystep.deep.offline import fit, fit_lanes, pool_periods
+from greedystep.deep.offline import fit, in_lanes, pool_periods
 from greedystep.deep.target_pool import pool_size
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.envs.core import ObservationSpec
@@ -73,10 +74,10 @@ def test_lanes_are_fits_of_their_own_and_empty_rows_of_a_buffer_do_not_count():
     hyperparams = LaneHyperparams(*(jnp.full(3, x, jnp.float32) for x in numbers))._replace(
         learning_rate=jnp.full(3, 0.01)
     )
-    states, ends = jax.vmap(learner.init)(keys), tuple(map(jnp.int32, (0, 12, 12)))
-    together = jax.jit(partial(fit_lanes, learner, buffer))(replay, states, hyperparams, keys, None, *ends)
+    states, which = jax.vmap(learner.init)(keys), UpdateRange.of(0, 12, 12)
+    together = in_lanes(fit, learner, buffer)(replay, which, states, hyperparams, keys, None)
     own = jax.tree.map(lambda x: x[2], (states, hyperparams, keys))
-    alone = jax.jit(partial(fit, learner, buffer))(replay, *own, None, *ends)
+    alone = jax.jit(partial(fit, learner, buffer))(replay, which, *own, None)
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x[2], y, rtol=1e-5, atol=1e-6),
         together.state.params,

@@ -54,7 +54,7 @@ class NumpyPolicy:
             [M, 9 C, filters], ordered by row, column and channel of a patch.
         bcq_threshold: if given, the last of the networks is not among the M: it has the logits of the behaviour, and
             actions are only those whose probability is at least this share of the most probable one's.
-        caution: c; 1 for the minimum over the networks, 0 for their mean.
+        pessimism: c; 1 for the minimum over the networks, 0 for their mean.
         dtype: dtype of observations in the environment, for ONNX; `predict` takes any.
         env: name of the environment, for whoever finds the file.
     """
@@ -66,7 +66,7 @@ class NumpyPolicy:
         layers: Sequence[tuple[np.ndarray, np.ndarray]],
         scale: float = 1.0,
         bcq_threshold: float | None = None,
-        caution: float = 1.0,
+        pessimism: float = 1.0,
         dtype: str = "float32",
         env: str = "",
     ):
@@ -74,7 +74,7 @@ class NumpyPolicy:
             raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
         self.kind, self.shape, self.scale = kind, tuple(int(size) for size in shape), float(scale)
         self.layers = [(np.asarray(w, np.float32), np.asarray(b, np.float32)) for w, b in layers]
-        self.bcq_threshold, self.caution = bcq_threshold, float(caution)
+        self.bcq_threshold, self.pessimism = bcq_threshold, float(pessimism)
         self.dtype, self.env = str(dtype), str(env)
         self._check()
 
@@ -106,8 +106,8 @@ class NumpyPolicy:
             raise ValueError(f"bcq_threshold: expected 0 to 1 and two networks or more, got {self.bcq_threshold}")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype: expected one of {', '.join(DTYPES)}, got {self.dtype!r}")
-        if not 0 <= self.caution <= 1:
-            raise ValueError(f"caution: expected 0 to 1, got {self.caution}")
+        if not 0 <= self.pessimism <= 1:
+            raise ValueError(f"pessimism: expected 0 to 1, got {self.pessimism}")
         if not all(np.isfinite(array).all() for layer in self.layers for array in layer):
             raise ValueError("layers: expected finite numbers")
 
@@ -166,7 +166,7 @@ class NumpyPolicy:
     def _combine(self, q: Any) -> Any:
         """Return the Q-values of all networks together, [M, B, A] -> [B, A]."""
         least = q.min(axis=0)
-        return least if self.caution == 1 else q.mean(axis=0) + np.float32(self.caution) * (least - q.mean(axis=0))
+        return least if self.pessimism == 1 else q.mean(axis=0) + np.float32(self.pessimism) * (least - q.mean(axis=0))
 
     def predict(self, observations: Any) -> Any:
         """Return the greedy action of one observation, an int, or int [...] for many; ties go to the lowest action."""
@@ -197,8 +197,8 @@ class NumpyPolicy:
         about |= {"dtype": self.dtype, "env": self.env, "shape": np.array(self.shape, np.int64)}
         if self.bcq_threshold is not None:
             about["bcq_threshold"] = self.bcq_threshold
-        if self.caution != 1:
-            about["caution"] = self.caution
+        if self.pessimism != 1:
+            about["pessimism"] = self.pessimism
         about |= {f"bias{i}": b for i, (_, b) in enumerate(self.layers)}
         size = 0
         for weights in self._stored_weights():
@@ -243,8 +243,9 @@ class NumpyPolicy:
             texts = {name: str(io.get_array(arrays, name, "U", 0)) for name in ("dtype", "env") if name in arrays}
             kind, scale = str(io.get_array(arrays, "kind", "U", 0)), float(io.get_array(arrays, "scale", "f", 0))
             threshold = float(io.get_array(arrays, "bcq_threshold", "f", 0)) if "bcq_threshold" in arrays else None
-            caution = float(io.get_array(arrays, "caution", "f", 0)) if "caution" in arrays else 1.0
+            name = "caution" if "caution" in arrays else "pessimism"  # as version 1.0 called it
+            pessimism = float(io.get_array(arrays, name, "f", 0)) if name in arrays else 1.0
             shape = io.get_array(arrays, "shape", "iu", 1).tolist()
-            return cls(kind, shape, layers, scale, threshold, caution, **texts)
+            return cls(kind, shape, layers, scale, threshold, pessimism, **texts)
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

@@ -101,14 +101,14 @@ class _Graph:
             x = self.add("Add", self.add("MatMul", x, self.constant(weight)), self.constant(bias[:, None]))
             x = self.add("Relu", x) if number < len(layers) - 1 else x
         if policy.bcq_threshold is None:
-            return self._combine(x, policy.caution)
+            return self._combine(x, policy.pessimism)
         networks = len(policy.layers[0][0])
         logits = self.add("Gather", x, self.constant(networks - 1, np.int64), axis=0)
         others = self.add("Gather", x, self.constant(range(networks - 1), np.int64), axis=0)
         most = self.add("ReduceMax", logits, self.constant([-1], np.int64), keepdims=1)
         share = self.add("Exp", self.add("Sub", logits, most))
         allowed = self.add("GreaterOrEqual", share, self.constant(policy.bcq_threshold))
-        return self.add("Where", allowed, self._combine(others, policy.caution), self.constant(-np.inf))
+        return self.add("Where", allowed, self._combine(others, policy.pessimism), self.constant(-np.inf))
 
     def _convolve(self, image: str, shape: tuple[int, ...], weight: np.ndarray, bias: np.ndarray) -> str:
         """Convolve [B, H, W, C] with the filters of all M networks and apply a ReLU: [M, B, (H - 2) (W - 2) F]."""
@@ -123,11 +123,11 @@ class _Graph:
         x = self.add("Transpose", self.reshape(x, -1, networks, filters, positions), perm=[1, 0, 3, 2])
         return self.reshape(x, networks, -1, positions * filters)
 
-    def _combine(self, q: str, caution: float) -> str:
+    def _combine(self, q: str, pessimism: float) -> str:
         """Combine the Q-values of all networks, [M, B, A] -> [B, A]."""
         axis = self.constant([0], np.int64)
         least = self.add("ReduceMin", q, axis, keepdims=0)
-        if caution == 1:
+        if pessimism == 1:
             return least
         mean = self.add("ReduceMean", q, axis, keepdims=0)
-        return self.add("Add", mean, self.add("Mul", self.constant(caution), self.add("Sub", least, mean)))
+        return self.add("Add", mean, self.add("Mul", self.constant(pessimism), self.add("Sub", least, mean)))

@@ -273,11 +273,11 @@ class ReplayBuffer:
 
     def sample(self, key: jax.Array, replay: ReplayState, count: int) -> RowIndex:
         """Sample `count` stored steps uniformly with replacement, as row indices; at least one step must be stored."""
-        return self.steps_at(random_words(key, count), replay)
+        return self.steps_at(replay, random_bits(key, count))
 
-    def steps_at(self, words: jax.Array, replay: ReplayState) -> RowIndex:
-        """Return the stored steps that `random_words` fall on: those of `sample`."""
-        return self.step_index(replay, integers_below(jnp.maximum(self.num_steps(replay).sum(), 1), words))
+    def steps_at(self, replay: ReplayState, bits: jax.Array) -> RowIndex:
+        """Return the stored steps that these `random_bits` choose, uniformly with replacement."""
+        return self.step_index(replay, integers_below(jnp.maximum(self.num_steps(replay).sum(), 1), bits))
 
     def step_index(self, replay: ReplayState, which: jax.Array) -> RowIndex:
         """Return the rows of stored steps by their number, counted column by column, oldest first."""
@@ -393,17 +393,18 @@ def _on_device(array: np.ndarray) -> jax.Array:
     return jax.device_put(array, may_alias=True)
 
 
-def random_words(key: jax.Array, count: int) -> jax.Array:
-    """Draw what `integers_below` needs for `count` integers, uint32 [2, count]."""
+def random_bits(key: jax.Array, count: int) -> jax.Array:
+    """Draw the random bits of `count` integers for `integers_below`, uint32 [2, count]."""
     return jnp.stack([jax.random.bits(half, (count,)) for half in jax.random.split(key)])
 
 
-def integers_below(bound: jax.Array, words: jax.Array) -> jax.Array:
-    """Return the integers of `jax.random.randint` from 0 to bound - 1, int32 [count], given its random words.
+def integers_below(bound: jax.Array, bits: jax.Array) -> jax.Array:
+    """Return the integers of `jax.random.randint` from 0 to bound - 1, int32 [count], given its random bits.
 
-    They are h 2^32 + l modulo the bound, with the words h and l. So the words can be drawn before the bound is known.
+    So the bits can be drawn before the bound is known. Of two words h and l the integer is h 2^32 + l modulo the bound,
+    for bounds above 2^16, where the factor of h does not fit into a word, l alone modulo the bound.
     """
-    high, low = words
+    high, low = bits
     bound = bound.astype(jnp.uint32)
     half = jnp.uint32(2**16) % bound
     return ((high % bound * (half * half % bound) + low % bound) % bound).astype(jnp.int32)

@@ -96,7 +96,7 @@ class DeepSettings:
     # Samples per update.
     batch_size: CountSetting = UNSET
 
-    # Updates after each step of all environments; of `fit`, which takes no steps, all updates.
+    # Updates after each step of all environments; in `fit` the number of updates (default there: 10 000).
     updates: CountSetting = UNSET
 
     # Steps with random actions before the first update.

@@ -57,7 +57,7 @@ class FitTable(TableMethod):
 class FitNetwork:
     """Options of networks"""
 
-    # Number of updates, of one batch each (default: 10 000); --updates is another name of it.
+    # Former name of --updates.
     batches: MaybeCount = None
 
     # Fit that many agents, with the seeds SEED, SEED + 1, ..., to a folder; the same command goes on with what is not

@@ -35,7 +35,7 @@ def parse(command: Any, argv: list[str], *, prog: str, description: str | None =
 def _refuse(command: Any, argv: list[str], event: Any) -> None:
     """Raise BadInputError with one sentence about a parse error of tyro; unknown kinds of errors are left to tyro."""
     assert _errors is not None
-    if isinstance(event, _errors.MissingArgs | _errors.BadValue):
+    if isinstance(event, _errors.MissingArgs | _errors.BadValue | _errors.UnrecognizedArgs):
         _refuse_unknown_option(command, argv)
     match event:
         case _errors.MissingArgs(missing_arguments=missing):

@@ -84,7 +84,7 @@ class DQN:
             raise ValueError("env: expected either an environment or make_vec, a function that makes a vector of them")
         if make_vec is not None:
             count = check_int("num_envs", settings.get("num_envs", 1), 1, INT32_MAX)
-            env = make_vec(count) if inspect.signature(make_vec).parameters else make_vec()
+            env = make_vec(count) if _takes_count(make_vec) else make_vec()
         found = as_environment(env, vectorization=vectorization)
         if isinstance(found, HostEnvironment) and found.fixed_num_envs is not None:
             settings = {"num_envs": found.fixed_num_envs} | settings
@@ -123,7 +123,10 @@ class DQN:
 
     @property
     def networks(self) -> Any:
-        """The parameters of the M online networks: a pytree whose arrays have a leading axis [M]."""
+        """The parameters of the M online networks: a pytree whose arrays have a leading axis [M].
+
+        With returns="auto" it is a `heads.HeadPolicy`: these and the number of the head that acts.
+        """
         return jax.tree.map(lambda x: x[0], self.trainer.params)
 
     def learn(
@@ -143,7 +146,7 @@ class DQN:
             callback: one or several functions of the agent and the newest rows, called after each chunk of `log_every`
                 steps; training ends if one returns False. See `gs.callbacks`.
             progress_bar: show a line of progress.
-            log_interval: print the mean return and length of the episodes, the loss and the speed every so many chunks.
+            log_interval: print mean return and length of the episodes, loss and speed every `log_interval` chunks.
             eval_env: another environment, in which the greedy policy plays `n_eval_episodes` every `eval_freq` steps
                 (rounded up to whole chunks) and at the end. Rows get the column `eval_return`, the mean of their
                 returns, None where it did not play. `callbacks.KeepBest` also keeps the best agent.
@@ -177,9 +180,10 @@ class DQN:
         The learning rate falls linearly to 0. The agent's own replay buffer is neither read nor changed. With
         returns="auto" every tenth episode is held out, to choose the head that acts.
 
-        A log shows only what was done. An agent that has not acted yet, and whose `conservatism` was not chosen, will
-        from now on (in `learn` too) take only actions that are in the data in states like the present one: "bcq". Which
-        these are is learned first, in half as many gradient steps more.
+        A log shows only what was done. An agent that has not acted yet, and whose `conservatism` was not chosen, takes
+        from now on the best of the actions that are in the data in states like the present one: "bcq". Which these are
+        is learned first, in half as many gradient steps more. In `learn` only its greedy actions are chosen so; what
+        ε-greedy exploration does at random may be any action.
 
         Args:
             dataset: trajectories, arrays, a file or a Minari dataset (see `datasets`); by default the one that the
@@ -235,7 +239,7 @@ class DQN:
             lane = before.lanes._replace(learner=piece.states)
             if lane.heads is not None and score_heads is not None:
                 params = jax.tree.map(itemgetter(0), piece.states.params)
-                lane = lane._replace(heads=lane.heads._replace(explained=score_heads(params)[None]))
+                lane = lane._replace(heads=lane.heads._replace(r_squared=score_heads(params)[None]))
             self.trainer.state = before._replace(lanes=lane)
             yield piece.done, float(piece.loss[0])
 
@@ -248,7 +252,7 @@ class DQN:
             self._data = data
 
     def values(self, observations: Any) -> np.ndarray:
-        """Return the Q-values that the agent acts on, the minimum over its networks: [..., A].
+        """Return the Q-values that the agent acts on, [..., A]: the minimum over its networks, or of its best head.
 
         With conservatism "bcq" they are -inf for the actions that are not in the data.
         """
@@ -341,6 +345,17 @@ class DQN:
         agent = cls.__new__(cls)
         agent._set_trainer(Trainer.load(path, None if env is None else as_environment(env), lane=lane, network=network))
         return agent
+
+
+def _takes_count(make_vec: Callable[..., VectorEnv]) -> bool:
+    """Whether a function that makes a vector environment is called with the number of environments.
+
+    It is where its first argument is required or named num_envs; others may be options with defaults.
+    """
+    first = next(iter(inspect.signature(make_vec).parameters.values()), None)
+    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+        return False
+    return first.kind is first.VAR_POSITIONAL or first.default is first.empty or first.name == "num_envs"
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Clone the behaviour of a log, before Q is learned from it (conservatism "bcq").
 
-The targets of cloning are the actions of the log, which do not change. So the network of the behaviour learns first and
+The targets of cloning are the actions of the log, which do not change. So the behaviour network learns first and
 alone. Then it stays as it is, and the actions in the data are found once for all rows of the log: learning Q pays
 neither for training that network nor for evaluating it.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,25 @@ KEY_NUMBER = 2**31 - 1
 """What is folded into the key of a fit for the batches of cloning; the keys of learning Q are its splits."""
 
 
+class UpdateRange(NamedTuple):
+    """The updates number `begin` to `end` - 1 of `updates`."""
+
+    begin: jax.Array
+    end: jax.Array
+    updates: jax.Array
+
+    @classmethod
+    def of(cls, begin: int, end: int, updates: int) -> UpdateRange:
+        """Return the range of these numbers as arrays, so that other numbers need no other program."""
+        return cls(*map(jnp.int32, (begin, end, updates)))
+
+    def learning_rate(self, first: jax.Array, i: jax.Array) -> jax.Array:
+        """Return the learning rate of update i: it falls linearly from `first` to 0 after the last of all updates."""
+        return first * (1 - i / self.updates)
+
+
 def cloning_updates(config: DQNConfig, updates: int) -> int:
-    """Return how many updates clone the behaviour before so many that learn Q: none without bcq."""
+    """Return the number of cloning updates that precede `updates` updates of Q: none without bcq."""
     return round(CLONING_SHARE * updates) if config.conservatism == "bcq" else 0
 
 
@@ -37,14 +54,12 @@ def clone(
     learner: Learner,
     buffer: ReplayBuffer,
     replay: ReplayState,
+    which: UpdateRange,
     state: LearnerState,
     hyperparams: LaneHyperparams,
     key: jax.Array,
-    begin: jax.Array,
-    end: jax.Array,
-    updates: jax.Array,
 ) -> tuple[LearnerState, jax.Array]:
-    """Make updates number `begin` to `end` - 1 of `updates` that clone the behaviour; return state and mean loss.
+    """Make a range of the updates that clone the behaviour; return state and mean loss.
 
     Batches are sampled from all steps of the log. The learning rate falls linearly, to 0 after the last update.
     """
@@ -54,15 +69,15 @@ def clone(
         params, opt_state, total = carry
         index = buffer.sample(jax.random.fold_in(key, i), replay, config.batch_size)
         seen, action = buffer.observations(replay, index), buffer.read(replay, index).action
-        rate = hyperparams.learning_rate * (1 - i / updates)
+        rate = which.learning_rate(hyperparams.learning_rate, i)
         params, opt_state, loss = learner.clone_behaviour(params, opt_state, seen, action, rate)
         return params, opt_state, total + loss
 
     others, behaviour = split_behaviour(state, config.num_q_networks)
     first = behaviour.params, behaviour.opt_state, jnp.float32(0)
-    params, opt_state, total = lax.fori_loop(begin, end, update, first)
+    params, opt_state, total = lax.fori_loop(which.begin, which.end, update, first)
     state = join_behaviour(others, LearnerState(params, params, opt_state))
-    return state, total / jnp.maximum(end - begin, 1)
+    return state, total / jnp.maximum(which.end - which.begin, 1)
 
 
 def split_behaviour(state: LearnerState, size: int) -> tuple[LearnerState, LearnerState]:

@@ -39,7 +39,7 @@ class AutoOutput(NamedTuple):
 
     lambda_: float
     """Trace decay λ of its returns."""
-    caution: float
+    pessimism: float
     """0: values are the mean over networks, 1: their minimum."""
 
 

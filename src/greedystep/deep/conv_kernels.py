@@ -88,7 +88,7 @@ def is_available() -> bool:
 
 
 def takes_batch(size: int) -> bool:
-    """Return whether a gradient step may have so many samples."""
+    """Return whether a gradient step may have batches of this size."""
     return size == padded(size) <= SMALL_BATCH
 
 

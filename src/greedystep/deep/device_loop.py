@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +27,6 @@ from greedystep.deep.train_loop import ActionDraws, LaneState, TrainLoop, Transi
 from greedystep.deep.train_metrics import ChunkMetrics
 from greedystep.envs.core import AutoReset, AutoResetDraws, Environment
 from greedystep.replay import ReplayState
-
-T = TypeVar("T")
 
 GPU_OPTIONS = {
     # With small batches a round is some thirty kernels of a few microseconds. Within a CUDA graph those that do not
@@ -79,9 +77,9 @@ class DeviceLoop(TrainLoop):
 
     def init(self, seed: jax.Array) -> LaneState:
         """Return the state of a lane (one training with this seed) before its first step."""
-        key, network_key, env_key = jax.random.split(jax.random.key(seed), 3)
+        key, network_key, env_key, heads_key = jax.random.split(jax.random.key(seed), 4)
         envs = jax.vmap(self.env.reset)(jax.random.split(env_key, self.learner.config.num_envs))
-        return self._init_lane(key, network_key, envs)
+        return self._init_lane(key, network_key, heads_key, envs)
 
     def block(self, *steps: int) -> int:
         """Return the argument `block` of `run` for chunks that begin and end at multiples of these numbers of steps."""
@@ -136,11 +134,11 @@ class DeviceLoop(TrainLoop):
     def draw(self, keys: jax.Array, hyperparams: LaneHyperparams) -> RoundDraws:
         """Draw all random numbers of one round from its two keys."""
         act_key, update_key = keys
-        action_key, env_key = jax.random.split(act_key)
+        action_key, env_key, heads_key = jax.random.split(act_key, 3)
         return RoundDraws(
             action=self.draw_actions(action_key),
             env=self._draw_step(env_key),
-            heads=jax.random.fold_in(env_key, 0),
+            heads=heads_key,
             update=self.draw_updates(update_key, hyperparams),
         )
 
@@ -148,11 +146,10 @@ class DeviceLoop(TrainLoop):
         return jax.vmap(self._auto_reset.draw)(jax.random.split(key, self.learner.config.num_envs))
 
     def _random_step(self, now: RoundState) -> RoundState:
-        key, action_key, env_key = jax.random.split(now.lane.key, 3)
+        key, action_key, env_key, heads_key = jax.random.split(now.lane.key, 4)
         action, probability = self.random_action(action_key)
         now = now._replace(lane=now.lane._replace(key=key))
-        draws = self._draw_step(env_key), jax.random.fold_in(env_key, 0)
-        return self._env_step(now, *draws, action, probability, None)
+        return self._env_step(now, self._draw_step(env_key), heads_key, action, probability, None)
 
     def _train_step(
         self, round_: jax.Array, now: RoundState, draws: RoundDraws, hyperparams: LaneHyperparams

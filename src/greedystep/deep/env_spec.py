@@ -58,7 +58,7 @@ def as_environment(env: Any, *, vectorization: Vectorization = "sync", **options
 
 def config_for(env: AnyEnvironment, preset: str = "paper", **changes: Any) -> DQNConfig:
     """Return the settings of a preset for an environment, with `changes` to single settings."""
-    return make_config(env.name, preset, pictures=len(env.observation.shape) == 3, **changes)
+    return make_config(env.name, preset, images=len(env.observation.shape) == 3, **changes)
 
 
 def same_spaces(env: AnyEnvironment, other: Any) -> AnyEnvironment:

@@ -1,6 +1,6 @@
 """Several policies that learn from one replay buffer, and the choice of the one that acts: the rule returns="auto".
 
-No learning rate, no λ and no degree of caution is the best one on every task. So `ensemble` networks learn at each of
+No learning rate, no λ and no degree of pessimism is the best one on every task. So `ensemble` networks learn at each of
 the rates AUTO_RATES, and every network has one output per pair (λ, c) of AUTO_OUTPUTS. A head is one rate with one
 output, number `rate * outputs + output`:
 
@@ -14,8 +14,8 @@ and σ² the variance within them; the head with the largest draw plays.
 An episode that ended after t steps counts (t / T)^FORGETTING at step T. So the last fifth of the training counts most,
 however long it has lasted, and a head that has not played for long is tried again.
 
-Where no head has played, because everything was learned from a log, the best head is the one that explains most of the
-variance of its own one-step targets on episodes held out of training (`offline.explained_variance`).
+Where no head has played, because everything was learned from a log, the best head is the one with the largest R² of its
+own one-step targets on episodes held out of training (`offline.r_squared`).
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class HeadScores(NamedTuple):
     """[H]: sum of their returns."""
     squares: jax.Array
     """[H]: sum of their squared returns."""
-    explained: jax.Array
-    """[H]: explained variance on held-out episodes of a log; 0 before the first log."""
+    r_squared: jax.Array
+    """[H]: `offline.r_squared` on held-out episodes of a log; 0 before the first log."""
 
     @classmethod
     def init(cls, key: jax.Array, envs: int) -> HeadScores:
@@ -115,10 +115,10 @@ class HeadScores(NamedTuple):
     def best(self) -> jax.Array:
         """Return the head that acts outside of training, int32.
 
-        It has the largest expected return less one deviation, or where none has played the best explained variance.
+        It has the largest expected return less one deviation, or where none has played the largest R².
         """
         mean, deviation = self.posterior()
-        score = jnp.where(self.count.sum() > 0, mean - deviation, self.explained)
+        score = jnp.where(self.count.sum() > 0, mean - deviation, self.r_squared)
         return score.argmax().astype(jnp.int32)
 
     def summary(self) -> HeadSummary:
@@ -130,11 +130,8 @@ class HeadScores(NamedTuple):
         head, expected, played = self.summary().columns().values()
         beginning = f"head {head} plays ({describe(head)}); "
         if not any(played):
-            return f"{beginning}explained variance of the heads on held-out episodes: {_listed(self.explained)}"
-        return (
-            f"{beginning}expected returns of the heads: {_listed(expected)}, "
-            f"from so many recent episodes: {_listed(played)}"
-        )
+            return f"{beginning}R² of the heads on held-out episodes: {_listed(self.r_squared)}"
+        return f"{beginning}expected returns of the heads: {_listed(expected)}, from {_listed(played)} recent episodes"
 
 
 def _listed(numbers: Any) -> str:
@@ -147,8 +144,8 @@ def head_q(q: jax.Array) -> jax.Array:
     networks, states, width = q.shape
     q = q.reshape(rates, networks // rates, states, outputs, width // outputs)
     least, mean = q.min(axis=1), q.mean(axis=1)
-    caution = jnp.array([output.caution for output in AUTO_OUTPUTS])[:, None]
-    mixed = mean + caution * (least - mean)  # [R, B, O, A]
+    pessimism = jnp.array([output.pessimism for output in AUTO_OUTPUTS])[:, None]
+    mixed = mean + pessimism * (least - mean)  # [R, B, O, A]
     return mixed.swapaxes(1, 2).reshape(HEADS, states, width // outputs)
 
 
@@ -161,7 +158,7 @@ def describe(head: int) -> str:
     """Return the settings of a head in words."""
     rate, output = divmod(int(head), len(AUTO_OUTPUTS))
     settings, factor = AUTO_OUTPUTS[output], AUTO_RATES[rate]
-    value = {0.0: "mean", 1.0: "minimum"}.get(settings.caution, f"caution {settings.caution:g}")
+    value = {0.0: "mean", 1.0: "minimum"}.get(settings.pessimism, f"pessimism {settings.pessimism:g}")
     return f"learning rate x {factor:.3g}, λ = {settings.lambda_:g}, {value} of the networks"
 
 

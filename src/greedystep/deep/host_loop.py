@@ -72,11 +72,11 @@ class HostLoop(TrainLoop):
     def init(self, seed: jax.Array) -> LaneState:
         """Return the state of a lane before its first step; `begin` adds the first observations."""
         config, spec = self.learner.config, self.learner.observation
-        key, network_key = jax.random.split(jax.random.key(seed))
+        key, network_key, heads_key = jax.random.split(jax.random.key(seed), 3)
         n, floats = config.num_envs, jnp.zeros(config.num_envs)
         seen = jnp.zeros((n, *spec.shape), spec.dtype)
         pending = PendingStep((seen, jnp.zeros(n, jnp.int32), floats, floats), jnp.zeros((n, 4)), seen)
-        return self._init_lane(key, network_key, HostState(pending, seen))
+        return self._init_lane(key, network_key, heads_key, HostState(pending, seen))
 
     def begin_at(self, round_: int, lanes: LaneState, hyperparams: LaneHyperparams) -> None:
         """Prepare for `begin`, `restore` or `cut_episodes` before that round; here there is nothing to prepare."""

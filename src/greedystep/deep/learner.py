@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -43,10 +43,10 @@ from greedystep.deep.target_pool import Batch, TargetPool
 from greedystep.deep.targets import BootstrapValues, LaneHyperparams, n_step_targets, within
 from greedystep.envs.core import ObservationSpec
 from greedystep.numpy_policy import NumpyPolicy
-from greedystep.replay import ReplayBuffer, ReplayState, integers_below, random_words
+from greedystep.replay import ReplayBuffer, ReplayState, integers_below, random_bits
 
 CLONING_RATE = 10.0
-"""Learning rate of the network of the behaviour, as a multiple of `learning_rate`: its targets are actions, which do
+"""Learning rate of the behaviour network, as a multiple of `learning_rate`: its targets are actions, which do
 not move as values do, and a few thousand updates have to be enough for the rare states of a log too."""
 
 
@@ -64,8 +64,8 @@ class LearnerState(NamedTuple):
 class UpdateDraws(NamedTuple):
     """Random numbers of one update."""
 
-    words: jax.Array
-    """uint32 [2, B]: `replay.random_words` of the samples."""
+    bits: jax.Array
+    """uint32 [2, B]: the `replay.random_bits` that choose the samples."""
     network: jax.Array
     """int32: the network that learns, where one does (`ensemble_update`)."""
 
@@ -119,11 +119,13 @@ class Learner:
     def kernel_shape(self) -> ConvShape | None:
         """The sizes of the networks if the kernels of `conv_kernels` train them, otherwise None.
 
-        They are made for the small batches of the preset "paper" on a GPU. Larger ones keep a GPU busy as it is.
+        They are made for the small batches of the preset "paper" on a GPU. Larger ones keep a GPU busy as it is. A
+        network of the user's own may have other sizes than the config says, whatever its type.
         """
         config = self.config
         is_usual = (
-            type(self._static) is ConvNet
+            self.network is None
+            and type(self._static) is ConvNet
             and self.observation.dtype == np.bool_
             and config.optimiser == "centred-rmsprop"
             and config.max_gradient_norm is None
@@ -219,10 +221,10 @@ class Learner:
         """
         networks, head = split_policy(policy)
         kind, layers = numpy_layers(eqx.combine(networks, self._static))
-        caution, config = 1.0, self.config
+        pessimism, config = 1.0, self.config
         if config.returns == "auto":
             rate, output = divmod(int(head), config.outputs)
-            caution = AUTO_OUTPUTS[output].caution
+            pessimism = AUTO_OUTPUTS[output].pessimism
             own = slice(rate * config.ensemble, (rate + 1) * config.ensemble)
             ours, first = (slice(i * self.num_actions, (i + 1) * self.num_actions) for i in (output, 0))
             *hidden, last = layers
@@ -233,7 +235,7 @@ class Learner:
             layers.append((w, b))
         scale = 255.0 if self.observation.dtype == np.uint8 else 1.0
         about = {"dtype": str(self.observation.dtype), "env": env}
-        return NumpyPolicy(kind, self.observation.shape, layers, scale, config.bcq_threshold, caution, **about)
+        return NumpyPolicy(kind, self.observation.shape, layers, scale, config.bcq_threshold, pessimism, **about)
 
     # -- targets and minibatches ---------------------------------------------------------------------------------------
 
@@ -271,24 +273,21 @@ class Learner:
         periods: int = 1,
         support: jax.Array | None = None,
     ) -> TargetPool | None:
-        """Make a target pool from the replay buffer, for so many periods; None for returns that need none.
+        """Make a target pool for `periods` periods from the replay buffer; None for returns that need none.
 
         Args:
             support: see `refresh_targets`.
         """
         if not self.config.is_pooled:
             return None
-
-        def bootstrap_q(observations: jax.Array) -> BootstrapValues:
-            return self.bootstrap_q(state, observations)
-
+        bootstrap_q = partial(self.bootstrap_q, state)
         return target_pool.make(self.config, buffer, hyperparams, key, replay, bootstrap_q, periods, support)
 
     def sample_batch(
         self,
         buffer: ReplayBuffer,
         hyperparams: LaneHyperparams,
-        words: jax.Array,
+        bits: jax.Array,
         replay: ReplayState,
         pool: TargetPool | None,
         state: LearnerState,
@@ -297,17 +296,13 @@ class Learner:
         """Sample a minibatch with its targets from the pool, or from the replay buffer if there is no pool.
 
         Args:
-            words: random words that choose the samples, see `UpdateDraws`.
+            bits: random bits that choose the samples, see `UpdateDraws`.
             support: see `refresh_targets`.
         """
         config = self.config
         if pool is not None:
-            return target_pool.steps_at(buffer, pool, words)
-        index = buffer.steps_at(words, replay)
-
-        def bootstrap_q(observations: jax.Array) -> BootstrapValues:
-            return self.bootstrap_q(state, observations)
-
+            return target_pool.batch_at(buffer, pool, bits)
+        index, bootstrap_q = buffer.steps_at(replay, bits), partial(self.bootstrap_q, state)
         targets, steps, action = n_step_targets(config, hyperparams, buffer, replay, index, bootstrap_q, support)
         return Batch(buffer.observations(replay, index), action, targets, steps)
 
@@ -318,8 +313,8 @@ class Learner:
         sample_key, network_key = jax.random.split(key)
         network = jnp.int32(0)
         if self.config.ensemble > 1:
-            network = integers_below(hyperparams.ensemble, random_words(network_key, 1))[0]
-        return UpdateDraws(random_words(sample_key, self.config.batch_size), network)
+            network = integers_below(hyperparams.ensemble, random_bits(network_key, 1))[0]
+        return UpdateDraws(random_bits(sample_key, self.config.batch_size), network)
 
     def update(
         self, state: LearnerState, batch: Batch, network: jax.Array, learning_rate: jax.Array
@@ -439,7 +434,7 @@ class Learner:
     def clone_behaviour(
         self, params: Any, opt_state: Any, observations: jax.Array, action: jax.Array, learning_rate: jax.Array
     ) -> tuple[Any, Any, jax.Array]:
-        """Make one gradient step of the network of the behaviour, and return its arrays and the loss before it.
+        """Make one gradient step of the behaviour network, and return its arrays and the loss before it.
 
         The loss is the cross-entropy of the actions taken, int32 [B], given the observations [B, ...].
         """

@@ -23,7 +23,7 @@ MakeNetwork = Callable[[jax.Array, ObservationSpec, int], Network]
 """(key, observation spec, number of actions) -> network."""
 
 LARGE = 36
-"""Images at least this high and wide get `NatureNet`, whose convolutions need so many pixels."""
+"""Images at least this high and wide get `NatureNet`, whose convolutions need that size."""
 ABSENT = 1e30
 """Q-value of a network that is left out of an ensemble: no minimum is ever taken there."""
 FILTERS, SIDE = 16, 3

@@ -15,17 +15,18 @@ from jax import lax
 from greedystep.checks import INT32_MAX
 from greedystep.datasets import Dataset
 from greedystep.deep import cloning, target_pool
+from greedystep.deep.cloning import UpdateRange
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.heads import HEADS, head_q
 from greedystep.deep.learner import Learner, LearnerState
 from greedystep.deep.networks import StandardisedMLP, as_float
-from greedystep.deep.targets import LaneHyperparams, within
+from greedystep.deep.targets import LaneHyperparams, discounts_and_cuts, within
 from greedystep.deep.train_loop import map_lanes
 from greedystep.replay import ReplayBuffer, ReplayState, RowIndex
 from greedystep.trajectory import Trajectory
 
 HELD_OUT_EVERY = 10
-"""Each so many-th episode of a log is held out of training where returns="auto", to choose the head that acts."""
+"""With returns="auto" every HELD_OUT_EVERY-th episode of a log is held out of training, to choose the best head."""
 SCORED_STEPS, SCORED_AT_ONCE = 4096, 512
 """Held-out steps that score the heads, and how many of them are valued at a time."""
 LEAST_VARIANCE = 1e-8
@@ -34,7 +35,7 @@ LEAST_DEVIATION = 1e-6
 MOMENT_ROWS = 4096
 """Rows of the replay buffer whose features are added up at a time."""
 POOL_PERIODS, POOL_BYTES = 8, 2**26
-"""The target pool has the samples of so many periods, if its observations then take no more than so many bytes."""
+"""The target pool has the samples of POOL_PERIODS periods, of fewer if its observations took more than POOL_BYTES."""
 MANY_SAMPLES = 2**14
 """Samples of one period that are enough for the target pool."""
 
@@ -55,23 +56,21 @@ def fit(
     learner: Learner,
     buffer: ReplayBuffer,
     replay: ReplayState,
+    which: UpdateRange,
     state: LearnerState,
     hyperparams: LaneHyperparams,
     key: jax.Array,
     support: jax.Array | None,
-    begin: jax.Array,
-    end: jax.Array,
-    updates: jax.Array,
 ) -> FitResult:
-    """Make updates number `begin` to `end` - 1 of `updates` that learn Q from the replay buffer; works under jit.
+    """Make a range of the updates that learn Q from the replay buffer; works under jit.
 
-    With bcq they come after those of `cloning`: the network of the behaviour stays as it is, and its support, bool
+    With bcq they come after those of `cloning`: the behaviour network stays as it is, and its support, bool
     [N, R, A], is given.
 
     The learning rate falls linearly, to 0 after the last of all updates: update i has (1 - i / updates) times the
     `learning_rate`. So the last networks, which act, are not those of a random moment in the noise of minibatches.
 
-    Target networks and pool are refreshed as often as in training, and at `begin`, which must be the start of a
+    Target networks and pool are refreshed as often as in training, and at `which.begin`, which must be the start of a
     period (the updates between two target network updates).
 
     Where a period is short, the pool is larger than in training. There the episodes of one period are enough, since the
@@ -94,21 +93,21 @@ def fit(
         def update(i: jax.Array, carry: tuple) -> tuple:
             state, total = carry
             draws = learner.draw_update(jax.random.fold_in(update_key, i), hyperparams)
-            batch = learner.sample_batch(buffer, hyperparams, draws.words, replay, pool, state, support)
-            learning_rate = hyperparams.learning_rate * (1 - i / updates)
+            batch = learner.sample_batch(buffer, hyperparams, draws.bits, replay, pool, state, support)
+            learning_rate = which.learning_rate(hyperparams.learning_rate, i)
             state, info = learner.update(state, batch, draws.network, learning_rate)
             loss, _ = total
             return state, (loss + info.loss, info.mean_q)
 
-        until = done + jnp.minimum(period, end - done)
+        until = done + jnp.minimum(period, which.end - done)
         state, total = lax.fori_loop(done, until, update, (state._replace(target_params=target_params), total))
         return until, key, state, pool, total
 
-    first = begin, key, state, pool, (jnp.float32(0), jnp.float32(0))
-    _, key, state, _, (loss, mean_q) = lax.while_loop(lambda carry: carry[0] < end, one_period, first)
+    first = which.begin, key, state, pool, (jnp.float32(0), jnp.float32(0))
+    _, key, state, _, (loss, mean_q) = lax.while_loop(lambda carry: carry[0] < which.end, one_period, first)
     if behaviour is not None:
         state = cloning.join_behaviour(state, behaviour)
-    return FitResult(state, key, loss / jnp.maximum(end - begin, 1), mean_q)
+    return FitResult(state, key, loss / jnp.maximum(which.end - which.begin, 1), mean_q)
 
 
 def pool_periods(config: DQNConfig, buffer: ReplayBuffer) -> int:
@@ -116,26 +115,6 @@ def pool_periods(config: DQNConfig, buffer: ReplayBuffer) -> int:
     if config.samples_per_period >= MANY_SAMPLES:
         return 1
     return min(POOL_PERIODS, max(1, POOL_BYTES // (config.samples_per_period * buffer.observation_bytes)))
-
-
-def fit_lanes(
-    learner: Learner,
-    buffer: ReplayBuffer,
-    replay: ReplayState,
-    states: LearnerState,
-    hyperparams: LaneHyperparams,
-    keys: jax.Array,
-    supports: jax.Array | None,
-    begin: jax.Array,
-    end: jax.Array,
-    updates: jax.Array,
-) -> FitResult:
-    """Do what `fit` does for several lanes, [L, ...] each, which share the replay buffer."""
-
-    def one(state: LearnerState, own: LaneHyperparams, key: jax.Array, support: jax.Array | None) -> FitResult:
-        return fit(learner, buffer, replay, state, own, key, support, begin, end, updates)
-
-    return map_lanes(one, states, hyperparams, keys, supports)
 
 
 def all_updates(config: DQNConfig, updates: int) -> int:
@@ -160,22 +139,22 @@ class LogFit:
 
     def __init__(self, learner: Learner, buffer: ReplayBuffer):
         self.config = learner.config
-        self._clone = jax.jit(partial(_clone_lanes, learner, buffer))
+        self._clone = in_lanes(cloning.clone, learner, buffer)
         self._find_support = jax.jit(partial(_find_supports, learner, buffer))
-        self._fit = jax.jit(partial(fit_lanes, learner, buffer))
+        self._fit = in_lanes(fit, learner, buffer)
 
     def trace(self, replay: ReplayState, states: LearnerState, hyperparams: LaneHyperparams, keys: jax.Array) -> Any:
         """Trace the program that learns Q; nothing is computed."""
         support = jax.eval_shape(self._find_support, replay, states.params) if self._clones else None
-        return self._fit.trace(replay, states, hyperparams, keys, support, *map(jnp.int32, (0, 0, 1)))
+        return self._fit.trace(replay, UpdateRange.of(0, 0, 1), states, hyperparams, keys, support)
 
     def compile(self, replay: ReplayState, states: LearnerState, hyperparams: LaneHyperparams, keys: jax.Array) -> None:
         """Run all programs without an update, so that `pieces` compiles nothing."""
-        none, support = [*map(jnp.int32, (0, 0, 1))], None
+        none, support = UpdateRange.of(0, 0, 1), None
         if self._clones:
-            jax.block_until_ready(self._clone(replay, states, hyperparams, keys, *none))
+            jax.block_until_ready(self._clone(replay, none, states, hyperparams, keys))
             support = self._find_support(replay, states.params)
-        jax.block_until_ready(self._fit(replay, states, hyperparams, keys, support, *none))
+        jax.block_until_ready(self._fit(replay, none, states, hyperparams, keys, support))
 
     def pieces(
         self,
@@ -202,7 +181,7 @@ class LogFit:
         cloned = cloning.cloning_updates(self.config, updates)
         for first in range(begin, cloned, size):
             end = min(first + size, cloned)
-            states, loss = self._clone(replay, states, hyperparams, keys, *map(jnp.int32, (first, end, cloned)))
+            states, loss = self._clone(replay, UpdateRange.of(first, end, cloned), states, hyperparams, keys)
             yield FitPiece(end, states, loss, None)
         if self._clones:
             support = self._find_support(replay, states.params)
@@ -211,8 +190,8 @@ class LogFit:
             keys = jax.vmap(lambda key: jax.random.split(key, 3)[0])(keys)  # as `fit` does in each period
         for first in range(learned, updates, size):
             end = min(first + size, updates)
-            which = map(jnp.int32, (first, end, updates))
-            states, keys, loss, mean_q = self._fit(replay, states, hyperparams, keys, support, *which)
+            which = UpdateRange.of(first, end, updates)
+            states, keys, loss, mean_q = self._fit(replay, which, states, hyperparams, keys, support)
             yield FitPiece(cloned + end, states, loss, mean_q)
 
     @property
@@ -220,23 +199,13 @@ class LogFit:
         return self.config.conservatism == "bcq"
 
 
-def _clone_lanes(
-    learner: Learner,
-    buffer: ReplayBuffer,
-    replay: ReplayState,
-    states: LearnerState,
-    hyperparams: LaneHyperparams,
-    keys: jax.Array,
-    begin: jax.Array,
-    end: jax.Array,
-    updates: jax.Array,
-) -> tuple[LearnerState, jax.Array]:
-    """Do what `cloning.clone` does for several lanes."""
+def in_lanes(function: Callable[..., Any], learner: Learner, buffer: ReplayBuffer) -> Callable[..., Any]:
+    """Compile `cloning.clone` or `fit` for several lanes, [L, ...] each, which share the replay buffer."""
 
-    def one(state: LearnerState, own: LaneHyperparams, key: jax.Array) -> tuple[LearnerState, jax.Array]:
-        return cloning.clone(learner, buffer, replay, state, own, key, begin, end, updates)
+    def each(replay: ReplayState, which: UpdateRange, *lanes: Any) -> Any:
+        return map_lanes(partial(function, learner, buffer, replay, which), *lanes)
 
-    return map_lanes(one, states, hyperparams, keys)
+    return jax.jit(each)
 
 
 def _find_supports(learner: Learner, buffer: ReplayBuffer, replay: ReplayState, params: Any) -> jax.Array:
@@ -282,16 +251,14 @@ def feature_moments(buffer: ReplayBuffer, replay: ReplayState) -> tuple[np.ndarr
 
 
 def head_scorer(learner: Learner, dataset: Any) -> Callable[[Any], jax.Array]:
-    """Return a function of the networks' arrays that gives `explained_variance` on this dataset, [H]."""
+    """Return a function of the networks' arrays that gives `r_squared` on this dataset, [H]."""
     buffer, replay = fill_replay(learner, dataset)
-    score = jax.jit(partial(explained_variance, learner, buffer))
+    score = jax.jit(partial(r_squared, learner, buffer))
     return lambda params: score(replay, params, jax.random.key(0))
 
 
-def explained_variance(
-    learner: Learner, buffer: ReplayBuffer, replay: ReplayState, params: Any, key: jax.Array
-) -> jax.Array:
-    """Return 1 - E[(y - Q_h(s, a))²] / Var[y] of each head h with its targets y = r + γ max_b Q_h(s', b), [H].
+def r_squared(learner: Learner, buffer: ReplayBuffer, replay: ReplayState, params: Any, key: jax.Array) -> jax.Array:
+    """Return R² = 1 - E[(y - Q_h(s, a))²] / Var[y] of each head h with its targets y = r + γ max_b Q_h(s', b), [H].
 
     The means are over SCORED_STEPS steps of the replay buffer. A head that diverges leaves more unexplained; one that
     gives all states the same value explains nothing, however small its errors. With bcq the maximum is over the actions
@@ -304,7 +271,8 @@ def explained_variance(
         next_q, support = learner.q_and_support(params, buffer.observations(replay, buffer.ahead(index, 1)))
         taken = jnp.take_along_axis(head_q(q), rows.action[None, :, None], axis=-1)[..., 0]
         best = within(support, head_q(next_q)).max(axis=-1)
-        return taken, rows.reward + learner.config.discount * ~rows.terminated * best
+        discount, _ = discounts_and_cuts(learner.config, rows, rows.is_step)  # where there is a cut does not matter
+        return taken, rows.reward + discount * best
 
     index = buffer.sample(key, replay, SCORED_STEPS)
     blocks = jax.tree.map(lambda x: x.reshape(-1, SCORED_AT_ONCE), index)  # large images need much memory

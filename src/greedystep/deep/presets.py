@@ -86,7 +86,7 @@ OTHERS: dict[str, Any] = FEATURES | {
 FAMILIES = {"minatar/": MINATAR, "ple/": FEATURES, "classic/": CLASSIC}
 """Prefix of an environment's name -> settings; others take OTHERS, or MINATAR if their observations are images."""
 
-FAST_PICTURES: dict[str, Any] = {
+FAST_IMAGES: dict[str, Any] = {
     # Our own: 64 x 32 = 4 x 512 samples per step of all environments. A period is as many samples as 500 updates of
     # 512: with it, valuing the whole replay at each copy costs less than valuing every sample.
     "num_envs": 64,
@@ -158,13 +158,13 @@ Preset = Literal["paper", "fast"]
 PRESETS = get_args(Preset)
 
 
-def preset(name: str, env_name: str, *, pictures: bool = False) -> dict[str, Any]:
-    """Return a preset's settings for an environment as arguments of `DQNConfig`; `pictures`: it shows images."""
+def preset(name: str, env_name: str, *, images: bool = False) -> dict[str, Any]:
+    """Return a preset's settings for an environment, whose observations may be images, as arguments of `DQNConfig`."""
     if name not in PRESETS:
         raise ValueError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}")
     family = next((found for start, found in FAMILIES.items() if env_name.startswith(start)), None)
-    settings = family or (MINATAR if pictures else OTHERS)
-    faster = FAST_PICTURES if settings is MINATAR else FAST_FEATURES
+    settings = family or (MINATAR if images else OTHERS)
+    faster = FAST_IMAGES if settings is MINATAR else FAST_FEATURES
     return settings | faster if name == "fast" else settings
 
 
@@ -178,11 +178,11 @@ def env_options(env_name: str) -> dict[str, Any]:
     return {"limit": LIMITS[env_name]} if env_name in LIMITS else {}
 
 
-def make_config(env_name: str, preset_name: str = "paper", *, pictures: bool = False, **changes: Any) -> DQNConfig:
+def make_config(env_name: str, preset_name: str = "paper", *, images: bool = False, **changes: Any) -> DQNConfig:
     """Return the `DQNConfig` of a preset for an environment, with `changes`; ValueError names an unknown setting."""
     known = [field.name for field in dataclasses.fields(DQNConfig)]
     for setting in changes:
         if setting not in known:
             raise ValueError(f"{setting}: DQN has no such setting{did_you_mean(setting, known)}")
     rule = DEFAULT_RULE if changes.get("returns", DEFAULT_RULE["returns"]) == DEFAULT_RULE["returns"] else {}
-    return DQNConfig(**(rule | preset(preset_name, env_name, pictures=pictures) | changes))
+    return DQNConfig(**(rule | preset(preset_name, env_name, images=images) | changes))

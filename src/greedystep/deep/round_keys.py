@@ -24,8 +24,8 @@ PARITY = 0x1BD11BDA
 
 
 def round_keys(key: jax.Array, rounds: int) -> tuple[jax.Array, jax.Array]:
-    """Return the key behind so many rounds, and the keys of each of them, [rounds, KEYS]."""
-    if rounds > 1 and conv_kernels.is_available() and jax.random.key_impl(key) == "threefry2x32":
+    """Return the key after all rounds, and the keys of each round, [rounds, KEYS]."""
+    if rounds > 1 and conv_kernels.is_available() and _splits_by_counting(key):
         last, keys = _chain(jax.random.key_data(key), rounds)
         return jax.random.wrap_key_data(last), jax.random.wrap_key_data(keys)
 
@@ -37,6 +37,11 @@ def round_keys(key: jax.Array, rounds: int) -> tuple[jax.Array, jax.Array]:
         key, keys = one(key, None)
         return key, keys[None]
     return lax.scan(one, key, length=rounds)
+
+
+def _splits_by_counting(key: jax.Array) -> bool:
+    """Return whether child i of a key is Threefry of the number i, as the kernel has it."""
+    return jax.random.key_impl(key) == "threefry2x32" and jax.config.values["jax_threefry_partitionable"]
 
 
 def _chain(key: jax.Array, rounds: int) -> tuple[jax.Array, jax.Array]:

@@ -60,7 +60,7 @@ class Batch(NamedTuple):
 
 
 def pool_size(config: DQNConfig, buffer: ReplayBuffer, periods: int = 1) -> int:
-    """Return the pool's rows: the samples of a learning rate in so many periods, at most the rows of the buffer.
+    """Return the pool's rows: the samples of a learning rate in `periods` periods, at most the rows of the buffer.
 
     A period is that between two target network updates.
     """
@@ -129,9 +129,9 @@ def init(config: DQNConfig, buffer: ReplayBuffer, periods: int = 1) -> TargetPoo
     )
 
 
-def steps_at(buffer: ReplayBuffer, pool: TargetPool, words: jax.Array) -> Batch:
-    """Return the minibatch of the pool's steps that `random_words` fall on, uniformly with replacement."""
-    at = pool.step_rows[integers_below(jnp.maximum(pool.count, 1), words)]
+def batch_at(buffer: ReplayBuffer, pool: TargetPool, bits: jax.Array) -> Batch:
+    """Return the minibatch of the pool's steps that these `random_bits` choose, uniformly with replacement."""
+    at = pool.step_rows[integers_below(jnp.maximum(pool.count, 1), bits)]
     return Batch(buffer.unpack(pool.observations[at]), pool.action[at], pool.targets[:, at], pool.steps[at])
 
 

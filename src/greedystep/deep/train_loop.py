@@ -72,7 +72,7 @@ class TrainLoop:
         config, observation = self.learner.config, self.learner.observation
         return ReplayBuffer(config.replay_size, config.num_envs, observation.shape, observation.dtype)
 
-    def _init_lane(self, key: jax.Array, network_key: jax.Array, envs: Any) -> LaneState:
+    def _init_lane(self, key: jax.Array, network_key: jax.Array, heads_key: jax.Array, envs: Any) -> LaneState:
         config = self.learner.config
         return LaneState(
             key=key,
@@ -81,7 +81,7 @@ class TrainLoop:
             pool=target_pool.init(config, self.buffer) if config.is_pooled else None,
             envs=envs,
             episode=EpisodeStats.init(config.num_envs),
-            heads=HeadScores.init(jax.random.fold_in(key, 0), config.num_envs) if config.returns == "auto" else None,
+            heads=HeadScores.init(heads_key, config.num_envs) if config.returns == "auto" else None,
         )
 
     # -- acting --------------------------------------------------------------------------------------------------------
@@ -124,14 +124,15 @@ class TrainLoop:
         Args:
             key: for the choice of the heads that play next, where there are several.
         """
-        config, over = self.learner.config, step.terminated | step.truncated
+        config, is_step, heads = self.learner.config, step.is_step, lane.heads
+        over = step.terminated | step.truncated
+        if is_step is not None:
+            over &= is_step
         replay = self.add_to_replay(lane.replay, step)
         cut = step.truncated if config.time_limits == "bootstrap" else jnp.zeros_like(step.truncated)
         metrics, episode = metrics.after_step(lane.episode, step.reward, cut, over, step.q, config.discount)
-        is_step, heads = step.is_step, lane.heads
         if heads is not None and step.q is not None:
-            ended = over if is_step is None else over & is_step
-            heads = heads.after_round(key, lane.episode.total_reward + step.reward, ended)
+            heads = heads.after_round(key, lane.episode.total_reward + step.reward, over)
         if is_step is not None:
             episode = jax.tree.map(lambda new, old: jnp.where(is_step, new, old), episode, lane.episode)
         return lane._replace(replay=replay, episode=episode, heads=heads), metrics
@@ -170,7 +171,7 @@ class TrainLoop:
         def update(i: Any, carry: tuple) -> tuple:
             state, metrics = carry
             own = jax.tree.map(lambda x: x[i], draws)
-            batch = learner.sample_batch(self.buffer, hyperparams, own.words, lane.replay, lane.pool, state)
+            batch = learner.sample_batch(self.buffer, hyperparams, own.bits, lane.replay, lane.pool, state)
             state, info = learner.update(state, batch, own.network, hyperparams.learning_rate)
             return state, metrics.after_update(round_, info, batch.steps)
 

@@ -54,6 +54,7 @@ _FORMER_NAMES = {
     "state.lanes.episode.reward": "state.lanes.episode.total_reward",
     "state.lanes.episode.surplus": "state.lanes.episode.q_minus_return",
     "state.lanes.episode.judged": "state.lanes.episode.num_valued",
+    "state.lanes.heads.explained": "state.lanes.heads.r_squared",
 }
 """Prefix of array names in checkpoints of earlier versions -> its present form."""
 

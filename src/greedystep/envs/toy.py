@@ -109,7 +109,7 @@ def grid_world(size: int = 10, discount: float = 0.99, horizon: int | None = Non
 
     Args:
         discount: γ below 1, since a policy may never reach the goal.
-        horizon: episodes are truncated after so many steps; 10 size² by default.
+        horizon: episodes are truncated after this number of steps; 10 size² by default.
     """
     size, discount = check_int("size", size, 2), _below_one(discount)
     check_size(f"size={size}", states=size * size, actions=4, outcomes=4 * size * size)
@@ -223,7 +223,7 @@ def n_horizon(length: int = 10, discount: float = 0.99, horizon: int | None = No
 
     Args:
         discount: γ below 1, since a policy may never reach the end.
-        horizon: episodes are truncated after so many steps; 10 length² by default.
+        horizon: episodes are truncated after this number of steps; 10 length² by default.
     """
     length, discount = check_int("length", length), _below_one(discount)
     check_size(f"length={length}", states=length, actions=2, outcomes=2 * length)

@@ -120,7 +120,7 @@ def from_mdp(name: str, mdp: MDP, start: Any, horizon: int) -> ToyTask:
 
     Args:
         start: the first state, an int, or the distribution of first states, float [S].
-        horizon: episodes are truncated after so many steps.
+        horizon: episodes are truncated after this number of steps.
     """
     matrix, A, outcomes = sp.coo_array(mdp.transitions), mdp.num_actions, OutcomeList()
     possible = matrix.data > 0

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime
 import errno
+import itertools
 import os
 import socket
 import stat
@@ -29,6 +30,8 @@ from greedystep.provenance import command_line
 FOLDER_LOCK = ".lock"
 """Name of the lock file within a folder."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+MOST_RETRIES = 100
+"""How often a missing folder is made again: some file systems (/proc) say that it is missing whenever it is made."""
 TAKEN = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
 
 
@@ -52,8 +55,10 @@ class WriterLock:
         self._descriptor: int | None = None
         self._made = [folder for folder in path.parents if not folder.exists()]
         try:
-            while self._descriptor is None:
-                self._descriptor = _try_to_lock(path, what)
+            for attempt in itertools.count():
+                self._descriptor = _try_to_lock(path, what, is_last=attempt == MOST_RETRIES)
+                if self._descriptor is not None:
+                    break
         except BaseException:
             self._remove_empty_folders()
             raise
@@ -104,14 +109,17 @@ def lock_file(path: str | os.PathLike) -> WriterLock:
     return WriterLock(target.with_name(f".{target.name}.lock"), Path(path))
 
 
-def _try_to_lock(path: Path, what: Path) -> int | None:
-    """Return the descriptor of the locked file; None if another process removed the file in the meantime."""
+def _try_to_lock(path: Path, what: Path, *, is_last: bool = False) -> int | None:
+    """Return the descriptor of the locked file; None if another process removed the file in the meantime.
+
+    With `is_last` a folder that cannot be made is an error, not one that another process has just removed.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A link is not followed: the file is emptied, and a folder that somebody sent may hold anything.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except (FileNotFoundError, FileExistsError):
-        if any(_is_no_folder(folder) for folder in path.parents):
+        if is_last or any(_is_no_folder(folder) for folder in path.parents):
             raise
         return None  # the holder released its lock and removed the empty folder while this process made it
     try:

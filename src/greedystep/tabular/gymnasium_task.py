@@ -22,7 +22,7 @@ class GymnasiumTask:
     Args:
         env: an id, or an environment with Discrete observations and actions.
         discount: γ, which Gymnasium leaves to the learner.
-        limit: an episode is truncated after so many steps; needed where the environment has no time limit itself.
+        limit: an episode is truncated after this number of steps; needed where the environment has no time limit.
     """
 
     def __init__(self, env: str | gymnasium.Env, discount: float, limit: int | None):

@@ -9,7 +9,7 @@ are tracked with step size α = visits^-0.6, and so are their variances. With V 
     q(s, a) = max( mean_1,  max over n > 1 of  mean_n - 2 sqrt(variance_n α / (2 - α)) )
 
 where α / (2 - α) is the share of the variance that is left in such a mean. So a long return counts where it is known
-well enough to be better than one step, and the step, the caution and the learning rate follow from the data.
+well enough to be better than one step, and the step, the pessimism and the learning rate follow from the data.
 
 Greedy-step takes the maximum over n of single returns, E[max_n y_n] in the long run, which luck raises above q*. Here
 the maximum is taken over expectations, max_n E[y_n], as in the paper's operator: with V = v* no E[y_n] is above q*, and

@@ -72,7 +72,7 @@ class TabularAgent:
             value and want it at or below the optimal ones: on a toy task they begin with its lowest possible return;
             where a Gymnasium environment pays negative rewards, give one that is low enough.
         discount: γ of a Gymnasium environment, 0.99 by default. Toy tasks have their own.
-        limit: truncates an episode of a Gymnasium environment after so many steps; needed if it has no time limit.
+        limit: truncates episodes of a Gymnasium environment after this number of steps; needed if it has no limit.
             A truncated episode bootstraps from its last state.
     """
 

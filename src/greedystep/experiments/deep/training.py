@@ -199,7 +199,7 @@ def _run(
 
 
 def _points_before(step: int, budget: Budget) -> int:
-    """Return how many evaluations with greedy play are due in so many steps."""
+    """Return how many evaluations with greedy play are due within these steps."""
     return min(step, budget.steps) * budget.greedy_points // budget.steps
 
 

@@ -262,7 +262,7 @@ def narrow(found: Found) -> Outcome:
     better = [name for name, one in gaps.items() if one.is_above()]
     measured = "score with bcq minus without: " + "; ".join(f"{name} {one}" for name, one in gaps.items())
     verdict = "confirmed" if len(better) == len(gaps) else "partly" if better else "refuted"
-    return Outcome(verdict, measured, f"no difference for {', '.join(name for name in gaps if name not in better)}")
+    return Outcome(verdict, measured, f"not better for {', '.join(name for name in gaps if name not in better)}")
 
 
 @rule("offline-broad", "From a log of random actions it costs nothing.", "not worse")

@@ -83,7 +83,7 @@ def make_logs(task: OfflineTask, folder: Path | None = None) -> dict[str, list[T
 
 
 def _collect_steps(trainer: Trainer, epsilon: float, steps: int, seed: int) -> list[Trajectory]:
-    """Play whole episodes of so many steps together; the last one is cut short."""
+    """Play whole episodes that have `steps` steps together; the last one is cut short."""
     found: list[Trajectory] = []
     while (have := sum(map(len, found))) < steps:
         wanted = FIRST_EPISODES if not found else 1 + int(1.2 * (steps - have) * len(found) / have)
@@ -92,7 +92,7 @@ def _collect_steps(trainer: Trainer, epsilon: float, steps: int, seed: int) -> l
 
 
 def cut_to(log: Sequence[Trajectory], steps: int) -> list[Trajectory]:
-    """Return the first so many steps of a log; an episode that is cut short counts as truncated."""
+    """Return the first `steps` steps of a log; an episode that is cut short counts as truncated."""
     kept: list[Trajectory] = []
     for one in log:
         left = steps - sum(map(len, kept))
