@@ -328,7 +328,7 @@ def test_a_period_begins_with_copies_of_all_networks_and_a_pool_valued_by_the_ri
         ({"conservatism": "bcq", "bcq_threshold": 1.5}, "^bcq_threshold: "),
         ({"conservatism": "cql", "cql_alpha": -1.0}, "^cql_alpha: "),
         ({"returns": "sarsa", "double": True}, "^double: returns='sarsa' has no maximum"),
-        ({"num_envs": 7}, "^target_period: expected a multiple of num_envs=7"),
+        ({"num_envs": 7}, "^warmup: expected a multiple of num_envs=7"),
         ({"ensemble": 0}, "^ensemble: expected an integer from 1 to 2147483647, got 0$"),
         ({"discount": 1.5}, r"^discount: expected a number in \[0, 1\], got 1.5$"),
         ({"learning_rate": 0.0}, "^learning_rate: expected a number in .1.17549e-38, 3.40282e.38., got 0.0$"),

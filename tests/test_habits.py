@@ -74,6 +74,19 @@ def test_evaluations_that_make_no_sense_are_refused_before_the_training(trained,
 # -- logs --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("progress_bar", [None, True, False])
+def test_progress_is_shown_on_a_terminal_or_if_asked_for(is_terminal, progress_bar, monkeypatch, capsys):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("rich.console.Console.is_terminal", is_terminal)
+    agent = gs.DQN(Counting, **TINY)
+    agent.learn(40, progress_bar=progress_bar)
+    log = {"observations": np.zeros((20, 2)), "actions": np.zeros(20, int), "rewards": np.ones(20)}
+    agent.fit(log | {"terminals": np.arange(20) % 5 == 4}, updates=5, progress_bar=progress_bar)
+    said = capsys.readouterr().err
+    assert said.count("done in") == (2 if progress_bar or (is_terminal and progress_bar is None) else 0)
+
+
 def test_tags_are_cleanrls():
     row = {"step": 1, "lane": 0, "seed": 3, "episode_return": 2.0, "loss": None, "mean_n": 1, "n_histogram": [1, 2]}
     assert tagged(row) == {"charts/episodic_return": 2.0, "charts/mean_n": 1.0}

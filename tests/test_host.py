@@ -290,6 +290,57 @@ def test_evaluation_in_the_given_environment_truncates_the_running_episode():
         assert then.tolist() == [seen[0], seen[1] + 1]
 
 
+class Parts(gymnasium.Env):
+    """Dict observations with an image and a number; an action is 5 or 6; the reward is 1 where it is 6."""
+
+    observation_space = spaces.Dict({"image": spaces.Box(0, 1, (2, 2)), "kind": spaces.Discrete(3, start=1)})
+    action_space = spaces.Discrete(2, start=5)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert action in self.action_space
+        return self.observation_space.sample(), float(action == 6), True, False, {}
+
+
+def test_an_agent_takes_observations_and_gives_actions_as_its_environment_does():
+    agent = gs.DQN(Parts, **TINY, num_envs=2)
+    env, many = Parts(), SyncVectorEnv([Parts] * 3)
+    observation, _ = env.reset(seed=0)
+    action = agent.predict(observation)
+    env.step(action)
+    by_hand = spaces.flatten(Parts.observation_space, observation)
+    assert agent.predict(by_hand) == action == 5 + agent.values(observation).argmax()
+    batch, _ = many.reset(seed=0)
+    assert set(agent.predict(batch)) <= {5, 6}
+    assert agent.values(batch).shape == (3, 2)
+    first = {name: part[0] for name, part in batch.items()}
+    np.testing.assert_allclose(agent.values(batch)[0], agent.values(first), rtol=1e-5)
+    assert set(agent.predict(np.tile(by_hand, (200, 1)), deterministic=False)) == {5, 6}
+
+
+def test_states_of_a_discrete_space_are_counted_from_its_start():
+    agent = gs.DQN(partial(Odd, spaces.Discrete(4, start=2), seen=lambda t: np.int64(2 + t % 4)), **TINY)
+    assert agent.values(np.arange(2, 6)).shape == (4, 2)
+    with pytest.raises(ValueError, match=r"^observations: expected states 0 to 3, got array\(4\)$"):
+        agent.predict(6)
+
+
+def test_observations_that_are_not_finite_are_refused():
+    with pytest.raises(ValueError, match=r"^observations: expected finite numbers"):
+        gs.DQN("CartPole-v1", **TINY).predict([0.0, 0.0, np.nan, 0.0])
+
+
+@pytest.mark.parametrize("count", [3, 7])
+def test_defaults_are_rounded_to_any_number_of_environments(count):
+    config = gs.DQN("CartPole-v1", num_envs=count).config
+    assert all(getattr(config, name) % count == 0 for name in ("target_period", "replay_size", "log_every"))
+    with pytest.raises(ValueError, match=rf"^replay_size: expected a multiple of num_envs={count} above 0, got 1000$"):
+        gs.DQN("CartPole-v1", num_envs=count, replay_size=1000)
+
+
 def test_functions_vectors_and_names():
     assert repr(gs.DQN("CartPole-v1", **TINY)) == "DQN('CartPole-v1', returns='one-step', 0 steps)"
     assert (

@@ -128,31 +128,19 @@ def _config(command: Train) -> DQNRunConfig:
     count = 1 if how.seeds is None else check_int("seeds", how.seeds, 1, MOST_SEEDS)
     check_seed(check_seed(seed) + count - 1, "the last of the seeds")
     seeds, length = tuple(range(seed, seed + count)), {} if how.steps is None else {"steps": how.steps}
-    settings = deep_settings.given(command.settings)
+    settings: dict[str, Any] = deep_settings.given(command.settings)
     if how.vectorization is not None:
         settings["vectorization"] = how.vectorization
     if how.actors is not None:
         if how.vectorization is not None:
             raise ValueError("vectorization: with --actors the environments are those of the actors")
         check_int("actors", how.actors, 1, MOST_ACTORS)
-        settings = _settings_of_actors(command.env, options, how.preset or "paper", how.actors, settings)
+        settings["vectorization"] = "actors"
+        if how.preset != "fast":  # which has many environments anyway
+            settings = {"num_envs": how.actors, "updates": how.actors} | settings
     return DQNRunConfig.from_preset(
         command.env, how.preset or "paper", options=options, seeds=seeds, **length, **settings
     )
-
-
-def _settings_of_actors(
-    env: str, options: dict[str, Any], preset: str, actors: int, given: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the settings with an environment and an update per actor; periods are rounded up to whole rounds."""
-    if preset == "fast":
-        return given | {"vectorization": "actors"}
-    usual = DQNRunConfig.from_preset(env, preset, options=options).agent
-    found: dict[str, Any] = {"num_envs": actors, "updates": actors, **given, "vectorization": "actors"}
-    count = found["num_envs"]
-    for name in ("target_period", "replay_size", "log_every", "warmup"):
-        found.setdefault(name, -(-getattr(usual, name) // count) * count)
-    return found
 
 
 def _resume(command: Train) -> DQNRun:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from greedystep.checks import INT32_MAX, check_int, check_seed
+from greedystep.checks import INT32_MAX, check_int, check_seed, short_repr
 from greedystep.datasets import Dataset
 from greedystep.deep import offline
 from greedystep.deep.callbacks import Callback, call_all
@@ -134,7 +134,7 @@ class DQN:
         total_timesteps: int,
         callback: Callback | Sequence[Callback] | None = None,
         *,
-        progress_bar: bool = False,
+        progress_bar: bool | None = None,
         log_interval: int | None = None,
         eval_env: Any = None,
         eval_freq: int = 10_000,
@@ -145,7 +145,7 @@ class DQN:
         Args:
             callback: one or several functions of the agent and the newest rows, called after each chunk of `log_every`
                 steps; training ends if one returns False. See `gs.callbacks`.
-            progress_bar: show a line of progress.
+            progress_bar: show a line of progress, with the time left; None: where standard error is a terminal.
             log_interval: print mean return and length of the episodes, loss and speed every `log_interval` chunks.
             eval_env: another environment, in which the greedy policy plays `n_eval_episodes` every `eval_freq` steps
                 (rounded up to whole chunks) and at the end. Rows get the column `eval_return`, the mean of their
@@ -174,7 +174,9 @@ class DQN:
                     break
         return rows
 
-    def fit(self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0) -> DQN:
+    def fit(
+        self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0, progress_bar: bool | None = None
+    ) -> DQN:
         """Learn from logged steps alone: make `updates` gradient steps on the dataset, and return the agent.
 
         The learning rate falls linearly to 0. The agent's own replay buffer is neither read nor changed. With
@@ -188,9 +190,12 @@ class DQN:
         Args:
             dataset: trajectories, arrays, a file or a Minari dataset (see `datasets`); by default the one that the
                 agent was made from.
+            progress_bar: see `learn`.
         """
-        for _ in self.fit_in_pieces(dataset, updates, seed=seed):
-            pass
+        with _progress(progress_bar, self.env.name) as report:
+            for done, loss in self.fit_in_pieces(dataset, updates, seed=seed):
+                total = offline.all_updates(self.config, updates)
+                report(done / total, f"{done:,} of {total:,} updates, loss {loss:.4g}")
         return self
 
     def fit_in_pieces(
@@ -256,12 +261,18 @@ class DQN:
 
         With conservatism "bcq" they are -inf for the actions that are not in the data.
         """
-        shape, dtype = self.env.observation.shape, self.env.observation.dtype
+        spec, shape, dtype = self.env.observation, self.env.observation.shape, self.env.observation.dtype
+        if isinstance(self.env, HostEnvironment):
+            observations = self.env.encode(observations)
         observations = np.asarray(observations)
         if observations.shape[observations.ndim - len(shape) :] != shape:
             raise ValueError(f"observations: expected shape {shape}, or many of them, got {observations.shape}")
         if observations.dtype.kind not in "biuf":
             raise ValueError(f"observations: expected real numbers, got {observations.dtype}")
+        if observations.dtype.kind == "f" and not np.isfinite(observations).all():
+            raise ValueError(f"observations: expected finite numbers, got {short_repr(observations)}")
+        if shape == () and dtype.kind in "iu" and ((observations < 0) | (observations > spec.high)).any():
+            raise ValueError(f"observations: expected states 0 to {int(spec.high)}, got {short_repr(observations)}")
         batch = observations.shape[: observations.ndim - len(shape)]
         q = self._q(self.networks, jnp.asarray(observations.reshape(-1, *shape), dtype))
         return np.asarray(q).reshape(*batch, q.shape[-1])
@@ -269,13 +280,18 @@ class DQN:
     def predict(self, observations: Any, deterministic: bool = True) -> Any:
         """Return the greedy action of one observation, an int, or int [...] for many; ties go to the lowest action.
 
+        Actions are those that the environment takes: where its space is Discrete(n, start=s), s to s + n - 1.
+
         Args:
+            observations: as the environment or a vector of it returns them.
             deterministic: if False, take a uniformly random action with probability epsilon_end, as late in training.
         """
         actions = self.values(observations).argmax(axis=-1)
         if not deterministic:
             explores = self._random.random(np.shape(actions)) < self.config.epsilon_end
             actions = np.where(explores, self._random.integers(self.env.num_actions, size=np.shape(actions)), actions)
+        if isinstance(self.env, HostEnvironment):
+            actions = actions + self.env.first_action
         return int(actions) if np.ndim(actions) == 0 else actions
 
     def evaluate(
@@ -305,7 +321,8 @@ class DQN:
     def __repr__(self) -> str:
         config = self.config
         networks = f", {config.ensemble} networks" if config.ensemble > 1 else ""
-        return f"DQN({self.env.name!r}, returns={config.returns!r}{networks}, {self.steps} steps)"
+        steps = "" if isinstance(self.env, LoggedEnvironment) else f", {self.steps} steps"
+        return f"DQN({self.env.name!r}, returns={config.returns!r}{networks}{steps})"
 
     def export_policy(self, path: str | os.PathLike) -> NumpyPolicy:
         """Write the greedy policy to a small file and return it; see `NumpyPolicy`.
@@ -359,14 +376,15 @@ def _takes_count(make_vec: Callable[..., VectorEnv]) -> bool:
 
 
 @contextmanager
-def _progress(is_shown: bool, name: str) -> Iterator[ReportProgress]:
-    """Yield `report(share, text)`, which shows a line of progress, or does nothing if not `is_shown`."""
-    if not is_shown:
-        yield lambda share, what: None
-        return
+def _progress(is_shown: bool | None, name: str) -> Iterator[ReportProgress]:
+    """Yield `report(share, text)`, which shows a line of progress, or does nothing; None: it does on a terminal."""
     from rich.console import Console
 
-    with progress_line(Console(stderr=True), name, "compiling") as report:
+    console = Console(stderr=True)
+    if not (console.is_terminal if is_shown is None else is_shown):
+        yield lambda share, what: None
+        return
+    with progress_line(console, name, "compiling") as report:
         yield report
 
 

@@ -29,6 +29,9 @@ MAX_ROWS, MAX_ROUNDS = 2**28, 800_000_000
 """Largest number of replay rows per environment, and of steps per environment between two metrics rows: within them
 the int32 row numbers of the replay buffer cannot overflow (see `Trainer._renumber`)."""
 
+MULTIPLES_OF_ENVS = ("warmup", "target_period", "replay_size", "log_every")
+"""Settings that have to be multiples of `num_envs`."""
+
 ONE_BOOTSTRAP = ("one-step", "n-step", "sarsa")
 """Returns that bootstrap from one state, so that each sample is valued when it is drawn. All others need the values of
 all states on the way: they are computed for a whole pool of episodes at once (see `target_pool.py`)."""
@@ -248,11 +251,10 @@ class DQNConfig:
                 raise ValueError(f"batch_size: expected at least one sample per learning rate, got {self.batch_size}")
         if self.double and self.returns in ("sarsa", "monte-carlo", "greedy-step-twin"):
             raise ValueError(f"double: returns={self.returns!r} has no maximum over actions to be split")
-        for name in ("target_period", "replay_size", "log_every"):
-            if getattr(self, name) % self.num_envs:
-                raise ValueError(f"{name}: expected a multiple of num_envs={self.num_envs}, got {getattr(self, name)}")
-        if self.warmup < self.num_envs or self.warmup % self.num_envs:
-            raise ValueError(f"warmup: expected a multiple of num_envs={self.num_envs} above 0, got {self.warmup}")
+        for name in MULTIPLES_OF_ENVS:
+            value = getattr(self, name)
+            if value < self.num_envs or value % self.num_envs:
+                raise ValueError(f"{name}: expected a multiple of num_envs={self.num_envs} above 0, got {value}")
         if self.replay_size < 3 * self.num_envs:
             raise ValueError(f"replay_size: expected at least 3 rows for each environment, got {self.replay_size}")
         for name, most in (("replay_size", MAX_ROWS), ("log_every", MAX_ROUNDS)):

@@ -13,7 +13,7 @@ import dataclasses
 from typing import Any, Literal, get_args
 
 from greedystep.checks import did_you_mean
-from greedystep.deep.config import DQNConfig
+from greedystep.deep.config import MULTIPLES_OF_ENVS, DQNConfig
 
 MINATAR: dict[str, Any] = {
     # Explorer configs/minatar.json; the same as MinAtar's own DQN (examples/dqn.py) but for the learning rate there.
@@ -179,10 +179,19 @@ def env_options(env_name: str) -> dict[str, Any]:
 
 
 def make_config(env_name: str, preset_name: str = "paper", *, images: bool = False, **changes: Any) -> DQNConfig:
-    """Return the `DQNConfig` of a preset for an environment, with `changes`; ValueError names an unknown setting."""
+    """Return the `DQNConfig` of a preset for an environment, with `changes`; ValueError names an unknown setting.
+
+    What has to be a multiple of `num_envs` and is not among the changes is rounded up to one.
+    """
     known = [field.name for field in dataclasses.fields(DQNConfig)]
     for setting in changes:
         if setting not in known:
             raise ValueError(f"{setting}: DQN has no such setting{did_you_mean(setting, known)}")
     rule = DEFAULT_RULE if changes.get("returns", DEFAULT_RULE["returns"]) == DEFAULT_RULE["returns"] else {}
-    return DQNConfig(**(rule | preset(preset_name, env_name, images=images) | changes))
+    settings = rule | preset(preset_name, env_name, images=images) | changes
+    envs = settings.get("num_envs", DQNConfig.num_envs)
+    if isinstance(envs, int) and envs > 0:  # otherwise `DQNConfig` says what is wrong with it
+        for name in MULTIPLES_OF_ENVS:
+            if name not in changes:
+                settings[name] = -(-settings.get(name, getattr(DQNConfig, name)) // envs) * envs
+    return DQNConfig(**settings)

@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatten, flatten_space
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
-from gymnasium.vector.utils import iterate
+from gymnasium.vector.utils import batch_space, iterate
 
 from greedystep.envs.core import ObservationSpec
 from greedystep.envs.gymnasium_ids import make_gymnasium
@@ -104,6 +104,8 @@ class HostEnvironment:
         if not isinstance(actions, spaces.Discrete):
             raise ValueError(f"env: {self.name} has the action space {actions}; only Discrete actions are supported")
         self.num_actions, self._first_action = int(actions.n), np.asarray(actions.start, actions.dtype)
+        self.first_action = int(actions.start)
+        """The number of the first action in the environment; here and in networks actions are counted from 0."""
         self.action_names = tuple(map(str, range(self.num_actions)))
         self._space, self._codec = space, Codec(self.name, space)
         self.pool: Any = None
@@ -130,6 +132,13 @@ class HostEnvironment:
     def fixed_num_envs(self) -> int | None:
         """The number of environments if it cannot be chosen (one was given, or a vector of them); else None."""
         return None if self._make is not None else getattr(self._made, "num_envs", 1)
+
+    def encode(self, observations: Any) -> Any:
+        """Convert one observation as the environment returns it, or a batch of a vector environment, to an array.
+
+        Dict and Tuple observations are flattened, and Discrete ones counted from 0; others are returned as they are.
+        """
+        return self._codec.encode(observations)
 
     def is_from(self, env: Any) -> bool:
         """Whether this is `env`, or was made from it, so that a step of one is a step of the other."""
@@ -172,7 +181,12 @@ class LoggedEnvironment(HostEnvironment):
     def __init__(self, name: str, observation: ObservationSpec, num_actions: int):
         self.name, self.options, self.vectorization, self._make, self._made = name, None, "sync", None, None
         self.num_actions, self.action_names = num_actions, tuple(map(str, range(num_actions)))
+        self.first_action = 0
         self._observation = observation
+
+    def encode(self, observations: Any) -> Any:
+        """Return observations as the dataset has them: as they are."""
+        return observations
 
     @property
     def observation(self) -> ObservationSpec:
@@ -436,6 +450,16 @@ class Codec:
             )
         return found
 
+    def encode(self, observations: Any) -> Any:
+        """Convert one observation, or N of them as a vector environment batches them; see `HostEnvironment.encode`."""
+        if self._is_discrete:
+            return np.asarray(observations) - self._start
+        if not isinstance(observations, dict | tuple) or not isinstance(self._space, spaces.Dict | spaces.Tuple):
+            return observations
+        if self._space.contains(observations):
+            return self(observations)
+        return self.batch(batch_space(self._space, _batch_size(observations)), observations)
+
     def batch(self, space: spaces.Space, observations: Any) -> np.ndarray:
         """Convert the N observations of a vector environment, whose batched space is `space`, to one array [N, ...]."""
         if self._is_box:
@@ -468,6 +492,13 @@ class Codec:
         if found.ndim != 1 or not np.isfinite(found).all():
             raise ValueError(f"env: {self._name} returned the reward {reward}; expected one finite number per step")
         return found
+
+
+def _batch_size(observations: Any) -> int:
+    """Return N of a batch of N observations, a dict or tuple of arrays [N, ...] or of more of these."""
+    while isinstance(observations, dict | tuple):
+        observations = next(iter(observations.values() if isinstance(observations, dict) else observations))
+    return len(observations)
 
 
 @contextmanager
