@@ -22,6 +22,22 @@ def made_up(monkeypatch):
     return trainer
 
 
+@pytest.fixture
+def is_refused(tmp_path, monkeypatch, capsys):
+    """Return `check(arguments, sentence)`: the command ends with status 2 and this one sentence, and leaves nothing."""
+    from greedystep.cli import main
+
+    def check(arguments, sentence):
+        monkeypatch.chdir(tmp_path)
+        assert main(arguments) == 2
+        said = capsys.readouterr().err
+        assert sentence in said
+        assert len(said.splitlines()) == 1
+        assert not list(tmp_path.iterdir())
+
+    return check
+
+
 @pytest.fixture(scope="session")
 def cluster():
     """One local Ray with two CPUs for all tests of the session."""

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled_walks import terminations
 
 from greedystep import envs
-from greedystep.envs.core import AutoReset
 from greedystep.envs.gymnasium import GymnasiumEnv
 
 
@@ -85,15 +85,7 @@ def test_an_end_in_the_last_step_is_an_end():
 
 
 def test_it_goes_on_by_itself_under_vmap_and_scan():
-    env = AutoReset(envs.from_gymnax(Walk()))
-    start = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 8))
-
-    def one(states, key):
-        states, step = jax.vmap(env.step)(jax.random.split(key, 8), states, jnp.ones(8, jnp.int32))
-        return states, step.terminated
-
-    _, ends = jax.lax.scan(one, start, jax.random.split(jax.random.key(1), 30))
-    assert (ends.sum(axis=0) >= 10).all()
+    assert (terminations(envs.from_gymnax(Walk()), steps=30) >= 10).all()
 
 
 def test_gymnax_inside_gymnasium():

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled_walks import terminations
 
 import greedystep as gs
 from greedystep import envs
-from greedystep.envs.core import AutoReset
 
 
 class TimeStep(NamedTuple):
@@ -94,15 +94,7 @@ def test_parts_of_an_observation_become_one_vector():
 
 
 def test_it_goes_on_by_itself_under_vmap_and_scan():
-    env = AutoReset(envs.from_jumanji(Walk()))
-    start = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 8))
-
-    def one(states, key):
-        states, step = jax.vmap(env.step)(jax.random.split(key, 8), states, jnp.ones(8, jnp.int32))
-        return states, step.terminated
-
-    _, ends = jax.lax.scan(one, start, jax.random.split(jax.random.key(1), 30))
-    assert (ends.sum(axis=0) >= 10).all()
+    assert (terminations(envs.from_jumanji(Walk()), steps=30) >= 10).all()
 
 
 def test_an_agent_takes_it_and_the_checker_finds_nothing():
