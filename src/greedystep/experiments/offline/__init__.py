@@ -12,7 +12,7 @@ of greedy play on a scale on which the random log's mean return is 0 and the exp
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from threading import Event
@@ -247,34 +247,31 @@ LEAST_EFFECT = 0.05
 NOT_FITTED = Outcome("untested", "the methods were not fitted to the same logs")
 
 
-def _each_rule(found: Found, kinds: Sequence[str]) -> dict[str, Estimate]:
-    """By rule for the returns: its score with bcq minus that without conservatism."""
-    gaps = {name: gap(found, method(name, "bcq"), method(name, "none"), kinds) for name in RULES}
-    return {name: one for name, one in gaps.items() if one is not None}
+def _each_rule(found: Found, kind: str, fails: Callable[[Estimate], bool], what: str) -> Outcome:
+    """Judge by the score of each rule for the returns with bcq minus that without conservatism.
+
+    Confirmed if none of them fails, refuted if all do.
+    """
+    gaps = {name: gap(found, method(name, "bcq"), method(name, "none"), (kind,)) for name in RULES}
+    known = {name: one for name, one in gaps.items() if one is not None}
+    if not known:
+        return NOT_FITTED
+    failing = [name for name, one in known.items() if fails(one)]
+    verdict = "confirmed" if not failing else "partly" if len(failing) < len(known) else "refuted"
+    measured = "score with bcq minus without: " + "; ".join(f"{name} {one}" for name, one in known.items())
+    return Outcome(verdict, measured, f"{what} for {', '.join(failing)}")
 
 
 @rule("offline-narrow", "From an expert's log, keeping to actions of the data is better than not.", "better")
 def narrow(found: Found) -> Outcome:
-    """Confirmed if the CI of the difference excludes 0 for every rule of returns, refuted if it does for none."""
-    gaps = _each_rule(found, ("expert",))
-    if not gaps:
-        return NOT_FITTED
-    better = [name for name, one in gaps.items() if one.is_above()]
-    measured = "score with bcq minus without: " + "; ".join(f"{name} {one}" for name, one in gaps.items())
-    verdict = "confirmed" if len(better) == len(gaps) else "partly" if better else "refuted"
-    return Outcome(verdict, measured, f"not better for {', '.join(name for name in gaps if name not in better)}")
+    """Confirmed if the CI of the difference lies above 0 for every rule of returns, refuted if it does for none."""
+    return _each_rule(found, "expert", lambda one: not one.is_above(), "not better")
 
 
 @rule("offline-broad", "From a log of random actions it costs nothing.", "not worse")
 def broad(found: Found) -> Outcome:
     """Refuted if the CI of the difference lies below 0 for every rule, partly if it does for some."""
-    gaps = _each_rule(found, ("random",))
-    if not gaps:
-        return NOT_FITTED
-    worse = [name for name, one in gaps.items() if one.is_below()]
-    measured = "score with bcq minus without: " + "; ".join(f"{name} {one}" for name, one in gaps.items())
-    verdict = "confirmed" if not worse else "partly" if len(worse) < len(gaps) else "refuted"
-    return Outcome(verdict, measured, f"worse for {', '.join(worse)}")
+    return _each_rule(found, "random", lambda one: one.is_below(), "worse")
 
 
 @rule(
