@@ -318,6 +318,12 @@ def test_plan_reads_files_and_their_discount(elsewhere, capsys):
     assert "state 3: v 0.8, action 1" in out
 
 
+def test_plan_gives_a_dense_file_another_discount(elsewhere, capsys):
+    gs.MDP(np.full((2, 2, 2), 0.5), np.eye(2), 0.5).save(elsewhere / "dense.npz")
+    assert main(["plan", "dense.npz", "--discount", "0.8"]) == 0
+    assert "discount 0.8" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("policies", ["greedy", "each-action", "uniform", "random-3"])
 def test_plan_takes_behaviour_policies(policies, capsys):
     assert main(["plan", "grid-4x4", "--method", "greedy-step", "--policies", policies, "--horizon", "6"]) == 0

@@ -206,7 +206,10 @@ def by_name(name: str, discount: float | None = None, slip: float | None = None)
         _refuse_slip(name, slip)
         mdp = MDP.load(name)
         if discount is not None:
-            mdp = MDP(mdp.transitions, mdp.rewards, discount, termination=mdp.termination)
+            rows = mdp.transitions
+            if isinstance(rows, np.ndarray):
+                rows = rows.reshape(*mdp.rewards.shape, mdp.num_states)
+            mdp = MDP(rows, mdp.rewards, discount, termination=mdp.termination)
         return NamedModel(name, mdp)
     if family in SIZED:
         if not re.fullmatch(r"\d+(x\d+)*", size) or size.count("x") != SIZED[family].count("x"):
