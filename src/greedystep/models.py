@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from greedystep.checks import check_float, check_int, check_memory, check_seed, parse_int
+from greedystep.checks import check_float, check_int, check_memory, check_seed, did_you_mean, parse_int
 from greedystep.mdp import MDP
 
 BYTES_PER_ENTRY, BYTES_PER_PAIR = 50, 60
@@ -224,8 +224,15 @@ def by_name(name: str, discount: float | None = None, slip: float | None = None)
     built_in = ", ".join([*TOY_TEXTS, *SIZED.values()])
     raise ValueError(
         f"model: {name!r} is not known; give a built-in name ({built_in}; sizes are free), a Gymnasium id with a "
-        "transition table such as FrozenLake-v1, or a .npz file"
+        f"transition table such as FrozenLake-v1, or a .npz file{_suggestion(name)}"
     )
+
+
+def _suggestion(name: str) -> str:
+    """Return "; did you mean 'x'?" for a misspelt name, with the sizes that it has; "" if no name is close."""
+    size = name.partition("-")[2]
+    known = [*TOY_TEXTS, *(f"{family}-{size}" for family in SIZED)] if size else TOY_TEXTS
+    return did_you_mean(name.lower(), known)
 
 
 def policies_by_name(name: str, mdp: MDP) -> list[np.ndarray] | None:
