@@ -151,7 +151,17 @@ BAD = {
     "plan grid-3x3 --out broken.npz/solution.json": "broken.npz is not a folder one can write to",
     "plan grid-3x3 --fast": "Unrecognized options: --fast",
     "plan grid-3x3 extra": "Unrecognized options: extra",
-    "fly": "Unrecognized options: fly",
+    "fly": "Unrecognized command: fly\n",
+    "pln frozenlake-4x4": "Unrecognized command: pln; did you mean 'plan'?",
+    "vi": "Unrecognized command: vi; did you mean 'plan MODEL --method value-iteration'?",
+    "plan frozenlke-4x4": "or a .npz file; did you mean 'frozenlake-4x4'?",
+    "plan FrozenLake": "; did you mean 'frozenlake-4x4'?",
+    "plan chian-10": "; did you mean 'chain-10'?",
+    "plan girds-3x4": "; did you mean 'grid-3x4'?",
+    "plan --model grid-3x3": "Unrecognized options: --model; give it without --model\n",
+    "train CartPole-v1 --learnin-rate 1e-3": "Unrecognized options: --learnin-rate; did you mean '--learning-rate'?",
+    "train CartPole-v1 --learnin-rate=1e-3": "Unrecognized options: --learnin-rate; did you mean '--learning-rate'?",
+    "watch x --polcy agent": "Unrecognized options: --polcy; did you mean '--policy'?",
     "plan --metod value-iteration grid-3x3": "Unrecognized options: --metod; did you mean '--method'?",
     "train --stps 100": "Unrecognized options: --stps; did you mean '--steps'?",
     "fit --sed 3 log.npz": "Unrecognized options: --sed; did you mean '--seed'?",
@@ -316,6 +326,12 @@ def test_plan_reads_files_and_their_discount(elsewhere, capsys):
     assert "discount 0.8" in out
     assert "state 4: v 1, action 1" in out
     assert "state 3: v 0.8, action 1" in out
+
+
+def test_plan_gives_a_dense_file_another_discount(elsewhere, capsys):
+    gs.MDP(np.full((2, 2, 2), 0.5), np.eye(2), 0.5).save(elsewhere / "dense.npz")
+    assert main(["plan", "dense.npz", "--discount", "0.8"]) == 0
+    assert "discount 0.8" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("policies", ["greedy", "each-action", "uniform", "random-3"])

@@ -128,6 +128,16 @@ def test_acting_needs_neither_jax_nor_gymnasium(tmp_path):
     assert done.stdout == "True []\n", done.stderr
 
 
+def test_repr_says_what_goes_in_and_out():
+    def layers(networks, inputs):
+        return [(np.zeros((networks, inputs, 2)), np.zeros((networks, 2)))]
+
+    assert repr(NumpyPolicy("mlp", (4,), layers(1, 4), env="CartPole-v1")) == (
+        "NumpyPolicy('mlp', 'CartPole-v1', [4] -> 2 actions)"
+    )
+    assert repr(NumpyPolicy("one-hot", (), layers(3, 7))) == "NumpyPolicy('one-hot', 7 states -> 2 actions, 3 networks)"
+
+
 def test_policies_that_make_no_sense_are_refused(tmp_path):
     weight, bias = np.zeros((1, 4, 2)), np.zeros((1, 2))
     with pytest.raises(ValueError, match="kind: expected one of mlp"):
@@ -141,6 +151,10 @@ def test_policies_that_make_no_sense_are_refused(tmp_path):
     good = NumpyPolicy("mlp", (4,), [(weight, bias)])
     with pytest.raises(ValueError, match=r"observations: expected numbers of shape \(4,\), or many, got shape \(3,\)"):
         good.predict(np.zeros(3))
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match=f"observations: expected finite numbers, got {bad}"):
+            good.predict([[0, 0, 0, 0], [0, 0, bad, 0]])
+    assert good.predict(np.full(4, np.float16(6e4))) == 0  # whose squares overflow
     good.save(tmp_path / "policy.npz")
     (tmp_path / "half.npz").write_bytes((tmp_path / "policy.npz").read_bytes()[:200])
     with pytest.raises(ValueError, match=r"half.npz is no policy file of greedystep"):

@@ -77,6 +77,92 @@ def test_other_sparse_types_become_float64_with_int32_indices():
     assert transitions.indices.dtype == transitions.indptr.dtype == np.int32
 
 
+def by_action(p):
+    """[S, A, S] -> [A, S, S]"""
+    return np.swapaxes(p, 0, 1)
+
+
+def per_action_forms(p):
+    """Every form of one matrix [S, S] per action that the constructor takes; dense ones need A != S."""
+    forms = {
+        "sparse": [sp.csr_matrix(one) for one in by_action(p)],
+        "sparse arrays": tuple(sp.coo_array(one) for one in by_action(p)),
+        "mixed": [sp.csr_array(by_action(p)[0]), *by_action(p)[1:]],
+        "objects": np.array([sp.csr_matrix(one) for one in by_action(p)] + [None], object)[:-1],
+    }
+    if p.shape[0] != p.shape[1]:
+        forms |= {"array": by_action(p), "arrays": list(by_action(p)), "lists": by_action(p).tolist()}
+    return forms
+
+
+@given(seeds)
+@thorough
+def test_one_matrix_per_action_is_the_same_model(seed):
+    random = np.random.default_rng(seed)
+    S, A = random.integers(1, 5), random.integers(1, 4)
+    p, r = random.dirichlet(np.ones(S), (S, A)), random.normal(size=(S, A, S))
+    states, actions = random.normal(size=S), random.normal(size=(S, A))
+    some = np.where(np.arange(A) == A - 1, actions, -np.inf)
+    same = [
+        *((form, np.repeat(states[:, None], A, axis=1)) for form in (states, states.tolist())),
+        *((form, np.asarray(form)) for form in (actions, actions.tolist(), some)),
+        (sparse(r), r),
+        *((form, r) for form in (by_action(r), list(by_action(r)), [sp.csr_matrix(one) for one in by_action(r)])),
+    ]
+    for transitions in per_action_forms(p).values():
+        for rewards, by_state in same:
+            mdp, expected = MDP(transitions, rewards, 0.9), MDP(p, by_state, 0.9)
+            np.testing.assert_array_equal(oracles.dense(mdp), oracles.dense(expected))
+            np.testing.assert_allclose(mdp.rewards, expected.rewards, rtol=1e-12, atol=1e-12)
+
+
+def test_dense_matrices_per_action_stay_dense():
+    p = np.full((3, 2, 3), 1 / 3)
+    for mdp in (MDP(by_action(p), np.zeros(3), 0.9), MDP.from_action_matrices(by_action(p), np.zeros(3), 0.9)):
+        assert isinstance(mdp.transitions, np.ndarray)
+
+
+def test_masks_and_terminations_go_with_one_matrix_per_action():
+    p = np.full((3, 2, 3), 1 / 6)
+    ends, over = np.full((3, 2), 0.5), [False, False, True]
+    assert_same_model(
+        MDP([sp.csr_array(one) for one in by_action(p)], np.ones((3, 2)), 0.9, termination=ends, terminal=over),
+        MDP(sparse(p), np.ones((3, 2)), 0.9, termination=ends, terminal=over),
+    )
+
+
+def test_a_square_array_is_read_by_state_and_a_list_of_as_many_matrices_is_refused():
+    assert_same_model(MDP(P.tolist(), R, 0.9), MDP(P, R, 0.9))
+    assert_same_model(MDP.from_action_matrices(list(P), R, 0.9), MDP(by_action(P), R, 0.9))
+    refuse(r"transitions: a list of 2 matrices \[2, 2\] can be one per state or one per action; .* "
+           r"MDP\.from_action_matrices", list(P), R, 0.9)  # fmt: skip
+
+
+def test_an_error_says_when_only_the_other_reading_of_a_square_array_sums_to_one():
+    p, over = np.full((3, 3, 3), 1 / 3), [False, False, True]
+    p[:, 2] = 0.0  # [A, S, S]: state 2 is the end
+    hint = r"sums to 0, not to 1; with the first two axes exchanged all rows do: .*MDP\.from_action_matrices"
+    refuse(hint, p, np.zeros((3, 3)), 0.9, terminal=over)
+    assert MDP.from_action_matrices(p, np.zeros(3), 0.9, terminal=over).terminal[2]
+    with pytest.raises(ValueError, match="with the first two axes exchanged all rows do: MDP takes"):
+        MDP.from_action_matrices(by_action(p), np.zeros(3), 0.9, terminal=over)
+    with pytest.raises(ValueError, match=r"sums to 0, not to 1$"):
+        MDP(p, np.zeros((3, 3)), 0.9)
+
+
+def test_matrices_per_action_that_do_not_fit_are_refused():
+    one = sp.eye_array(3).tocsr()
+    refuse("transitions: expected one square matrix .* per action, got shapes", [one, sp.eye_array(2)], R, 0.9)
+    refuse(
+        r"transitions: expected a dense .*MDP\.from_action_matrices.* different shapes", [np.eye(2), np.eye(3)], R, 0.9
+    )
+    refuse(r"rewards: expected 2 matrices \[3, 3\], one per action, got 1 of shapes", [one, one], [one], 0.9)
+    refuse(r"rewards: expected 2 matrices \[3, 3\], one per action, got 2 of", [one, one], [one, sp.eye_array(2)], 0.9)
+    refuse(r"rewards: expected \[S, A\] = \[3, 2\] .* got shape \[2, 3\]", [one, one], np.zeros((2, 3)), 0.9)
+    refuse(r"got shape \[2\]; MDP\.from_action_matrices takes \[S\]", P, [1.0, 2.0], 0.9)
+    refuse(r"got \[5, 2\]; MDP\.from_action_matrices takes one \[S, S\] per action", sp.csr_array((5, 2)), R, 0.9)
+
+
 def test_dense_input_stays_dense_only_where_it_is_smaller():
     assert isinstance(MDP(P, R, 0.9).transitions, np.ndarray)
     assert sp.issparse(MDP(np.eye(8)[:, None], np.zeros((8, 1)), 0.9).transitions)

@@ -1,5 +1,7 @@
 """Finite horizons, average rewards, simulation, and models given as one matrix per action."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,6 +16,17 @@ def random_model(seed, S=6, A=3, discount=0.9, sparse=False):
     random = np.random.default_rng(seed)
     p = random.dirichlet(np.ones(S) * (0.2 if sparse else 1.0), size=(S, A))
     return p, random.normal(size=(S, A)), discount
+
+
+def best_gains(p, r):
+    """Return the optimal average reward of each state of any model, by trying every deterministic policy."""
+    S, A = r.shape
+    best = np.full(S, -np.inf)
+    for number in range(A**S):
+        policy = number // A ** np.arange(S) % A
+        lazy = 0.5 * (np.eye(S) + p[np.arange(S), policy])
+        best = np.maximum(best, np.linalg.matrix_power(lazy, 2**20) @ r[np.arange(S), policy])
+    return best
 
 
 def best_gain(p, r):
@@ -80,6 +93,45 @@ def test_states_with_different_gains_do_not_converge_and_keep_true_bounds():
     found = gs.solve_average_reward(gs.MDP(p, [[0.0], [1.0]], 0.9), max_iterations=500)
     assert not found.converged
     assert found.lower <= 0 < 1 <= found.upper
+
+
+def test_states_that_never_meet_are_noticed_at_once():
+    p = np.eye(4)[:, None, :]
+    found = gs.solve_average_reward(gs.MDP(p, np.arange(4.0)[:, None], 0.9))
+    assert (found.converged, found.iterations) == (False, 16)
+    assert found.lower <= 0 < 3 <= found.upper
+    assert "at most 0 from state 0, at least 3 from state 3; solve the states that" in found.message
+
+
+def test_a_state_that_is_left_for_less_is_noticed():
+    p = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])  # state 1 is for ever, and worse
+    found = gs.solve_average_reward(gs.MDP(p, [[2.0, 5.0], [1.0, 1.0]], 0.9))
+    assert "at most 1 from state 1, at least 2 from state 0" in found.message
+    better = gs.solve_average_reward(gs.MDP(p, [[1.0, -5.0], [2.0, 2.0]], 0.9))  # the state that is left may be worse
+    assert (better.converged, better.message) == (True, "")
+    assert better.gain == pytest.approx(2)
+
+
+@given(st.integers(0, 10**6))
+def test_different_average_rewards_are_told_apart_and_equal_ones_are_found(seed):
+    random = np.random.default_rng(seed)
+    S, A = 4, 2
+    p = random.integers(1, 4, size=(S, A, S)) * (random.random((S, A, S)) < 0.3) + 0.0
+    p[np.arange(S), :, random.integers(0, S, S)] += 1.0
+    p /= p.sum(axis=2, keepdims=True)
+    r = random.integers(0, 3, size=(S, A)) + 0.0
+    gains = best_gains(p, r)
+    for transitions in (p, sp.csr_array(p.reshape(S * A, S))):
+        found = gs.solve_average_reward(gs.MDP(transitions, r, 0.9), 1e-7, max_iterations=100_000)
+        assert found.lower - 1e-6 <= gains.min() <= gains.max() <= found.upper + 1e-6
+        assert found.converged == (np.ptp(gains) < 1e-6)
+        assert bool(found.message) != found.converged
+        if found.message:
+            low, high = (int(state) for state in re.findall(r"from state (\d+)", found.message))
+            most, least = (float(x) for x in re.findall(r"at (?:most|least) (\S+)", found.message))
+            assert gains[low] <= most + 1e-5
+            assert gains[high] >= least - 1e-5
+            assert found.iterations <= 1024
 
 
 def test_models_that_end_have_no_average_reward():

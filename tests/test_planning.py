@@ -109,6 +109,12 @@ def test_every_method_solves_every_kind_of_model(name, method):
     assert str(solution).startswith(f"{method}: converged after {solution.iterations} iterations")
 
 
+def test_repr_of_a_solution_is_short():
+    solution = solve(models.chain(4), "value-iteration", max_iterations=2)
+    begin, end = "Solution(4 states, not converged, method='value-iteration', error_bound=", ")"
+    assert repr(solution) == f"{begin}{solution.error_bound:.3g}{end}"
+
+
 def test_the_dense_models_are_dense():
     for name in ("mixing", "mixing with ends", "cycling", "dense with ends"):
         assert isinstance(MODELS[name].transitions, np.ndarray), name

@@ -111,6 +111,12 @@ def test_broken_files_are_answered_by_one_sentence(tmp_path):
         gs.TabularAgent.load(tmp_path / "model.npz")
 
 
+def test_repr_says_what_learned_where_and_how_long():
+    agent = gs.TabularAgent("toy/choice", "watkins")
+    agent.learn(5)
+    assert repr(agent) == "TabularAgent('toy/choice', method='watkins', 5 episodes)"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -132,6 +138,8 @@ def test_bad_states_are_answered_by_one_sentence():
         agent.predict(39)
     with pytest.raises(ValueError, match="states: expected integers, got float64"):
         agent.predict(0.5)
+    with pytest.raises(ValueError, match="states: expected integers, got float64"):
+        agent.predict([np.nan, 1])
 
 
 def test_a_log_that_does_not_fit_leaves_the_table_as_it_was():

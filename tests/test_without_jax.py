@@ -9,7 +9,7 @@ from greedystep.extras import DEEP, MissingExtraError, deep_extra
 from greedystep.io import CHECKPOINT_MAGIC
 
 SENTENCE = 'this needs jax, which is not installed: pip install "greedystep[deep]"'
-NAMES = ("DQN", "check_env", "evaluate_policy")
+NAMES = ("DQN", "evaluate_policy")
 """Public names that need the extra."""
 
 
@@ -53,11 +53,32 @@ from greedystep.cli import main
 for words in ("plan frozenlake-4x4", "envs", "envs toy/choice", "train toy/choice --episodes 50 --out run",
               "train --resume run --episodes 60", "eval run --episodes 5", "report run --out page"):
     assert main(words.split()) == 0, words
+for words in ("export run --policy policy.npz", "watch run"):
+    assert main(words.split()) == 2, words
 """
     done = run(code, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stderr.splitlines()[-2:]
+    assert said == ["greedystep: run is a table; expected an agent with networks", f"greedystep: {SENTENCE}"]
     assert "v is within" in done.stdout
     assert done.stderr.count(f"Note: {SENTENCE}") == 1  # the games in the list of environments
+
+
+def test_gymnasium_environments_are_checked(tmp_path):
+    code = """
+import gymnasium, greedystep as gs
+from greedystep.cli import main
+gs.check_env(gymnasium.make("FrozenLake-v1"), 50)
+gs.check_env(gymnasium.make_vec("CartPole-v1", 2, "sync"), 50)
+assert main("check CartPole-v1 --steps 100".split()) == 0
+for env in ("toy/choice", "greedystep/classic-cartpole-v1"):
+    try:
+        gs.check_env(env)
+    except ImportError as problem:
+        print(problem)
+"""
+    expected = f"CartPole-v1: nothing wrong in 100 random steps\n{SENTENCE}\n{SENTENCE}\n"
+    assert output_of(code, tmp_path) == expected
 
 
 def test_what_needs_the_extra_says_how_to_install_it(tmp_path):
@@ -75,7 +96,17 @@ for use in (lambda: gs.DQN("CartPole-v1"), lambda: gs.envs.make("toy/choice"), l
 
 
 @pytest.mark.parametrize(
-    "words", ["train minatar/breakout", "train CartPole-v1", "fit log.npz", "watch toy/choice", "reproduce fig1 fig3"]
+    "words",
+    [
+        "train minatar/breakout",
+        "train CartPole-v1",
+        "fit log.npz",
+        "watch toy/choice",
+        "check toy/choice",
+        "eval classic/cartpole --pretrained",
+        "watch classic/cartpole --pretrained",
+        "reproduce fig1 fig3",
+    ],
 )
 def test_commands_that_need_the_extra_are_bad_input(tmp_path, words):
     done = run(f"from greedystep.cli import main; sys.exit(main({words.split()}))", tmp_path)

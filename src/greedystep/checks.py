@@ -113,8 +113,8 @@ def parse_value(text: str) -> Any:
     return text if math.isinf(number) and "inf" not in text.lower() else number
 
 
-def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return "; did you mean 'x'?" with the known name closest to a misspelt or abbreviated one; "" if none is close.
+def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name closest to a misspelt or abbreviated one; None if none is close.
 
     Abbreviations are initials (vi for value-iteration) and beginnings of a name.
     """
@@ -122,7 +122,13 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     initials = [one for one in known if name == "".join(word[0] for word in one.strip("-").split("-") if word)]
     beginnings = [one for one in known if len(name) > 2 and one.startswith(name)]
     near = initials or beginnings or get_close_matches(name, known, n=1, cutoff=cutoff)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return near[0] if near else None
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return "; did you mean 'x'?" with the closest known name; "" if none is close."""
+    near = closest(name, known, cutoff)
+    return "" if near is None else f"; did you mean {near!r}?"
 
 
 def short_repr(value: Any) -> str:

@@ -30,6 +30,9 @@ from greedystep.mdp_checks import (
     as_probabilities,
     check_rows,
     expected_rewards,
+    is_per_action,
+    other_reading,
+    stacked_by_state,
     without_rows,
 )
 
@@ -40,6 +43,8 @@ Policy = ArrayLike
 """A policy: int [S] (the action of each state) or float [S, A] (action probabilities, rows sum to one)."""
 Matrix = ArrayLike | sp.sparray | sp.spmatrix
 """An array, or a SciPy sparse matrix."""
+Matrices = Matrix | Sequence[sp.sparray] | Sequence[sp.spmatrix]
+"""One of them, or a list of sparse matrices, one per action."""
 
 FILE_FORMAT = "greedystep-mdp-1"
 CSR_ARRAYS = (("data", "iuf"), ("indices", "iu"), ("indptr", "iu"))
@@ -51,9 +56,11 @@ class MDP:
 
     Args:
         transitions: dense [S, A, S], or SciPy sparse [S*A, S] with row s*A + a. A CSR matrix of float64 is used as it
-            is, without a copy.
+            is, without a copy. Or one matrix [S, S] per action, as for `from_action_matrices`: a list with sparse ones;
+            or dense, where A != S tells [A, S, S] from [S, A, S].
         rewards: [S, A]; or, paid on arrival, [S, A, S] (dense) or [S*A, S] (sparse), which is averaged over s'.
-            -inf in [S, A] marks an unavailable action, whose row of transitions is ignored.
+            -inf in [S, A] marks an unavailable action, whose row of transitions is ignored. Beside one matrix per
+            action also [S], [A, S, S] or a list of matrices [S, S].
         discount: γ in (0, 1]. With 1, every state must be able to reach a terminal state. A state that pays nothing
             and that no action leaves, with however small a probability, then counts as terminal; and the entries of
             a row and its termination are weights: each outcome has its share of their sum, so that what leaves a
@@ -72,14 +79,16 @@ class MDP:
 
     def __init__(
         self,
-        transitions: Matrix,
-        rewards: Matrix,
+        transitions: Matrices,
+        rewards: Matrices,
         discount: float,
         *,
         terminal: ArrayLike | None = None,
         available: ArrayLike | None = None,
         termination: ArrayLike | None = None,
     ):
+        if is_per_action(transitions):
+            transitions, rewards = stacked_by_state(transitions, rewards)
         matrix, num_states, num_actions = as_matrix(transitions)
         shape = (num_states, num_actions)
         reward = expected_rewards(rewards, matrix, shape)
@@ -101,7 +110,10 @@ class MDP:
             self.termination = ends
             # Rows of terminal states and missing actions are emptied: then a plain product already has value 0 there.
             self.transitions = without_rows(matrix, (over | ~has_action).ravel())
-        self.row_sums = check_rows(self.transitions, ends, has_action, shape)
+        try:
+            self.row_sums = check_rows(self.transitions, ends, has_action, shape)
+        except ValueError as problem:
+            raise ValueError(f"{problem}{other_reading(transitions, ends, has_action)}") from None
         if self.discount == 1.0:
             self._end_in_silent_loops()
             self._check_terminal_reachable()
@@ -109,30 +121,21 @@ class MDP:
     @classmethod
     def from_action_matrices(
         cls,
-        transitions: Sequence[Matrix] | np.ndarray,
-        rewards: Matrix | Sequence[Matrix],
+        transitions: Matrices,
+        rewards: Matrices,
         discount: float,
         **more: Any,
     ) -> MDP:
         """Make a model from one matrix per action, as pymdptoolbox and mdpsolver take it.
+
+        `MDP` itself takes most of these; here [A, S, S] is meant even where A = S.
 
         Args:
             transitions: [A, S, S], or A matrices [S, S], dense or sparse.
             rewards: [S, A]; [S], the same for all actions; or, paid on arrival, one matrix [S, S] per action.
             more: `terminal`, `available` and `termination`, as for `MDP`.
         """
-        matrices: list[Any] = [sp.csr_array(one) for one in transitions]
-        shapes = sorted({one.shape for one in matrices})
-        if len(shapes) != 1 or len(set(shapes[0])) != 1:
-            raise ValueError(f"transitions: expected one square matrix [S, S] per action, got shapes {shapes}")
-        S, A = shapes[0][0], len(matrices)
-        order = np.arange(S * A).reshape(A, S).T.ravel()  # row a*S + s of the stack is row s*A + a of the model
-        given: Any = rewards if sp.issparse(rewards) else _as_array_or_list(rewards)
-        if isinstance(given, list) or getattr(given, "shape", ()) == (A, S, S):
-            given = sp.csr_array(sp.vstack([sp.csr_array(one) for one in given]))[order]
-        elif getattr(given, "shape", ()) == (S,):
-            given = np.repeat(np.asarray(given)[:, None], A, axis=1)
-        return cls(sp.csr_array(sp.vstack(matrices))[order], given, discount, **more)
+        return cls(*stacked_by_state(transitions, rewards), discount, **more)
 
     # -- shape and structure ------------------------------------------------------------------------------------------
 
@@ -375,10 +378,3 @@ class MDP:
                 f"discount: 1 needs a terminal state within reach of every state, and state {stranded} reaches none; "
                 "mark terminal states or choose a discount below 1"
             )
-
-
-def _as_array_or_list(rewards: Any) -> Any:
-    """Return rewards as one array, or as a list if some of them are sparse matrices."""
-    if isinstance(rewards, list | tuple) and any(sp.issparse(one) for one in rewards):
-        return list(rewards)
-    return np.asarray(rewards)

@@ -17,8 +17,81 @@ ROW_SUM_TOLERANCE = 1e-6
 """How far the sum of a row may be from 1 (float32 tables are not exact); error bounds use the sums as they are."""
 DENSE_FROM = 0.25
 """Share of non-zeros from which dense input stays dense: a CSR entry takes 12 bytes, a dense one 8."""
+FORMS = (
+    "expected a dense [S, A, S] array, a sparse [S*A, S] matrix, or one matrix [S, S] per action as "
+    "MDP.from_action_matrices takes them"
+)
+"""What transitions can be, for errors."""
 ROWS_AT_ONCE = 100_000  # states whose rows are summed at once
 SAMPLED_ROWS = 1000  # rows of which the non-zeros are counted: on a large array even counting takes a while
+
+
+def is_per_action(transitions: Any) -> bool:
+    """Whether transitions are one matrix [S, S] per action, by their form alone: [S, A, S] and sparse [S*A, S] are not.
+
+    A list with sparse matrices is, and so is a stack [A, S, S] with A != S. An array with A = S is read as [S, A, S].
+
+    Raises:
+        ValueError: a list of S matrices [S, S], which may be one per state or one per action; or arrays of different
+            shapes.
+    """
+    if sp.issparse(transitions):
+        return False
+    given = _as_list(transitions)
+    if isinstance(given, list) and any(map(sp.issparse, given)):
+        return True
+    try:
+        shape = np.shape(given)
+    except ValueError:  # NumPy's own message names neither the argument nor the shapes
+        raise ValueError(f"transitions: {FORMS}, got a list of different shapes") from None
+    if len(shape) != 3 or shape[1] != shape[2]:
+        return False
+    if shape[0] == shape[1] > 1 and isinstance(given, list) and all(isinstance(one, np.ndarray) for one in given):
+        raise ValueError(
+            f"transitions: a list of {shape[0]} matrices {list(shape[1:])} can be one per state or one per action; "
+            "give one array [S, A, S], or call MDP.from_action_matrices with one matrix [S, S] per action"
+        )
+    return shape[0] != shape[1]
+
+
+def stacked_by_state(transitions: Any, rewards: Any) -> tuple[Any, Any]:
+    """Return what `MDP.from_action_matrices` takes as transitions [S, A, S], or sparse [S*A, S], and their rewards."""
+    matrices = [one if sp.issparse(one) else np.asarray(one) for one in transitions]
+    shapes = sorted({one.shape for one in matrices})
+    if len(shapes) != 1 or len(shapes[0]) != 2 or len(set(shapes[0])) != 1:
+        raise ValueError(f"transitions: expected one square matrix [S, S] per action, got shapes {shapes}")
+    A, S = len(matrices), shapes[0][0]
+    given = _as_list(rewards)
+    if isinstance(given, list) and any(map(sp.issparse, given)):
+        paid = [one if sp.issparse(one) else np.asarray(one) for one in given]
+        if [one.shape for one in paid] != [(S, S)] * A:
+            got = sorted({one.shape for one in paid})
+            raise ValueError(
+                f"rewards: expected {A} matrices {[S, S]}, one per action, got {len(paid)} of shapes {got}"
+            )
+        return _stack(matrices), _stack(paid)
+    if not sp.issparse(rewards):
+        rewards = check_float_array("rewards", rewards)
+        if rewards.shape == (A, S, S):
+            rewards = _stack(list(rewards))
+        elif rewards.shape == (S,):
+            rewards = np.repeat(rewards[:, None], A, axis=1)
+    return _stack(matrices), rewards
+
+
+def _as_list(given: Any) -> Any:
+    """Return a tuple or a one-dimensional array of objects as a list, anything else as it is."""
+    is_array_of_objects = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
+    return list(given) if isinstance(given, tuple) or is_array_of_objects else given
+
+
+def _stack(matrices: list[Any]) -> Any:
+    """Return one matrix [S, S] per action as an array [S, A, S], or as CSR [S*A, S] if one of them is sparse."""
+    if not any(map(sp.issparse, matrices)):
+        return np.stack(matrices, axis=1)
+    S, A = matrices[0].shape[0], len(matrices)
+    order = np.arange(S * A).reshape(A, S).T.ravel()  # row a*S + s of the stack is row s*A + a of the model
+    return sp.csr_array(sp.vstack([sp.csr_array(one) for one in matrices]))[order]
 
 
 def as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
@@ -27,7 +100,8 @@ def as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
         rows, S = transitions.shape
         _check_real("transitions", transitions)
         if S == 0 or rows == 0 or rows % S:
-            raise ValueError(f"transitions: sparse input must be [S*A, S] with row s*A + a, got {[rows, S]}")
+            hint = "MDP.from_action_matrices takes one [S, S] per action"
+            raise ValueError(f"transitions: sparse input must be [S*A, S] with row s*A + a, got {[rows, S]}; {hint}")
         matrix = sp.csr_array(transitions, dtype=np.float64)
         if matrix.indices.dtype != np.int32 and matrix.nnz < 2**31:
             entries = (matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32))
@@ -35,9 +109,7 @@ def as_matrix(transitions: Any) -> tuple[sp.csr_array | np.ndarray, int, int]:
         return matrix, S, rows // S
     dense = np.asarray(transitions)
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
-        raise ValueError(
-            f"transitions: expected a dense [S, A, S] array or a sparse [S*A, S] matrix, got shape {list(dense.shape)}"
-        )
+        raise ValueError(f"transitions: {FORMS}, got shape {list(dense.shape)}")
     if not (np.issubdtype(dense.dtype, np.floating) or np.issubdtype(dense.dtype, np.integer)):
         raise ValueError(f"transitions: expected numbers, got {dense.dtype}")
     S, A, _ = dense.shape
@@ -66,7 +138,9 @@ def expected_rewards(rewards: Any, matrix: Any, shape: tuple[int, int]) -> np.nd
             raise ValueError("rewards: every entry of [S, A, S] rewards must be finite, found nan or infinity")
         return np.asarray(sp.csr_array(matrix).multiply(by_successor).sum(axis=1)).reshape(S, A)
     if rewards.shape != (S, A):
-        raise ValueError(f"rewards: expected [S, A] = {[S, A]} or [S, A, S], got shape {list(rewards.shape)}")
+        others = {(S,): "[S]", (A, S, S): "[A, S, S]"}  # beside transitions of the same form
+        hint = f"; MDP.from_action_matrices takes {others[rewards.shape]}" if rewards.shape in others else ""
+        raise ValueError(f"rewards: expected [S, A] = {[S, A]} or [S, A, S], got shape {list(rewards.shape)}{hint}")
     rule = "rewards must be finite (-inf: unavailable action)"
     check_entries(~(rewards < np.inf), lambda s, a: f"rewards: r[{s}, {a}] is {rewards[s, a]}; {rule}")
     return rewards
@@ -104,6 +178,20 @@ def without_rows(matrix: Any, empty: np.ndarray) -> Any:
     data = matrix.data.copy()
     data[np.repeat(empty, np.diff(matrix.indptr))] = 0.0
     return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def other_reading(transitions: Any, ends: np.ndarray | None, has_action: Any) -> str:
+    """Return a hint for errors if the rows of a dense [S, S, S] array sum to 1 with its first axes exchanged alone."""
+    if sp.issparse(transitions) or len(set(np.shape(transitions))) != 1:
+        return ""
+    sums = np.asarray(transitions, np.float64).sum(axis=2)
+    right, exchanged = (
+        ((np.abs(total + (0.0 if ends is None else ends) - 1) <= ROW_SUM_TOLERANCE) | ~np.asarray(has_action)).all()
+        for total in (sums, sums.T)
+    )
+    if right or not exchanged:
+        return ""
+    return "; with the first two axes exchanged all rows do: MDP takes [S, A, S], MDP.from_action_matrices [A, S, S]"
 
 
 def check_rows(matrix: Any, ends: np.ndarray | None, has_action: Any, shape: tuple[int, int]) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from greedystep.checks import check_float, check_int, check_memory, check_seed, parse_int
+from greedystep.checks import check_float, check_int, check_memory, check_seed, did_you_mean, parse_int
 from greedystep.mdp import MDP
 
 BYTES_PER_ENTRY, BYTES_PER_PAIR = 50, 60
@@ -206,7 +206,10 @@ def by_name(name: str, discount: float | None = None, slip: float | None = None)
         _refuse_slip(name, slip)
         mdp = MDP.load(name)
         if discount is not None:
-            mdp = MDP(mdp.transitions, mdp.rewards, discount, termination=mdp.termination)
+            rows = mdp.transitions
+            if isinstance(rows, np.ndarray):
+                rows = rows.reshape(*mdp.rewards.shape, mdp.num_states)
+            mdp = MDP(rows, mdp.rewards, discount, termination=mdp.termination)
         return NamedModel(name, mdp)
     if family in SIZED:
         if not re.fullmatch(r"\d+(x\d+)*", size) or size.count("x") != SIZED[family].count("x"):
@@ -221,8 +224,15 @@ def by_name(name: str, discount: float | None = None, slip: float | None = None)
     built_in = ", ".join([*TOY_TEXTS, *SIZED.values()])
     raise ValueError(
         f"model: {name!r} is not known; give a built-in name ({built_in}; sizes are free), a Gymnasium id with a "
-        "transition table such as FrozenLake-v1, or a .npz file"
+        f"transition table such as FrozenLake-v1, or a .npz file{_suggestion(name)}"
     )
+
+
+def _suggestion(name: str) -> str:
+    """Return "; did you mean 'x'?" for a misspelt name, with the sizes that it has; "" if no name is close."""
+    size = name.partition("-")[2]
+    known = [*TOY_TEXTS, *(f"{family}-{size}" for family in SIZED)] if size else TOY_TEXTS
+    return did_you_mean(name.lower(), known)
 
 
 def policies_by_name(name: str, mdp: MDP) -> list[np.ndarray] | None:

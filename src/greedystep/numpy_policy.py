@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from io import BytesIO
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,12 @@ class NumpyPolicy:
         if not all(np.isfinite(array).all() for layer in self.layers for array in layer):
             raise ValueError("layers: expected finite numbers")
 
+    def __repr__(self) -> str:
+        networks = len(self.layers[0][0]) - (self.bcq_threshold is not None)
+        seen = f"{self.layers[0][0].shape[1]} states" if self.kind == "one-hot" else list(self.shape)
+        parts = [repr(self.kind), *([repr(self.env)] if self.env else []), f"{seen} -> {self.num_actions} actions"]
+        return f"NumpyPolicy({', '.join(parts + ([f'{networks} networks'] if networks > 1 else []))})"
+
     @property
     def num_actions(self) -> int:
         """The number of actions."""
@@ -125,6 +132,9 @@ class NumpyPolicy:
         batch = seen.shape[: seen.ndim - len(self.shape)]
         if seen.shape[len(batch) :] != self.shape or seen.dtype.kind not in "biuf":
             raise ValueError(f"observations: expected numbers of shape {self.shape}, or many, got shape {seen.shape}")
+        # The sum of squares is not finite if an entry is not; it is several times faster to test than every entry.
+        if seen.dtype.kind == "f" and not isfinite(np.vdot(seen, seen)) and not np.isfinite(seen).all():
+            raise ValueError(f"observations: expected finite numbers, got {seen[~np.isfinite(seen)][0]}")
         if self.kind == "one-hot" and seen.size and not 0 <= seen.min() <= seen.max() < self.layers[0][0].shape[1]:
             raise ValueError(f"observations: expected states in 0..{self.layers[0][0].shape[1] - 1}, got {seen}")
         return self.batch_values(seen.reshape(-1, *self.shape)).reshape(*batch, self.num_actions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -47,8 +47,7 @@ class Export:
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep.agents import load
-        from greedystep.deep.agent import DQN
+        from greedystep.agents import is_table, load
         from greedystep.runs.progress import say
 
         with answering_bad_input():
@@ -63,9 +62,9 @@ class Export:
             check_int("episodes", self.episodes)
             check_float("epsilon", self.epsilon, 0, 1)
             check_seed(self.seed)
-            agent = load(self.agent, lane=self.lane)
-            if not isinstance(agent, DQN):
+            if self.agent.exists() and is_table(self.agent):
                 raise ValueError(f"{self.agent} is a table; expected an agent with networks")
+            agent: Any = load(self.agent, lane=self.lane)
             written = []
             if self.policy is not None:
                 agent.export_policy(self.policy)

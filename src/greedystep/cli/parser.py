@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import tyro
 
-from greedystep.checks import did_you_mean
+from greedystep.checks import closest, did_you_mean
 from greedystep.cli.args import BadInputError
+from greedystep.cli.plan import Method
 
 try:
     # tyro marks this hook as experimental. Without it tyro prints its own message; the exit status is 2 either way.
@@ -19,6 +20,8 @@ try:
 except ImportError:
     _errors = None
 
+POSITIONAL = get_args(tyro.conf.Positional[int])[1]
+"""How tyro marks arguments that are given by their place, without a name."""
 CONFIG = (tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName)
 
 
@@ -48,21 +51,26 @@ def _refuse(command: Any, argv: list[str], event: Any) -> None:
         case _errors.BadValue(argument=argument, reason="too_few_values"):
             raise BadInputError(f"{_name(argument)}: expected {argument.lowered.metavar}, got nothing")
         case _errors.UnrecognizedArgs(tokens=words):
-            raise _unrecognized(words, _known_words(command, argv))
+            raise BadInputError(f"Unrecognized options: {', '.join(words)}")
         case _errors.InstantiationFailure(argument=argument, message=message):
             raise BadInputError(message if argument is None else f"{_name(argument)}: {message}")
 
 
 def _refuse_unknown_option(command: Any, argv: list[str]) -> None:
-    """Raise BadInputError if an option is misspelt: tyro may take what follows it for something else."""
-    known = _known_words(command, argv)
-    unknown = [word for word in argv if word.startswith("--") and _option(word) not in (*known, "--help")]
+    """Raise BadInputError if the command or an option is misspelt: tyro may take what follows for something else."""
+    commands = _commands(command)
+    if commands and argv[0] not in commands:
+        near = closest(argv[0], commands)
+        method = closest(argv[0], get_args(Method))
+        hint = near or (method and f"plan MODEL --method {method}")
+        raise BadInputError(f"Unrecognized command: {argv[0]}{f'; did you mean {hint!r}?' if hint else ''}")
+    arguments = list(_arguments(commands[argv[0]] if commands else command))
+    known = [name for name, is_positional in arguments if not is_positional]
+    unknown = [_option(word) for word in argv if word.startswith("--") and _option(word) not in (*known, "--help")]
     if unknown:
-        raise _unrecognized(unknown, known)
-
-
-def _unrecognized(words: Sequence[str], known: Sequence[str]) -> BadInputError:
-    return BadInputError(f"Unrecognized options: {', '.join(words)}{did_you_mean(_option(words[0]), known)}")
+        by_place = (unknown[0], True) in arguments
+        hint = f"; give it without {unknown[0]}" if by_place else did_you_mean(unknown[0], known)
+        raise BadInputError(f"Unrecognized options: {', '.join(unknown)}{hint}")
 
 
 def _option(word: str) -> str:
@@ -70,27 +78,27 @@ def _option(word: str) -> str:
     return word.partition("=")[0].replace("_", "-")
 
 
-def _known_words(command: Any, argv: list[str]) -> list[str]:
-    """Return the words to suggest for a misspelt one: the options of the named command, or all commands."""
-    commands = {
+def _commands(command: Any) -> dict[str, Any]:
+    """Return the dataclass of each command of a union; {} for a single command."""
+    return {
         config.name: cls
         for cls, *configs in map(get_args, get_args(command))
         for config in configs
         if isinstance(getattr(config, "name", None), str)
     }
-    if commands and argv[0] not in commands:
-        return list(commands)
-    return list(_options(commands.get(argv[0], command)))
 
 
-def _options(cls: Any) -> Iterator[str]:
-    """Yield the options of a dataclass as they are typed, those of nested ones included."""
-    hints = get_type_hints(cls)
+def _arguments(cls: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the arguments of a dataclass and of those in it: --name, and whether it is given by its place."""
+    hints = get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
-        if dataclasses.is_dataclass(hints[field.name]):
-            yield from _options(hints[field.name])
+        kind, *about = (
+            get_args(hints[field.name]) if get_origin(hints[field.name]) is Annotated else [hints[field.name]]
+        )
+        if dataclasses.is_dataclass(kind):
+            yield from _arguments(kind)
         else:
-            yield f"--{field.name.strip('_').replace('_', '-')}"
+            yield f"--{field.name.strip('_').replace('_', '-')}", POSITIONAL in about
 
 
 def _name(argument: Any) -> str:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from greedystep import envs
+from greedystep.extras import MissingExtraError, deep_extra
 
 if TYPE_CHECKING:
     import gymnasium
@@ -49,7 +50,10 @@ def make_gymnasium(env_id: str, **options: Any) -> gymnasium.Env:
     if "limit" in options:
         options["max_episode_steps"] = options.pop("limit")
     try:
-        return gymnasium.make(env_id, **options)
+        with deep_extra():  # for our own
+            return gymnasium.make(env_id, **options)
+    except MissingExtraError:
+        raise
     except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
         raise ValueError(f"env: gymnasium cannot make {env_id!r}: {problem}") from None
 

@@ -22,8 +22,8 @@ from gymnasium.spaces.utils import flatten, flatten_space
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, iterate
 
-from greedystep.envs.core import ObservationSpec
 from greedystep.envs.gymnasium_ids import make_gymnasium
+from greedystep.envs.observation_spec import ObservationSpec
 
 Vectorization = Literal["sync", "async", "actors"]
 """Step environments one after another in this process, or each in a process of its own; "actors": training takes whole

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from greedystep.checks import check_float, check_int, check_memory
 from greedystep.mdp import MDP
+
+FIRST_LOOK = 16  # iteration after which different gains are looked for, and again whenever their number has doubled
 
 
 class FiniteHorizonSolution(NamedTuple):
@@ -55,6 +58,8 @@ class AverageRewardSolution(NamedTuple):
     iterations: int
     converged: bool
     """Whether upper - lower is within the tolerance."""
+    message: str = ""
+    """Why the iteration stopped early, in one sentence; else empty."""
 
 
 def solve_average_reward(
@@ -64,9 +69,9 @@ def solve_average_reward(
 
     For any relative values h and their backup L h = max_a r + P h, the optimal gains of all states lie in
     [min (L h - h), max (L h - h)] (Puterman 1994, theorem 8.5.5). Iteration closes the gap where all states have the
-    same optimal gain, for example in unichain models; elsewhere it stops without having converged, and the bounds still
-    hold. Only half of each change is made, which is the backup of (I + P) / 2: that chain has the same gains, halved,
-    and is never periodic.
+    same optimal gain, for example in unichain models. Elsewhere it stops as soon as two states are proved to have
+    different gains: `message` names them, and the bounds hold for all states together. Only half of each change is
+    made, which is the backup of (I + P) / 2: that chain has the same gains, halved, and is never periodic.
 
     Raises:
         ValueError: the model has terminal states: an episode that ends has no average reward.
@@ -78,6 +83,7 @@ def solve_average_reward(
     S, A = mdp.num_states, mdp.num_actions
     h, start = np.zeros(S), time.monotonic()
     lower, upper, iteration, policy = -np.inf, np.inf, 0, np.zeros(S, np.int64)
+    closed, next_look, message = None, FIRST_LOOK, ""
     row_error = max(abs(mdp.row_sums[0] - 1), abs(mdp.row_sums[1] - 1))
     # Terms of a row's sum, each rounded once when multiplied and once when added, and the two operations around it.
     terms = (S if isinstance(mdp.transitions, np.ndarray) else int(np.diff(mdp.transitions.indptr).max(initial=0))) + 4
@@ -91,7 +97,53 @@ def solve_average_reward(
         iteration += 1
         if upper - lower <= tolerance or (time_limit is not None and time.monotonic() - start > time_limit):
             break
+        if iteration == next_look:
+            if closed is None:
+                closed = _closed_classes(mdp.transitions, np.repeat(np.arange(S), A))
+            rows = np.arange(S) * A + policy
+            recurrent = _closed_classes(mdp.transitions[rows], np.arange(S))
+            if message := _different_gains(change, closed, recurrent, 2 * slack + tolerance):
+                break
+            next_look *= 2
         h = h + 0.5 * change
         h -= h[0]
     gain = 0.5 * (lower + upper)
-    return AverageRewardSolution(gain, lower, upper, h, policy, iteration, upper - lower <= tolerance)
+    return AverageRewardSolution(gain, lower, upper, h, policy, iteration, upper - lower <= tolerance, message)
+
+
+def _closed_classes(transitions: Any, state: np.ndarray) -> np.ndarray:
+    """Return the closed class of every state, int [S], or -1: sets in which all states reach each other and no other.
+
+    Args:
+        state: int [rows], the state of each row of the transitions.
+    """
+    S = transitions.shape[1]
+    matrix = sp.coo_array(transitions)
+    possible = matrix.data > 0
+    here, there = state[matrix.coords[0][possible]], matrix.coords[1][possible]
+    graph = sp.csr_array((np.ones(here.size, bool), (here, there)), shape=(S, S))
+    count, label = sp.csgraph.connected_components(graph, connection="strong")
+    is_closed = np.ones(count, bool)
+    is_closed[label[here[label[here] != label[there]]]] = False
+    return np.where(is_closed[label], label, -1)
+
+
+def _different_gains(change: np.ndarray, closed: np.ndarray, recurrent: np.ndarray, margin: float) -> str:
+    """Return a sentence if two states have optimal gains that differ by more than the margin, else "".
+
+    No policy leaves a class that is closed under all actions, so its gain is at most the largest change in it; a class
+    that is closed under the greedy policy has at least the smallest change in it. If gains differ, this shows sooner or
+    later: states of the smallest gain cannot leave each other, and the greedy policy comes to stay in the largest.
+    """
+    most, least = np.full(change.size, -np.inf), np.full(change.size, np.inf)
+    np.maximum.at(most, closed[closed >= 0], change[closed >= 0])
+    np.minimum.at(least, recurrent[recurrent >= 0], change[recurrent >= 0])
+    worst, best = np.where(most > -np.inf, most, np.inf).argmin(), np.where(least < np.inf, least, -np.inf).argmax()
+    if least[best] - most[worst] <= margin:
+        return ""
+    low, high = int((closed == worst).argmax()), int((recurrent == best).argmax())
+    return (
+        f"states have different average rewards: at most {most[worst]:.6g} from state {low}, at least "
+        f"{least[best]:.6g} from state {high}; solve the states that state {low} can reach as a model of their own, or "
+        "take (1 - γ) v of gs.solve with a discount γ near 1 for the average from each state"
+    )

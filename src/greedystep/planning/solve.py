@@ -80,6 +80,10 @@ class Solution:
         q[np.arange(self.v.size), self.policy] = self.v
         return q
 
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "not converged"
+        return f"Solution({self.v.size} states, {state}, method={self.method!r}, error_bound={self.error_bound:.3g})"
+
     def __str__(self) -> str:
         state = "converged" if self.converged else "not converged"
         return (

@@ -117,6 +117,9 @@ class TabularAgent:
         self._detector = StochasticityDetector(rows, self.q.shape[1], options.get("form", "running"))
         self._random = np.random.default_rng(seed)
 
+    def __repr__(self) -> str:
+        return f"TabularAgent({self.task.name!r}, method={self.method!r}, {self.episodes} episodes)"
+
     def learn(self, episodes: int) -> LearnResult:
         """Act and learn for `episodes` more episodes; the result holds their returns and lengths.
 
