@@ -118,6 +118,9 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
         (["CHAINS", "--env", "toy/n-horizon", "--double"], "double: toy/n-horizon is for a table"),
         (["CARS", "--env", "toy/n-horizon"], "states"),
         (["CARS", "--env", "classic/mountaincar", "--out", "CARS"], "exists already"),
+        (["CARS", "--eval-env", "Acrobot-v1"], "eval_env: expected observations of shape (2,), got (6,) in Acrobot-v1"),
+        (["CARS", "--seeds", "2", "--eval-env", "Acrobot-v1"], "eval_env: expected observations of shape (2,), got"),
+        (["CHAINS", "--env", "toy/n-horizon", "--eval-env", "CartPole-v1"], "eval_env: a table is evaluated exactly"),
     ],
 )
 def test_bad_input_is_answered_in_a_sentence(words, message, cars, chains, capsys, monkeypatch, tmp_path):

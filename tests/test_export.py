@@ -108,6 +108,17 @@ def test_a_file_is_made_as_small_as_asked(tmp_path):
         policy.save(tmp_path / "policy.onnx", max_bytes=9_000)
 
 
+@pytest.mark.parametrize("name", ["policy.pt", "policy"])
+def test_a_policy_is_written_to_npz_and_onnx_only(name, tmp_path):
+    policy = random_policy("mlp", (2,), (2, 2))
+    with pytest.raises(ValueError, match=rf"^path: expected a file that ends in .npz or .onnx, got '.*{name}'$"):
+        policy.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="is an exported policy, not an agent: gs.NumpyPolicy.load reads it"):
+        policy.save(tmp_path / "policy.npz")
+        gs.load(tmp_path / "policy.npz")
+
+
 def test_a_policy_of_bytes_is_scaled_as_the_agent_does(tmp_path):
     log = {"observations": np.arange(60, dtype=np.uint8).reshape(20, 3), "actions": np.arange(20) % 2}
     log |= {"rewards": np.ones(20), "terminals": np.arange(20) == 19}

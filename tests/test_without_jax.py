@@ -3,8 +3,10 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from greedystep import NumpyPolicy
 from greedystep.extras import DEEP, MissingExtraError, deep_extra
 from greedystep.io import CHECKPOINT_MAGIC
 
@@ -58,6 +60,13 @@ for words in ("plan frozenlake-4x4", "envs", "envs toy/choice", "train toy/choic
     assert done.returncode == 0, done.stdout + done.stderr
     assert "v is within" in done.stdout
     assert done.stderr.count(f"Note: {SENTENCE}") == 1  # the games in the list of environments
+
+
+def test_an_exported_policy_is_evaluated_in_gymnasium_s_environments(tmp_path):
+    layer = np.array([[[0.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 1.0]]]), np.zeros((1, 2))
+    NumpyPolicy("mlp", (4,), [layer], env="CartPole-v1").save(tmp_path / "policy.npz")
+    code = "from greedystep.cli import main; main(['eval', 'policy.npz', '--episodes', '20'])"
+    assert "CartPole-v1, policy.npz: 20 episodes" in output_of(code, tmp_path)
 
 
 def test_what_needs_the_extra_says_how_to_install_it(tmp_path):

@@ -57,8 +57,12 @@ def _refuse_unknown_option(command: Any, argv: list[str]) -> None:
     """Raise BadInputError if an option is misspelt: tyro may take what follows it for something else."""
     known = _known_words(command, argv)
     unknown = [word for word in argv if word.startswith("--") and _option(word) not in (*known, "--help")]
-    if unknown:
-        raise _unrecognized(unknown, known)
+    if not unknown:
+        return
+    name = _option(unknown[0])
+    if name in _options(_chosen(command, argv), positional=True):
+        raise BadInputError(f"Unrecognized options: {unknown[0]}; type its value without {name}")
+    raise _unrecognized(unknown, known)
 
 
 def _unrecognized(words: Sequence[str], known: Sequence[str]) -> BadInputError:
@@ -72,24 +76,38 @@ def _option(word: str) -> str:
 
 def _known_words(command: Any, argv: list[str]) -> list[str]:
     """Return the words to suggest for a misspelt one: the options of the named command, or all commands."""
-    commands = {
+    commands = _commands(command)
+    return list(commands) if commands and argv[0] not in commands else list(_options(_chosen(command, argv)))
+
+
+def _chosen(command: Any, argv: list[str]) -> Any:
+    """Return the dataclass of the named command."""
+    return _commands(command).get(argv[0], command)
+
+
+def _commands(command: Any) -> dict[str, Any]:
+    """Return {name: dataclass} of a union of commands; nothing if there is only one."""
+    return {
         config.name: cls
         for cls, *configs in map(get_args, get_args(command))
         for config in configs
         if isinstance(getattr(config, "name", None), str)
     }
-    if commands and argv[0] not in commands:
-        return list(commands)
-    return list(_options(commands.get(argv[0], command)))
 
 
-def _options(cls: Any) -> Iterator[str]:
-    """Yield the options of a dataclass as they are typed, those of nested ones included."""
-    hints = get_type_hints(cls)
+def _options(cls: Any, *, positional: bool = False) -> Iterator[str]:
+    """Yield the options of a dataclass as they are typed, those of nested ones included.
+
+    Args:
+        positional: yield instead, in the same form, the arguments that are typed without their names.
+    """
+    if not dataclasses.is_dataclass(cls):
+        return
+    hints, marked = get_type_hints(cls), get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         if dataclasses.is_dataclass(hints[field.name]):
-            yield from _options(hints[field.name])
-        else:
+            yield from _options(hints[field.name], positional=positional)
+        elif (tyro.conf.Positional in getattr(marked[field.name], "__metadata__", ())) == positional:
             yield f"--{field.name.strip('_').replace('_', '-')}"
 
 

@@ -17,6 +17,7 @@ from greedystep.envs.gymnasium_ids import check_registered
 from greedystep.envs.gymnax import NEEDED, from_gymnax
 from greedystep.envs.host import DTYPES, HostEnvironment, LoggedEnvironment, Vectorization, observation_spec
 from greedystep.envs.jumanji import from_jumanji, is_jumanji
+from greedystep.envs.observation import check_spaces
 from greedystep.envs.toy_env import ToyEnvironment
 from greedystep.envs.toy_task import ToyTask
 
@@ -61,15 +62,10 @@ def config_for(env: AnyEnvironment, preset: str = "paper", **changes: Any) -> DQ
     return make_config(env.name, preset, images=len(env.observation.shape) == 3, **changes)
 
 
-def same_spaces(env: AnyEnvironment, other: Any) -> AnyEnvironment:
+def same_spaces(env: AnyEnvironment, other: Any, argument: str = "env") -> AnyEnvironment:
     """Convert `other` to an environment; ValueError unless its observations and actions are those of `env`."""
     found = as_environment(other)
-    for what, own, theirs in (
-        ("observations of shape", env.observation.shape, found.observation.shape),
-        ("a number of actions of", env.num_actions, found.num_actions),
-    ):
-        if own != theirs:
-            raise ValueError(f"env: expected {what} {own}, got {theirs} in {found.name}")
+    check_spaces(found, env.observation.shape, env.num_actions, argument)
     return found
 
 

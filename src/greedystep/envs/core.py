@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep.checks import INT32_MAX, check_int
+from greedystep.envs.observation import ObservationSpec
 
 State = Any  # a pytree of arrays; each environment has its own NamedTuple
 Draws = Any  # a pytree of random numbers; each environment has its own NamedTuple
@@ -36,15 +37,6 @@ class Step(NamedTuple):
 def int32s(**numbers: int) -> dict[str, jax.Array]:
     """Return the named numbers as int32 scalars, for the fields of a game's first state."""
     return {name: jnp.int32(number) for name, number in numbers.items()}
-
-
-class ObservationSpec(NamedTuple):
-    """Shape, dtype and range of an observation."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    low: Any  # smallest value, a number or an array of that shape; -inf where there is none
-    high: Any
 
 
 class Environment(ABC):

@@ -22,8 +22,8 @@ from gymnasium.spaces.utils import flatten, flatten_space
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from gymnasium.vector.utils import iterate
 
-from greedystep.envs.core import ObservationSpec
 from greedystep.envs.gymnasium_ids import make_gymnasium
+from greedystep.envs.observation import ObservationSpec
 
 Vectorization = Literal["sync", "async", "actors"]
 """Step environments one after another in this process, or each in a process of its own; "actors": training takes whole
@@ -185,7 +185,7 @@ class LoggedEnvironment(HostEnvironment):
     def open(self, count: int) -> HostEnvs:
         raise ValueError(
             f"env: this agent was made from {self.name} alone and has no environment to play in; give one, as in "
-            "evaluate(env=...) or greedystep eval --env ID"
+            "evaluate(env=...), or greedystep eval or watch --env ID"
         )
 
 
