@@ -60,7 +60,7 @@ def refuse_policy(path: Path) -> None:
         raise ValueError(f"{path} is an ONNX model, for ONNX Runtime; greedystep plays policies that end in .npz")
     if is_policy(path):
         raise ValueError(
-            f"{path} is an exported policy, not an agent: gs.NumpyPolicy.load reads it, greedystep eval and watch play it"
+            f"{path} is an exported policy, not an agent: gs.NumpyPolicy.load reads it, eval and watch play it"
         )
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Eval:
     """Evaluate the agents of a run: play whole episodes without learning and tabulate their returns."""
 
-    # Folder of a run of `greedystep train`, a file of `greedystep fit` or `agent.save`, networks or a table, or a policy
-    # of `greedystep export --policy` that ends in .npz. With --pretrained the name of an environment.
+    # Folder of a run of `greedystep train`, a file of `greedystep fit` or `agent.save`, networks or a table, or an .npz
+    # file of `greedystep export --policy`. With --pretrained the name of an environment.
     agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
 
     # Evaluate the pretrained agent of an environment; `greedystep envs` shows which have one.

@@ -38,8 +38,8 @@ class Watch:
     """Watch random play or an agent in an environment: live on the terminal, or as a video."""
 
     # Name of an environment (`greedystep envs` lists them), played at random; or the folder of a run of `greedystep
-    # train`, a file of `greedystep fit`, or a policy of `greedystep export --policy` that ends in .npz, played by its
-    # agent, with its action values and, except for a policy, how far its return looks ahead.
+    # train`, a file of `greedystep fit` or an .npz file of `greedystep export --policy`, played by its agent, with its
+    # action values and, but for an exported policy, how far its return looks ahead.
     game: Annotated[Positional[str], arg(metavar="ENV|RUN")]
 
     # Who plays: random, or a run's agent (default: the agent of a run, else random).
@@ -54,7 +54,7 @@ class Watch:
     # For a run with several seeds: which one of them, counted from 0 (default: 0).
     lane: MaybeCount = None
 
-    # For an agent or a policy: play in this environment instead of its own: a name or a Gymnasium id (default: its own).
+    # For an agent: play in this environment instead of its own, a name or a Gymnasium id (default: its own).
     env: Annotated[str | None, NO_HINT] = None
 
     # Write a video to this .gif or .mp4 file (MP4 needs ffmpeg; default: show it on the terminal).

@@ -186,8 +186,8 @@ def evaluate_policy(
 
     Args:
         model: a `DQN`, `TabularAgent` or `NumpyPolicy`, or anything else with `predict(observations)`, such as an agent
-            of stable-baselines3; or a function of observations [N, ...] that returns actions [N], counted from 0. One that returns
-            a plain int is called for each environment by itself, with observations [1, ...].
+            of stable-baselines3; or a function of observations [N, ...] that returns actions [N], counted from 0.
+            One that returns a plain int is called for each environment by itself, with observations [1, ...].
         env: what `DQN` takes.
         deterministic: handed on to `predict`, if it takes it.
         return_episode_rewards: return two lists instead, of the returns and of the lengths of the episodes.
