@@ -326,7 +326,7 @@ def _read_hdf5(path: str) -> dict[str, np.ndarray] | EpisodeFile:
                 return EpisodeFile(path, file)
             return {key: value[()] for key, value in file.items() if isinstance(value, h5py.Dataset)}
     except FileNotFoundError:
-        raise
+        raise FileNotFoundError(f"no such file: {path}") from None
     except (OSError, RuntimeError, KeyError) as problem:
         raise ValueError(f"{path} is not a readable HDF5 file: {problem}") from None
 

@@ -19,8 +19,8 @@ def read_policy(path: Path, env: str | None, **options: Any) -> tuple[NumpyPolic
     ValueError if the file names none, or if its policy is for other observations or actions.
     """
     policy = NumpyPolicy.load(path)
-    name = env or policy.env
-    if not name:
+    name = policy.env if env is None else env
+    if env is None and not name:
         raise ValueError(f"env: {path} does not say which environment it is for; give --env")
     if envs.is_own_name(name):
         from greedystep.deep.env_spec import as_environment

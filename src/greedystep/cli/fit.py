@@ -73,8 +73,8 @@ class FitNetwork:
 class Fit:
     """Learn from logged trajectories alone, without acting, and keep the agent in a file."""
 
-    # Files of logged steps: .npz as `greedystep.trajectory.save` writes it, .npz or .hdf5 of D4RL's flat arrays, or
-    # minari:ID for a dataset of Minari that is on this machine (the extra `minari`).
+    # Files of logged steps: .npz as `greedystep.trajectory.save` writes it, .npz or .hdf5 of D4RL's flat arrays, or a
+    # dataset of Minari that is on this machine (the extra `minari`), as minari:ID, its folder or its main_data.hdf5.
     data: Annotated[Positional[tuple[str, ...]], arg(metavar="DATA [DATA ...]", help_behavior_hint="(required)")] = ()
 
     # The environment that they come from: a game or a toy task (`greedystep envs` lists them), or the id of a Gymnasium
