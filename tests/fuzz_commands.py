@@ -188,6 +188,7 @@ TEXT_OF: dict[str, tuple[str, ...]] = {
     "model": MODELS,
     "policies": POLICIES,
     "env": (*ENVS, *WRONG_ENVS, *FILES),
+    "game": (*ENVS, *WRONG_ENVS, *FILES),
     "name": (*ENVS, *WRONG_ENVS, "minatar/breakout", "ple/pong"),
     "options": ENV_OPTIONS,
     "method_options": METHOD_OPTIONS,

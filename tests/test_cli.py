@@ -77,7 +77,8 @@ def test_every_option_is_explained(name, capsys):
     assert source in shown
     for field in dataclasses.fields(COMMANDS[name]):
         option = f"--{field.name.replace('_', '-')} "
-        assert option in shown or field.name in ("env", "model", "name", "names", "paths", "ray")  # --on, --ray-address
+        arguments = ("env", "game", "model", "name", "names", "paths", "ray")  # the last: --on, --ray-address
+        assert option in shown or field.name in arguments
 
 
 def test_deep_settings_are_those_of_the_config():

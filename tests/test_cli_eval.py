@@ -95,9 +95,80 @@ def test_a_table_is_played_from_its_folder_and_from_its_file(tmp_path, capsys):
         ("eval", "--env", "toy/bomb"): "env: a table plays in its own environment",
         ("eval", "--limit", "5"): "limit: a table's task has a limit of its own",
         ("watch", "--lane", "1"): "lane: a table has one",
+        ("watch", "--env", "toy/bomb"): "env: a table plays in its own environment",
     }.items():
         assert main([words[0], str(folder), *words[1:]]) == 2
         assert sentence in capsys.readouterr().err
+
+
+# -- exported policies, and agents that know no environment -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pole(tmp_path_factory):
+    """A folder with an agent that was fitted to steps like cart-pole's, and its policy, neither with an environment."""
+    folder, random = tmp_path_factory.mktemp("pole"), np.random.default_rng(0)
+    log = {"observations": random.normal(size=(80, 4)), "actions": random.integers(2, size=80)}
+    log |= {"rewards": np.ones(80), "terminals": np.arange(80) % 20 == 19}
+    agent = gs.DQN.from_dataset(log, "one-step", hidden=(4,)).fit(updates=20)
+    agent.save(folder / "pole.agent")
+    agent.export_policy(folder / "pole.npz")
+    return folder
+
+
+@pytest.mark.parametrize("file", ["pole.agent", "pole.npz"])
+@pytest.mark.parametrize("env", ["CartPole-v1", "classic/cartpole"])
+def test_what_knows_no_environment_is_evaluated_and_watched_where_env_says(file, env, pole, tmp_path, capsys):
+    path = str(pole / file)
+    assert main(["eval", path, "--env", env, "--episodes", "3", "--out", str(tmp_path / "eval.json")]) == 0
+    said = capsys.readouterr().out
+    assert f"{env}, {file}: 3 episodes" in said
+    assert np.shape(json.loads((tmp_path / "eval.json").read_text())["returns"]) == (1, 3)
+    assert main(["watch", path, "--env", env, "--steps", "3", "--options", "limit=2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("episode 1  step 0  start  reward 0  return 0  Q ")
+    assert any("truncated" in line for line in lines)
+    assert main(["watch", path, "--env", env, "--steps", "2", "--out", str(tmp_path / "a.gif"), "--scale", "0.2"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("watch pole.agent", "pole.agent learned from dataset alone; say where it plays with --env ID"),
+        ("watch pole.npz", "pole.npz does not say which environment it is for; give --env"),
+        ("eval pole.npz", "pole.npz does not say which environment it is for; give --env"),
+        ("eval pole.npz --env Acrobot-v1", "env: expected observations of shape (4,), got (6,) in Acrobot-v1"),
+        ("watch pole.npz --env Acrobot-v1", "env: expected observations of shape (4,), got (6,) in Acrobot-v1"),
+        ("watch pole.agent --env Acrobot-v1", "env: expected observations of shape (4,), got (6,) in Acrobot-v1"),
+        (
+            "watch pole.npz --env CartPole-v1 --lane 1",
+            "lane: pole.npz is an exported policy, which plays; leave it out",
+        ),
+        ("watch CartPole-v1 --env CartPole-v1", "env: only a run has that; CartPole-v1 is played at random"),
+        ("watch classic/cartpole --pretrained --env CartPole-v1", "env: a pretrained agent plays in its own environ"),
+        ("export pole.npz --out log.npz", "pole.npz is an exported policy, not an agent: gs.NumpyPolicy.load reads it"),
+        ("watch pole.onnx", "pole.onnx is an ONNX model, for ONNX Runtime; greedystep plays policies that end in .npz"),
+        ("train --env CartPole-v1", "Unrecognized options: --env; type its value without --env"),
+    ],
+)
+def test_what_cannot_be_played_is_answered_by_one_sentence(words, sentence, pole, monkeypatch, capsys):
+    monkeypatch.chdir(pole)
+    (pole / "pole.onnx").write_bytes(b"onnx")
+    assert main(words.split()) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_policy_plays_in_the_environment_that_its_file_names(tmp_path, capsys):
+    agent = gs.DQN("CartPole-v1", "one-step", hidden=(4,), replay_size=100)
+    policy = agent.export_policy(tmp_path / "policy.npz")
+    assert main(["eval", str(tmp_path / "policy.npz"), "--episodes", "5", "--seed", "3"]) == 0
+    mean = gs.evaluate_policy(policy, "CartPole-v1", 5, seed=3)[0]
+    assert mean == agent.evaluate(5, seed=3).mean
+    assert f"| 3 | {mean:.4g} |" in capsys.readouterr().out
+    assert main(["eval", str(tmp_path / "policy.npz"), "--episodes", "50", "--epsilon", "1"]) == 0
+    assert "50 episodes, 1 of the actions at random" in capsys.readouterr().out
 
 
 # -- watch ------------------------------------------------------------------------------------------------------------

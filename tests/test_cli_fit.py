@@ -92,7 +92,9 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
         ([], "data: give at least one file of trajectories"),
         (["CARS", "--agent", "table"], "agent: a table needs the environment that the data come from; give --env"),
         (["nothing.npz", "--env", "classic/mountaincar"], "no such trajectory file: nothing.npz"),
-        (["minari:no/such-v0", "--env", "classic/mountaincar"], "inari"),
+        (["nothing.hdf5", "--env", "classic/mountaincar"], "no such file: nothing.hdf5"),
+        (["minari:no/such-v0", "--env", "classic/mountaincar"], "`minari download no/such-v0` gets it"),
+        ([".", "--env", "classic/mountaincar"], ".: a folder; expected a file, or the folder of a Minari dataset"),
         (
             ["CARS", "--env", "minatar/breakout", "--batches", "5"],
             "episode 0: expected observations of shape (10, 10, 4)",
@@ -118,6 +120,9 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
         (["CHAINS", "--env", "toy/n-horizon", "--double"], "double: toy/n-horizon is for a table"),
         (["CARS", "--env", "toy/n-horizon"], "states"),
         (["CARS", "--env", "classic/mountaincar", "--out", "CARS"], "exists already"),
+        (["CARS", "--eval-env", "Acrobot-v1"], "eval_env: expected observations of shape (2,), got (6,) in Acrobot-v1"),
+        (["CARS", "--seeds", "2", "--eval-env", "Acrobot-v1"], "eval_env: expected observations of shape (2,), got"),
+        (["CHAINS", "--env", "toy/n-horizon", "--eval-env", "CartPole-v1"], "eval_env: a table is evaluated exactly"),
     ],
 )
 def test_bad_input_is_answered_in_a_sentence(words, message, cars, chains, capsys, monkeypatch, tmp_path):

@@ -184,7 +184,7 @@ def test_fit_refuses_what_it_cannot_learn_from():
             [good, logged([7], 1.0, behaviour_prob=np.ones(1))],
             r"^dataset, episode 1: expected actions in 0\.\.2, got 7 in step 0",
         ),
-        ([good, "text"], "^dataset: expected trajectories, got str as number 1$"),
+        ([good, "text"], "^dataset: episode 1 is a str; expected a Trajectory, "),
     ):
         with pytest.raises(ValueError, match=message):
             agent.fit(dataset)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import equinox as eqx
+import minari
 import numpy as np
 import onnxruntime
 import pytest
@@ -108,6 +109,17 @@ def test_a_file_is_made_as_small_as_asked(tmp_path):
         policy.save(tmp_path / "policy.onnx", max_bytes=9_000)
 
 
+@pytest.mark.parametrize("name", ["policy.pt", "policy"])
+def test_a_policy_is_written_to_npz_and_onnx_only(name, tmp_path):
+    policy = random_policy("mlp", (2,), (2, 2))
+    with pytest.raises(ValueError, match=rf"^path: expected a file that ends in .npz or .onnx, got '.*{name}'$"):
+        policy.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+    policy.save(tmp_path / "policy.npz")
+    with pytest.raises(ValueError, match=r"is an exported policy, not an agent: gs\.NumpyPolicy\.load reads it"):
+        gs.load(tmp_path / "policy.npz")
+
+
 def test_a_policy_of_bytes_is_scaled_as_the_agent_does(tmp_path):
     log = {"observations": np.arange(60, dtype=np.uint8).reshape(20, 3), "actions": np.arange(20) % 2}
     log |= {"rewards": np.ones(20), "terminals": np.arange(20) == 19}
@@ -194,3 +206,25 @@ def test_the_command_writes_episodes_and_the_policy(tmp_path, capsys):
     }.items():
         assert main([*words, *more]) == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_a_minari_dataset_knows_the_environment_that_it_comes_from(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    for env, made in (
+        ("CartPole-v1", gs.DQN("CartPole-v1", **TINY)),
+        ("classic/cartpole", gs.DQN("classic/cartpole", **TINY)),
+    ):
+        made.save(tmp_path / "x.agent")
+        words = ["export", str(tmp_path / "x.agent"), "--episodes", "3", "--minari"]
+        name = f"pole/{env.split('/')[0].lower()}-v1"
+        assert main([*words, name]) == 0
+        assert capsys.readouterr().err == ""
+        again = minari.load_dataset(name).recover_environment()
+        assert again.observation_space.shape == (4,)
+        assert again.spec.id == {"CartPole-v1": "CartPole-v1"}.get(env, "greedystep/classic-cartpole-v1")
+        assert sum(map(len, gs.trajectory.from_minari(name))) == minari.load_dataset(name).total_steps
+        assert main([*words, name]) == 2
+        assert f"minari: there is a dataset '{name}' already" in capsys.readouterr().err
+        assert main([*words, "bad id"]) == 2
+        assert "minari: expected an id such as cartpole/trained-v0" in capsys.readouterr().err
+        assert not (tmp_path / "minari" / "bad id").exists()

@@ -98,8 +98,7 @@ def test_an_id_that_is_registered_needs_no_word(tmp_path):
 def test_a_module_that_a_minari_dataset_names_is_not_imported(tmp_path, monkeypatch, somebody):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
     spaces = gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(2)
-    with pytest.warns(UserWarning, match="."):
-        trajectory.to_minari("toy/tiny-v0", LOG, *spaces, description="one episode")
+    trajectory.to_minari("toy/tiny-v0", LOG, *spaces)
     (about,) = (tmp_path / "datasets").rglob("metadata.json")
     content = json.loads(about.read_text())
     del content["observation_space"]

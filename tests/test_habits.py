@@ -140,6 +140,23 @@ def test_any_policy_is_evaluated(trained, tmp_path):
     assert gs.evaluate_policy(agent, Counting, 2, deterministic=False) == (10.0, 0.0)
 
 
+@pytest.mark.parametrize("make", [lambda: Counting, Counting], ids=["several", "one"])
+def test_a_function_may_return_a_plain_int_for_one_environment(make):
+    sizes = []
+
+    def choose(seen):
+        sizes.append(len(seen))
+        return int(seen[0].sum()) % 2
+
+    expected = gs.evaluate_policy(lambda seen: np.zeros(len(seen), int), make(), 3)
+    assert gs.evaluate_policy(lambda seen: 0, make(), 3) == expected
+    expected = gs.evaluate_policy(lambda seen: seen.reshape(len(seen), -1).sum(axis=1).astype(int) % 2, make(), 3)
+    assert gs.evaluate_policy(choose, make(), 3) == expected
+    assert 1 in sizes
+    with pytest.raises(ValueError, match=r"model: expected \d actions from 0 to 1, got array"):
+        gs.evaluate_policy(lambda seen: 2, make(), 3)
+
+
 def test_tables_and_compiled_environments():
     """The greedy actions of an untrained table are all 0, so that a function of zeros gets the same."""
     agent = gs.TabularAgent("toy/choice")

@@ -15,7 +15,17 @@ PUBLIC_NAMES = ""
 LAYERS = (
     ("checks", "extras", "io", "numba_cache", "provenance", "schema", "signals"),
     ("returns", "mdp_checks", "mdp"),
-    ("models", "operators", "planning", "trajectory", "datasets", "onnx_policy", "numpy_policy", "pretrained"),
+    (
+        "models",
+        "operators",
+        "planning",
+        "minari_store",
+        "trajectory",
+        "datasets",
+        "onnx_policy",
+        "numpy_policy",
+        "pretrained",
+    ),
     ("metrics", "checkpoint", "evaluation", "stats", "learning_curves", "tables", "charts", "figures"),
     ("runs", "replay", "envs"),
     ("tabular", "deep", "agents"),

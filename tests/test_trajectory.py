@@ -3,6 +3,7 @@
 import sys
 
 import gymnasium as gym
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 import greedystep as gs
 from greedystep import envs, tabular, trajectory
+from greedystep.datasets import Dataset
 from greedystep.trajectory import Trajectory
 
 GOOD = {
@@ -20,6 +22,8 @@ GOOD = {
     "terminated": [False, True],
     "truncated": [False, False],
 }
+KEYS = {"terminated": "terminations", "truncated": "truncations"}
+"""Our name of an array -> Minari's."""
 
 
 @st.composite
@@ -70,7 +74,15 @@ def test_lists_become_arrays():
         ({"observations": {"a": 1}}, "observations: expected one array of numbers, got dict"),
         ({"rewards": ["a", "b"]}, "rewards: expected numbers, got <U1"),
         ({"rewards": [0.0, np.nan]}, "rewards: expected finite numbers, got nan"),
-        ({"terminated": [0.5, 1.0]}, "terminated: expected true or false, got float64"),
+        ({"terminated": [0.5, 1.0]}, r"terminated: expected true or false \(1 or 0\), got 0.5 in step 0"),
+        ({"truncated": [0, 2]}, r"truncated: expected true or false \(1 or 0\), got 2 in step 1"),
+        ({"truncated": ["no", "yes"]}, r"truncated: expected true or false \(1 or 0\), got <U3"),
+        ({"observations": ["a", "b", "c"]}, "observations: expected numbers, got <U1"),
+        (
+            {"observations": [{"a": 1}] * 3},
+            r"got dict; flatten each observation first, with gymnasium\.spaces\.flatten",
+        ),
+        ({"actions": ["left", "right"]}, "actions: expected numbers, got <U5"),
         ({"terminated": [True, False]}, "terminated: step 0 of 2 ends the episode"),
         ({"truncated": [True, False]}, "truncated: step 0 of 2 ends the episode"),
         ({"behaviour_prob": [0.5, 0.0]}, r"behaviour_prob: expected probabilities in \(0, 1\], got 0.0"),
@@ -157,21 +169,136 @@ def test_a_file_with_broken_bytes_never_gives_anything_but_a_sentence(tmp_path_f
 # -- Minari -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # Minari's advice to describe a dataset better
+@pytest.mark.filterwarnings("error")  # Minari's advice to describe a dataset better is not passed on
+@pytest.mark.parametrize("data_format", ["hdf5", "arrow", "parquet"])
 @pytest.mark.parametrize("known", [True, False])
-def test_minari_gives_back_what_was_put_in(tmp_path, monkeypatch, known):
+def test_minari_gives_back_what_was_put_in(tmp_path, monkeypatch, known, data_format):
+    if data_format != "hdf5":
+        pytest.importorskip("pyarrow")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     made = [
         Trajectory(**GOOD, behaviour_prob=[0.25, 1.0] if known else None),
         Trajectory([2, 0], [1], [2.0], [False], [True], [0.5] if known else None),
     ]
     spaces = (gym.spaces.Discrete(3), gym.spaces.Discrete(2))
-    dataset = trajectory.to_minari("toy/tiny-v0", made, *spaces, description="two episodes")
+    how = {"description": "two episodes", "data_format": data_format}
+    dataset = trajectory.to_minari("toy/tiny-v0", made, *spaces, **how)
     for source in (dataset, "toy/tiny-v0"):
         again = trajectory.from_minari(source)
         assert len(again) == 2
         for one, other in zip(made, again, strict=True):
             assert_same(one, other)
+    folder = tmp_path / "toy" / "tiny-v0"
+    paths = [folder, folder / "data"] + [folder / "data" / "main_data.hdf5"] * (data_format == "hdf5")
+    for path in ("minari:toy/tiny-v0", *paths):
+        found = Dataset.of(path)
+        assert (found.steps, found.count, found.spaces) == (3, 2, spaces)
+        for one, other in zip(made, found, strict=True):
+            assert_same(one, other)
+
+
+def test_images_are_kept_in_minari_bit_for_bit(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3)).astype(np.uint8)
+    spaces = gym.spaces.Box(0, 255, (32, 32, 3), np.uint8), gym.spaces.Discrete(2)
+    trajectory.to_minari("toy/images-v0", [Trajectory(**GOOD | {"observations": images})], *spaces)
+    np.testing.assert_array_equal(trajectory.from_minari("toy/images-v0")[0].observations, images)
+
+
+def test_a_space_of_minari_s_that_starts_elsewhere_is_counted_from_0(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    spaces = gym.spaces.Discrete(3, start=5), gym.spaces.Discrete(2, start=-1)
+    log = [Trajectory(**GOOD | {"observations": [5, 6, 7], "actions": [-1, 0]})]
+    (found,) = Dataset.of(trajectory.to_minari("toy/starts-v0", log, *spaces))
+    assert (found.observations.tolist(), found.actions.tolist()) == ([0, 1, 2], [0, 1])
+
+
+def test_a_file_of_minari_s_without_its_metadata_is_read_where_it_says_enough(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    made = [Trajectory(**GOOD, behaviour_prob=[0.5, i / 20]) for i in range(1, 13)]  # episode_10 comes after episode_9
+    spaces = gym.spaces.Discrete(3), gym.spaces.Discrete(2)
+    trajectory.to_minari("toy/tiny-v0", made, *spaces)
+    alone = tmp_path / "steps.hdf5"
+    (tmp_path / "toy/tiny-v0/data/main_data.hdf5").rename(alone)
+    found = Dataset.of(alone)
+    assert (found.steps, found.count, found.spaces) == (24, 12, None)
+    for one, other in zip(made, found, strict=True):
+        assert_same(one, other)
+    images = gym.spaces.Box(0, 255, (32, 32, 3), np.uint8)
+    parts = gym.spaces.Dict({"a": spaces[0], "b": spaces[0]})
+    seen = np.zeros((3, 32, 32, 3), np.uint8)
+    trajectory.to_minari(
+        "toy/jpeg-v0", [Trajectory(**GOOD | {"observations": seen})], images, spaces[1], jpeg_encoding=True
+    )
+    jpegs = tmp_path / "toy/jpeg-v0/data/main_data.hdf5"
+    assert next(iter(Dataset.of(jpegs))).observations.shape == seen.shape
+    jpegs.rename(tmp_path / "jpegs.hdf5")
+    with h5py.File(tmp_path / "parts.hdf5", "w") as file:
+        for key, value in GOOD.items():
+            file[f"episode_0/{KEYS.get(key, key)}"] = value
+        del file["episode_0/observations"]
+        for key in parts:
+            file[f"episode_0/observations/{key}"] = [0, 1, 2]
+    with h5py.File(tmp_path / "less.hdf5", "w") as file:
+        file["episode_0/rewards"] = [1.0]
+    for name, sentence in {
+        "jpegs": "observations of episode_0 are JPEG images: metadata.json is missing beside the file",
+        "parts": "observations of episode_0 are several arrays: metadata.json is missing beside the file",
+        "less": "episode_0 has no observations",
+    }.items():
+        with pytest.raises(ValueError, match=rf"{name}\.hdf5'?: {sentence}"):
+            list(Dataset.of(tmp_path / f"{name}.hdf5"))
+
+
+def test_what_is_no_dataset_of_minari_s_is_answered_by_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    trajectory.to_minari("toy/tiny-v0", [Trajectory(**GOOD)], gym.spaces.Discrete(3), gym.spaces.Discrete(2))
+    data = tmp_path / "toy" / "tiny-v0" / "data"
+    (tmp_path / "empty").mkdir()
+    for path, sentence in {
+        "minari:toy/none-v0": "it is not on this machine; `minari download toy/none-v0` gets it",
+        "minari:bad id": "minari: expected an id such as cartpole/trained-v0: .*, got 'bad id'",
+        "minari:none": "minari: expected an id such as cartpole/trained-v0: .*, got 'none'",
+        str(tmp_path / "empty"): "a folder; expected a file, or the folder of a Minari dataset with its metadata.json",
+        str(data / "0" / "part-0.arrow"): "a part of a dataset; expected a file, or the folder of a Minari dataset",
+    }.items():
+        with pytest.raises(ValueError, match=sentence):
+            Dataset.of(path)
+    with h5py.File(data / "main_data.hdf5", "a") as file:
+        del file["episode_0/rewards"]
+    with pytest.raises(ValueError, match=r"^dataset: Minari cannot load '.*tiny-v0': "):
+        list(Dataset.of(tmp_path / "toy" / "tiny-v0"))
+    (data / "metadata.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"tiny-v0': its metadata.json is not that of a dataset"):
+        Dataset.of(tmp_path / "toy" / "tiny-v0")
+
+
+def test_a_format_whose_reader_is_missing_is_named_with_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    trajectory.to_minari("toy/tiny-v0", [Trajectory(**GOOD)], gym.spaces.Discrete(3), gym.spaces.Discrete(2))
+    about = tmp_path / "toy" / "tiny-v0" / "data" / "metadata.json"
+    about.write_text(about.read_text().replace('"hdf5"', '"arrow"'))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "minari.dataset._storages.arrow_storage", raising=False)
+    with pytest.raises(ImportError, match=r'^toy/tiny-v0 needs pyarrow, .*: pip install "minari\[arrow\]"$'):
+        Dataset.of("minari:toy/tiny-v0")
+
+
+def test_an_id_is_checked_before_minari_makes_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    spaces = gym.spaces.Discrete(3), gym.spaces.Discrete(2)
+    for name in ("bad id", "no-version", "../away-v0", ""):
+        with pytest.raises(ValueError, match="minari: expected an id such as cartpole/trained-v0"):
+            trajectory.to_minari(name, [Trajectory(**GOOD)], *spaces)
+    with pytest.raises(NotImplementedError):  # Minari cannot write such a space
+        trajectory.to_minari("graph-v0", [Trajectory(**GOOD)], gym.spaces.Graph(spaces[0], None), spaces[1])
+    assert not list(tmp_path.iterdir())
+    trajectory.to_minari("tiny-v0", [Trajectory(**GOOD)], *spaces)
+    with pytest.raises(
+        ValueError, match="minari: there is a dataset 'tiny-v0' already; choose another name or version"
+    ):
+        trajectory.to_minari("tiny-v0", [Trajectory(**GOOD)], *spaces)
+    assert len(trajectory.from_minari("tiny-v0")) == 1
 
 
 def test_minari_s_own_words_are_passed_on(tmp_path, monkeypatch):
@@ -199,6 +326,87 @@ def test_without_minari_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "minari", None)
     with pytest.raises(ImportError, match=r"pip install 'greedystep\[minari\]'"):
         trajectory.from_minari("toy/tiny-v0")
+
+
+# -- datasets ---------------------------------------------------------------------------------------------------------
+
+FLAT = {
+    "observations": np.zeros((6, 2)),
+    "actions": np.array([0, 1, 0, 1, 0, 1]),
+    "rewards": np.ones(6),
+    "terminals": np.array([0, 0, 1, 0, 0, 1]),
+}
+"""Two episodes of three steps."""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"observations": np.full(6, "seen")}, "log.npz: observations: expected numbers, got <U4"),
+        ({"actions": np.full(6, "left")}, "log.npz: actions: expected numbers, got <U4"),
+        (
+            {"actions": np.array([0, 1, 0, 1, 0.5, 1])},
+            r"log.npz, episode 1: actions: expected whole numbers, got 0.5 in step 1",
+        ),
+        (
+            {"actions": np.array([0, 1, 0, 1, np.nan, 1])},
+            r"log.npz, episode 1: actions: expected whole numbers, got nan",
+        ),
+        ({"actions": np.array([0, 1, 0, 1, 1e300, 1])}, r"log.npz, episode 1: actions: expected at most 2147483647"),
+        (
+            {"actions": np.array([0, 1, 0, 1, 0, -1])},
+            r"log.npz, episode 1: actions: expected actions that are numbered from 0, got -1 in step 2",
+        ),
+        (
+            {"actions": np.zeros((6, 2))},
+            r"log.npz, episode 0: actions: expected one whole number per step, got arrays of shape \[2\]",
+        ),
+        (
+            {"terminals": np.array([0, 0, 1, 0, 0, 2])},
+            r"log.npz, episode 1 \(from step 3\): terminated: expected true or false \(1 or 0\), got 2 in step 2",
+        ),
+        (
+            {"terminals": np.full(6, 2)},
+            r"log.npz, episode 0: terminated: expected true or false \(1 or 0\), got 2 in step 0",
+        ),
+        (
+            {"timeouts": np.array([0, 0, 0, 0, np.nan, 0])},
+            r"log.npz, episode 1 \(from step 3\): truncated: expected true or false \(1 or 0\), got nan in step 1",
+        ),
+        ({"observations": np.array(3.0)}, "log.npz: observations: expected one entry per step, got a single float64"),
+    ],
+)
+def test_faults_of_a_dataset_name_file_episode_and_step(wrong, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("log.npz", **FLAT | wrong)
+    with pytest.raises(ValueError, match=f"^{message}"):
+        Dataset.of("log.npz")
+
+
+def test_whole_numbers_are_actions_whatever_their_dtype():
+    for dtype in (np.float32, bool, np.uint8):
+        first, second = Dataset.of(FLAT | {"actions": FLAT["actions"].astype(dtype)})
+        assert first.actions.dtype.kind in "iu"
+        assert (first.actions.tolist(), second.actions.tolist()) == ([0, 1, 0], [1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([[[0, 1], [0], [1.0], [True]]], "dataset: episode 0 is a list; expected a Trajectory, a dict of arrays "),
+        (
+            FLAT | {"observations": {"place": np.zeros(6), "speed": np.zeros(6)}},
+            "dataset: observations: expected one array of numbers, got dict; flatten each observation first, with "
+            r"gymnasium\.spaces\.flatten\(env\.observation_space, observation\)$",
+        ),
+        (FLAT | {"observations": [{"place": 0}] * 6}, "got dict; flatten each observation first"),
+        (FLAT | {"observations": [[0], [1, 2], [3], [4], [5], [6]]}, "dataset: observations: expected one array, got"),
+        ({}, "dataset: expected an array observations or obs or states, got no arrays"),
+    ],
+)
+def test_what_is_no_dataset_is_told_what_one_is(given, message):
+    with pytest.raises(ValueError, match=message):
+        Dataset.of(given)
 
 
 # -- agents -----------------------------------------------------------------------------------------------------------

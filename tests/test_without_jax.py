@@ -3,8 +3,10 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from greedystep import NumpyPolicy
 from greedystep.extras import DEEP, MissingExtraError, deep_extra
 from greedystep.io import CHECKPOINT_MAGIC
 
@@ -79,6 +81,13 @@ for env in ("toy/choice", "greedystep/classic-cartpole-v1"):
 """
     expected = f"CartPole-v1: nothing wrong in 100 random steps\n{SENTENCE}\n{SENTENCE}\n"
     assert output_of(code, tmp_path) == expected
+
+
+def test_an_exported_policy_is_evaluated_in_gymnasium_s_environments(tmp_path):
+    layer = np.array([[[0.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 1.0]]]), np.zeros((1, 2))
+    NumpyPolicy("mlp", (4,), [layer], env="CartPole-v1").save(tmp_path / "policy.npz")
+    code = "from greedystep.cli import main; main(['eval', 'policy.npz', '--episodes', '20'])"
+    assert "CartPole-v1, policy.npz: 20 episodes" in output_of(code, tmp_path)
 
 
 def test_what_needs_the_extra_says_how_to_install_it(tmp_path):

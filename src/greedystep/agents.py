@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from greedystep import io
 from greedystep.extras import deep_extra
+from greedystep.numpy_policy import FILE_FORMAT as POLICY
 from greedystep.tabular import TabularAgent
 from greedystep.tabular.tabular_run import KIND as TABLE
 from greedystep.tabular.tabular_run import load_agent as load_table
@@ -33,6 +34,7 @@ def load(
         of_table = is_table(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"no such agent file: {path}") from None
+    refuse_policy(path)
     if not of_table:
         with deep_extra():
             from greedystep.deep.agent import DQN
@@ -50,6 +52,21 @@ def is_table(path: Path) -> bool:
         return isinstance(content, dict) and content.get("kind") == TABLE
     with io.open_regular_file(path) as file:
         return file.read(len(io.CHECKPOINT_MAGIC)) != io.CHECKPOINT_MAGIC
+
+
+def refuse_policy(path: Path) -> None:
+    """Raise ValueError if the file is an exported policy, which acts but is no agent that could go on."""
+    if path.suffix == ".onnx":
+        raise ValueError(f"{path} is an ONNX model, for ONNX Runtime; greedystep plays policies that end in .npz")
+    if is_policy(path):
+        raise ValueError(
+            f"{path} is an exported policy, not an agent: gs.NumpyPolicy.load reads it, eval and watch play it"
+        )
+
+
+def is_policy(path: Path) -> bool:
+    """Whether a file is a policy that `NumpyPolicy.save` wrote as .npz."""
+    return path.is_file() and io.npz_format(path) == POLICY
 
 
 def _newest_checkpoint(folder: Path) -> Path:

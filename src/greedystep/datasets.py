@@ -7,28 +7,33 @@
                         next_observations and behaviour_prob, all episodes one after another
     a tuple of arrays   (observations, actions, rewards, terminals[, timeouts]), the arguments of d3rlpy's MDPDataset
     a list of those     one per episode
-    a file              .npz of `trajectory.save` or of flat arrays; .hdf5 of D4RL (needs h5py)
-    a Minari dataset    itself, or "minari:ID" of one on this machine
+    a file              .npz of `trajectory.save` or of flat arrays; .hdf5 of D4RL or Minari (needs h5py)
+    a Minari dataset    itself, "minari:ID" of one on this machine, or its folder, in any of Minari's formats
     an object with `episodes`, such as d3rlpy's datasets
 
-Episodes are read one at a time, so that a large dataset need not fit into memory twice.
+Episodes are read one at a time, so that a large dataset need not fit into memory twice. Actions are whole numbers from
+0, which may be stored as floats; in Minari's datasets they are counted from the start of their Discrete space.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from greedystep import io, trajectory
+from greedystep import io, minari_store, trajectory
+from greedystep.checks import INT32_MAX, check_entries
 from greedystep.extras import MissingExtraError
+from greedystep.minari_store import EPISODE, EpisodeFile
 from greedystep.trajectory import Trajectory
 
-MINARI = "minari:"
+MINARI, MINARI_PARTS = "minari:", (".arrow", ".parquet")
+"""What is before the id of a Minari dataset, and the endings of files that are a part of one."""
 ALIASES = {
     "observations": ("observations", "obs", "states"),
     "actions": ("actions", "action"),
@@ -120,24 +125,47 @@ class Dataset:
 
     @classmethod
     def _of_list(cls, found: list[Trajectory], name: str) -> Dataset:
+        found = [_with_discrete_actions(one, name, number) for number, one in enumerate(found)]
         return cls(name, lambda: iter(found), sum(map(len, found)), len(found))
 
     @classmethod
     def _of_minari(cls, dataset: Any, name: str) -> Dataset:
-        def episodes() -> Iterator[Trajectory]:
-            for number, episode in enumerate(dataset.iterate_episodes()):
-                with _Naming(name, number):
-                    yield trajectory.from_minari_episode(episode, dataset.observation_space)
-
         spaces = dataset.observation_space, dataset.action_space
-        return cls(name, episodes, int(dataset.total_steps), int(dataset.total_episodes), spaces)
+        starts = [int(getattr(space, "start", 0)) if hasattr(space, "n") else 0 for space in spaces]
+
+        def episodes() -> Iterator[Trajectory]:
+            source = iter(dataset.iterate_episodes())
+            for number in count():
+                with minari_store.reading(name):
+                    episode = next(source, None)
+                if episode is None:
+                    return
+                with _Naming(name, number):
+                    one = trajectory.from_minari_episode(episode, dataset.observation_space)
+                    if any(starts):
+                        seen, actions = one.observations - starts[0], one.actions - starts[1]
+                        one = replace(one, observations=seen, actions=actions)
+                yield _with_discrete_actions(one, name, number)
+
+        known = None if None in spaces else spaces
+        return cls(name, episodes, int(dataset.total_steps), int(dataset.total_episodes), known)
 
     @classmethod
     def _read(cls, path: str) -> Dataset:
         if path.startswith(MINARI):
-            return cls._of_minari(trajectory.load_minari(path.removeprefix(MINARI)), path)
+            return cls._of_minari(minari_store.open_id(path.removeprefix(MINARI)), path)
+        if (folder := minari_store.data_folder(Path(path))) is not None:
+            return cls._of_minari(minari_store.open_folder(folder, path), path)
+        if Path(path).is_dir() or Path(path).suffix in MINARI_PARTS:
+            kind = "a folder" if Path(path).is_dir() else "a part of a dataset"
+            raise ValueError(
+                f"{path}: {kind}; expected a file, or the folder of a Minari dataset with its metadata.json"
+            )
         if Path(path).suffix in (".h5", ".hdf5"):
-            return cls._of_list(split_episodes(_named(_read_hdf5(path), path), path), path)
+            found = _read_hdf5(path)
+            if isinstance(found, EpisodeFile):
+                return cls._of_minari(found, path)
+            return cls._of_list(split_episodes(_named(found, path), path), path)
         try:
             arrays = io.read_npz(path)
         except (ValueError, OSError):  # `load` says what is wrong with the file
@@ -145,6 +173,27 @@ class Dataset:
         if arrays and "format" not in arrays:
             return cls._of_list(split_episodes(_named(arrays, path), path), path)
         return cls._of_list(trajectory.load(path), path)
+
+
+def _with_discrete_actions(one: Trajectory, name: str, number: int) -> Trajectory:
+    """Return the trajectory with actions of an integer dtype; ValueError unless they are whole numbers from 0."""
+    actions = one.actions
+    with _Naming(name, number):
+        if actions.ndim != 1:
+            raise ValueError(
+                f"actions: expected one whole number per step, got arrays of shape {list(actions.shape[1:])}"
+            )
+        if actions.dtype.kind == "f":
+            check_entries(
+                actions != np.floor(actions), lambda t: f"actions: expected whole numbers, got {actions[t]} in step {t}"
+            )
+        check_entries(
+            actions < 0, lambda t: f"actions: expected actions that are numbered from 0, got {actions[t]} in step {t}"
+        )
+        check_entries(
+            actions > INT32_MAX, lambda t: f"actions: expected at most {INT32_MAX}, got {actions[t]} in step {t}"
+        )
+    return one if actions.dtype.kind in "iu" else replace(one, actions=actions.astype(np.int64))
 
 
 def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajectory]:
@@ -159,7 +208,8 @@ def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajecto
             raise ValueError(f"{name}: expected {T} {key}, as many as rewards, got shape {list(np.shape(array))}")
     if not T:
         raise ValueError(f"{name}: expected at least one step, got none")
-    terminated = np.asarray(arrays["terminated"]).astype(bool)
+    _check_ends(arrays, name)
+    terminated = arrays["terminated"].astype(bool)
     truncated = np.asarray(arrays.get("truncated", np.zeros(T))).astype(bool) & ~terminated
     ends = np.flatnonzero(terminated | truncated) + 1
     following = arrays.get("next_observations")
@@ -191,6 +241,18 @@ def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajecto
     return found
 
 
+def _check_ends(arrays: Mapping[str, np.ndarray], name: str) -> None:
+    """Raise ValueError, naming episode and step, unless terminated and truncated are true or false."""
+    flags = {key: arrays[key] for key in ("terminated", "truncated") if key in arrays}
+    wrong = np.any([(flag != 0) & (flag != 1) for flag in flags.values()], axis=0)
+    first = int(wrong.argmax()) if wrong.any() else 0
+    before = np.flatnonzero(np.any([flag[:first] == 1 for flag in flags.values()], axis=0))
+    low = int(before[-1]) + 1 if before.size else 0
+    with _Naming(name, before.size, low):
+        for key, flag in flags.items():
+            trajectory.check_flags(key, flag[low:])
+
+
 def _named(arrays: Any, name: str) -> dict[str, np.ndarray]:
     """Return {our name: array} of arrays under any of their ALIASES."""
     if not isinstance(arrays, Mapping):
@@ -200,9 +262,16 @@ def _named(arrays: Any, name: str) -> dict[str, np.ndarray]:
     for ours, names in ALIASES.items():
         given = [alias for alias in names if alias in arrays]
         if given:
-            found[ours] = np.asarray(arrays[given[0]])
+            try:
+                found[ours] = trajectory.as_array(given[0], arrays[given[0]])
+            except ValueError as problem:
+                raise ValueError(f"{name}: {problem}") from None
         elif ours in REQUIRED:
-            raise ValueError(f"{name}: expected an array {' or '.join(names)}, got {', '.join(map(str, arrays))}")
+            there = ", ".join(map(str, arrays)) or "no arrays"
+            raise ValueError(f"{name}: expected an array {' or '.join(names)}, got {there}")
+    for ours in ("observations", "actions", "rewards"):
+        if found[ours].ndim == 0:
+            raise ValueError(f"{name}: {ours}: expected one entry per step, got a single {found[ours].dtype}")
     for ours in ("rewards", "terminated", "truncated", "actions"):
         if ours in found and found[ours].ndim == 2 and found[ours].shape[1] == 1:
             found[ours] = found[ours][:, 0]  # d3rlpy keeps columns
@@ -228,7 +297,10 @@ def _as_trajectory(one: Any, name: str, number: int) -> Trajectory:
         arrays["terminated"] = np.arange(T) == (T - 1 if bool(one.terminated) else -1)
         arrays = _named(arrays, name)
     else:
-        raise ValueError(f"{name}: expected trajectories, got {type(one).__name__} as number {number}")
+        raise ValueError(
+            f"{name}: episode {number} is a {type(one).__name__}; expected a Trajectory, a dict of arrays "
+            "(observations, actions, rewards, terminals), or a tuple of these four arrays"
+        )
     if len(arrays["observations"]) == len(arrays["rewards"]) + 1:  # T + 1 observations, as we keep them
         arrays["terminated"] = np.broadcast_to(arrays["terminated"], arrays["rewards"].shape)
         with _Naming(name, number):
@@ -242,16 +314,19 @@ def _as_trajectory(one: Any, name: str, number: int) -> Trajectory:
     return parts[0]
 
 
-def _read_hdf5(path: str) -> dict[str, np.ndarray]:
+def _read_hdf5(path: str) -> dict[str, np.ndarray] | EpisodeFile:
+    """Return the arrays of an HDF5 file, or the episodes that it has as Minari keeps them."""
     try:
         import h5py
     except ImportError:
         raise MissingExtraError("reading .hdf5 needs h5py; `pip install 'greedystep[minari]'` adds it") from None
     try:
         with h5py.File(path, "r") as file:
+            if any(map(EPISODE.fullmatch, file)):
+                return EpisodeFile(path, file)
             return {key: value[()] for key, value in file.items() if isinstance(value, h5py.Dataset)}
     except FileNotFoundError:
-        raise
+        raise FileNotFoundError(f"no such file: {path}") from None
     except (OSError, RuntimeError, KeyError) as problem:
         raise ValueError(f"{path} is not a readable HDF5 file: {problem}") from None
 

@@ -23,7 +23,7 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from greedystep.checks import check_memory
+from greedystep.checks import check_memory, short_repr
 
 CHECKPOINT_MAGIC = b"gs-state"
 """First bytes of a checkpoint; here, so that agents' files can be told apart without JAX, which `checkpoint` needs."""
@@ -214,8 +214,9 @@ def load_npz(path: str | os.PathLike, file_format: str, noun: str) -> dict[str, 
     """Read all arrays of a .npz file whose "format" must be `file_format`; errors call such a file a `noun`."""
     try:
         arrays = read_npz(path)
-        if str(get_array(arrays, "format", "U", 0)) != file_format:
-            raise ValueError(f"its format is not {file_format!r}")
+        found = str(get_array(arrays, "format", "U", 0))
+        if found != file_format:
+            raise ValueError(f"its format is not {file_format!r} but {short_repr(found)}")
     except FileNotFoundError:
         raise FileNotFoundError(f"no such {noun} file: {path}") from None
     except ValueError as problem:
@@ -231,6 +232,19 @@ def get_array(arrays: Mapping[str, np.ndarray], name: str, kinds: str, axes: int
     if array.dtype.kind not in kinds or array.ndim != axes:
         raise ValueError(f"{name}: expected {KINDS[kinds]} with {axes} axes, got {array.dtype} {list(array.shape)}")
     return array
+
+
+def npz_format(path: str | os.PathLike) -> str | None:
+    """Return the "format" of a .npz file of greedystep, without reading the rest; None for any other file."""
+    try:
+        with open_regular_file(path) as file, zipfile.ZipFile(file) as archive:
+            member = archive.getinfo("format.npy")
+            if member.file_size > CHUNK:
+                return None
+            with archive.open(member) as stream:
+                return str(get_array({"format": _array(stream, member.file_size, "format")}, "format", "U", 0))
+    except UNREADABLE:
+        return None
 
 
 def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:

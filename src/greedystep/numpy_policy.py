@@ -21,6 +21,8 @@ from greedystep import io
 
 FILE_FORMAT = "greedystep-policy-1"
 KINDS = ("mlp", "one-hot", "conv")
+ENDINGS = (".npz", ".onnx")
+"""Endings of the files that `save` writes."""
 SIDE = 3
 """Width and height of the filters of a convolution."""
 DTYPES = ("float32", "bool", "uint8", "uint16", "int8", "int16", "int32")
@@ -184,13 +186,16 @@ class NumpyPolicy:
         return int(actions) if np.ndim(actions) == 0 else actions
 
     def save(self, path: str | os.PathLike, *, max_bytes: int | None = None) -> None:
-        """Write the policy to a file: ONNX if its name ends in .onnx, else .npz, atomically and without pickle.
+        """Write the policy to an .npz or .onnx file, as its name ends, atomically and without pickle.
 
         Args:
             max_bytes: for .npz: store the weights with fewer bits where the file would be larger than that. What is
                 loaded from such a file differs a little from this policy.
         """
-        if Path(path).suffix == ".onnx":
+        ending = Path(path).suffix.lower()
+        if ending not in ENDINGS:
+            raise ValueError(f"path: expected a file that ends in {' or '.join(ENDINGS)}, got {os.fspath(path)!r}")
+        if ending == ".onnx":
             if max_bytes is not None:
                 raise ValueError("max_bytes: only an .npz file is made smaller")
             from greedystep.onnx_policy import onnx_bytes

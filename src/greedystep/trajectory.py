@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from greedystep import io
-from greedystep.extras import MissingExtraError
+from greedystep import io, minari_store
+from greedystep.checks import check_entries
 
 FILE_FORMAT = "greedystep-trajectories-1"
 
@@ -20,10 +21,6 @@ COLUMNS = {"rewards": "iuf", "terminated": "b", "truncated": "b", "behaviour_pro
 
 MINARI_KEY = "behaviour_prob"
 """Key of the behaviour probabilities in Minari's infos. Infos have T + 1 entries, of which the first is NaN."""
-
-
-MINARI_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError)
-"""The errors that Minari raises for datasets that are missing or damaged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +59,7 @@ class Trajectory:
             value = getattr(self, name)
             if name == "behaviour_prob" and value is None:
                 continue
-            array = _as_array(name, value, kind)
+            array = as_array(name, value, kind)
             if array.ndim == 0 or len(array) != length or (kind is not None and array.ndim != 1):
                 raise ValueError(
                     f"{name}: expected length {length} beside {T} rewards (T + 1 observations, T of everything else), "
@@ -89,18 +86,36 @@ class Trajectory:
         return len(self.rewards)
 
 
-def _as_array(name: str, value: Any, kind: Any) -> np.ndarray:
+def as_array(name: str, value: Any, kind: Any = None) -> np.ndarray:
+    """Convert to an array of numbers, or of the dtype `kind`; ValueError, beginning with `name`, if that cannot be."""
     try:
         array = np.asarray(value)
     except ValueError:
         raise ValueError(f"{name}: expected one array, got entries of different shapes") from None
     if array.dtype == object:
-        raise ValueError(f"{name}: expected one array of numbers, got {type(value).__name__}")
-    if kind is np.bool_ and array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
-        raise ValueError(f"{name}: expected true or false, got {array.dtype}")
-    if kind is np.float64 and not (np.issubdtype(array.dtype, np.number) and np.isrealobj(array)):
+        first = value if isinstance(value, Mapping) or not array.size else array.flat[0]
+        raise ValueError(f"{name}: expected one array of numbers, got {type(first).__name__}{_advice(first)}")
+    if kind is np.bool_ and array.dtype != np.bool_:
+        check_flags(name, array)
+    elif array.dtype.kind not in "biuf":
         raise ValueError(f"{name}: expected numbers, got {array.dtype}")
     return array if kind is None else array.astype(kind, copy=False)
+
+
+def check_flags(name: str, array: np.ndarray) -> None:
+    """Raise ValueError unless all entries are true or false, which may be written as 1 and 0."""
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name}: expected true or false (1 or 0), got {array.dtype}")
+    check_entries(
+        (array != 0) & (array != 1),
+        lambda *at: f"{name}: expected true or false (1 or 0), got {array[at]} in step {at[0] if at else 0}",
+    )
+
+
+def _advice(entry: Any) -> str:
+    if isinstance(entry, Mapping):
+        return "; flatten each observation first, with gymnasium.spaces.flatten(env.observation_space, observation)"
+    return ""
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -177,32 +192,9 @@ def _checked(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
 def from_minari(dataset: Any) -> list[Trajectory]:
     """Return all episodes of a Minari dataset, given as an object or as the id of a local dataset."""
     if isinstance(dataset, str):
-        try:
-            dataset = load_minari(dataset)
-        except MINARI_ERRORS as problem:
-            raise ValueError(f"dataset: Minari cannot load {dataset!r}: {problem}") from None
+        dataset = minari_store.open_id(dataset)
     space = getattr(dataset, "observation_space", None)
     return [from_minari_episode(episode, space) for episode in dataset.iterate_episodes()]
-
-
-def load_minari(dataset_id: str) -> Any:
-    """Load a local Minari dataset; ValueError if Minari would have to make the environment that its files name.
-
-    Minari does so where a dataset does not name its spaces, and making it imports whatever module the files say.
-    """
-    minari = _minari()
-    from minari.dataset.minari_storage import MinariStorage
-    from minari.storage.datasets_root_dir import get_dataset_path
-
-    folder = get_dataset_path(dataset_id) / "data"
-    if folder.exists():
-        missing = {"observation_space", "action_space"} - MinariStorage.read_raw_metadata(folder).keys()
-        if missing:
-            raise ValueError(
-                f"it does not tell its {min(missing)}, so that Minari would import the environment it names; "
-                "if you trust it, give from_minari what minari.load_dataset returns"
-            )
-    return minari.load_dataset(dataset_id)
 
 
 def from_minari_episode(episode: Any, observation_space: Any = None) -> Trajectory:
@@ -240,12 +232,13 @@ def to_minari(
         observation_space, action_space: Gymnasium spaces.
         about: what else `minari.create_dataset_from_buffers` takes, such as author, description or env.
     """
-    minari = _minari()
+    minari = minari_store.installed()
     from minari.data_collector import EpisodeBuffer
 
     found = _checked(trajectories)
     if len({one.behaviour_prob is None for one in found}) > 1:
         raise ValueError("trajectories: some have behaviour_prob and some have not; Minari wants all episodes alike")
+    minari_store.check_new_id(dataset_id)
     buffers = []
     for number, one in enumerate(found):
         chances = one.behaviour_prob
@@ -257,16 +250,15 @@ def to_minari(
                 rewards=one.rewards.tolist(),
                 terminations=one.terminated.tolist(),
                 truncations=one.truncated.tolist(),
-                infos={} if chances is None else {MINARI_KEY: np.concatenate([[np.nan], chances])},
+                infos={} if chances is None else {MINARI_KEY: [np.nan, *chances.tolist()]},
             )
         )
-    spaces = {"observation_space": observation_space, "action_space": action_space}
-    return minari.create_dataset_from_buffers(dataset_id, buffers, **spaces, **about)
-
-
-def _minari() -> ModuleType:
+    about = {"observation_space": observation_space, "action_space": action_space} | about
+    if "jpeg_encoding" in inspect.signature(minari.create_dataset_from_buffers).parameters:
+        about.setdefault("jpeg_encoding", False)  # observations are kept as they are
     try:
-        import minari
-    except ImportError:
-        raise MissingExtraError("Minari is not installed; `pip install 'greedystep[minari]'` adds it") from None
-    return minari
+        with minari_store.without_advice():
+            return minari.create_dataset_from_buffers(dataset_id, buffers, **about)
+    except BaseException:  # nothing half-written stays
+        shutil.rmtree(minari_store.folder_of(dataset_id), ignore_errors=True)
+        raise

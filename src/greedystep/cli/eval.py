@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Eval:
     """Evaluate the agents of a run: play whole episodes without learning and tabulate their returns."""
 
-    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`; networks or a table. With
-    # --pretrained the name of an environment.
+    # Folder of a run of `greedystep train`, a file of `greedystep fit` or `agent.save`, networks or a table, or an .npz
+    # file of `greedystep export --policy`. With --pretrained the name of an environment.
     agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
 
     # Evaluate the pretrained agent of an environment; `greedystep envs` shows which have one.
@@ -68,12 +68,14 @@ class Eval:
         return 0
 
     def _play(self) -> tuple[dict[str, Any], Table]:
-        from greedystep.agents import is_table
+        from greedystep.agents import is_policy, is_table
 
         how: Any = {"seed": self.seed, "episodes": self.episodes, "epsilon": self.epsilon, "limit": self.limit}
         check_arguments(**how)  # before the agent is read
         if self.pretrained:
             name, about, seeds, played = self._play_pretrained(how)
+        elif is_policy(self.agent):
+            name, about, seeds, played = self._play_policy(how)
         elif is_table(self.agent):
             name, about, seeds, played = self._play_table()
         else:
@@ -95,6 +97,23 @@ class Eval:
         played = Evaluator(trainer.learner, env)(trainer.params, **how)
         settings = trainer.about() if self.agent.is_file() else read_config(self.agent)[0].as_json()
         return env.name, {"config": settings, "steps": int(trainer.state.step)}, trainer.seeds, played
+
+    def _play_policy(self, how: dict[str, Any]) -> tuple[str, dict[str, Any], list[int], Evaluation]:
+        import numpy as np
+
+        from greedystep.cli.exported_policy import read_policy
+        from greedystep.envs.host import HostEnvironment
+
+        policy, env = read_policy(self.agent, self.env)
+        if isinstance(env, HostEnvironment):
+            from greedystep.envs.host_evaluation import evaluate_policy_on_host
+
+            played = evaluate_policy_on_host(policy, env, **how)
+        else:
+            from greedystep.deep.evaluator import PolicyEvaluator
+
+            played = PolicyEvaluator(policy, env)(**how)
+        return env.name, {"config": {"env": env.name}}, [self.seed], played.map(lambda x: np.asarray(x)[None])
 
     def _play_pretrained(self, how: dict[str, Any]) -> tuple[str, dict[str, Any], list[int], Evaluation]:
         import numpy as np

@@ -47,6 +47,7 @@ class Export:
     def run(self) -> int:
         from rich.console import Console
 
+        from greedystep import minari_store
         from greedystep.agents import is_table, load
         from greedystep.runs.progress import say
 
@@ -59,6 +60,8 @@ class Export:
                         expected = " or ".join(endings)
                         raise ValueError(f"{name}: expected a file that ends in {expected}, got {str(path)!r}")
                     check_writable(path.parent)
+            if self.minari is not None:
+                minari_store.check_new_id(self.minari)
             check_int("episodes", self.episodes)
             check_float("epsilon", self.epsilon, 0, 1)
             check_seed(self.seed)
@@ -87,9 +90,12 @@ class Export:
         if self.minari is not None:
             from gymnasium.spaces import Discrete
 
+            from greedystep.deep.env_spec import gymnasium_spec
             from greedystep.envs.gymnasium import observation_space
 
             spaces = observation_space(agent.env.observation), Discrete(agent.env.num_actions)
-            trajectory.to_minari(self.minari, played, *spaces, algorithm_name="greedystep DQN")
+            about = f"{self.episodes} episodes in {agent.env.name}, {self.epsilon:g} of the actions at random"
+            how = {"env": gymnasium_spec(agent.env), "algorithm_name": "greedystep DQN", "description": about}
+            trajectory.to_minari(self.minari, played, *spaces, **how)
             written.append(f"the Minari dataset {self.minari}")
         return written

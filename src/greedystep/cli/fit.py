@@ -35,6 +35,7 @@ from greedystep.datasets import Dataset
 from greedystep.runs.lock import lock_file, lock_folder
 
 if TYPE_CHECKING:
+    from greedystep.deep.agent import DQN
     from greedystep.deep.seed_fits import FitConfig
 
 UPDATES, SWEEPS, EVALUATION_EPISODES = 10_000, 10, 100
@@ -72,8 +73,8 @@ class FitNetwork:
 class Fit:
     """Learn from logged trajectories alone, without acting, and keep the agent in a file."""
 
-    # Files of logged steps: .npz as `greedystep.trajectory.save` writes it, .npz or .hdf5 of D4RL's flat arrays, or
-    # minari:ID for a dataset of Minari that is on this machine (the extra `minari`).
+    # Files of logged steps: .npz as `greedystep.trajectory.save` writes it, .npz or .hdf5 of D4RL's flat arrays, or a
+    # dataset of Minari that is on this machine (the extra `minari`), as minari:ID, its folder or its main_data.hdf5.
     data: Annotated[Positional[tuple[str, ...]], arg(metavar="DATA [DATA ...]", help_behavior_hint="(required)")] = ()
 
     # The environment that they come from: a game or a toy task (`greedystep envs` lists them), or the id of a Gymnasium
@@ -113,6 +114,8 @@ class Fit:
                 what = "agent: a table" if self.agent == "table" else "options: they"
                 raise ValueError(f"{what} needs the environment that the data come from; give --env")
             is_table = self.env is not None and wants_table(self.env, self.agent)
+            if is_table and self.eval_env is not None:
+                raise ValueError("eval_env: a table is evaluated exactly, in the environment of its data; leave it out")
             self._refuse(is_table)
             check_seed(self.seed)
             self._check_updates()
@@ -178,7 +181,7 @@ class Fit:
         else:
             config_for(as_environment(self.env, **parse_options(self.options)), preset, **settings)
         if self.eval_env is not None:
-            as_environment(self.eval_env)
+            as_environment(self.eval_env)  # a misspelt name is refused before the data are read
 
     def _check_seeds(self) -> None:
         if self.network.seeds is not None:
@@ -231,7 +234,7 @@ class Fit:
 
         updates = self._num_updates
         with answering_bad_input():
-            agent = self._config().make_agent(data, self.seed)
+            agent = self._make_agent(self._config(), data)
             out = self._out_file(f"{agent.config.returns}-seed{self.seed}.agent", locks)
         agent.choose_conservatism()
         done, loss, total = 0, float("nan"), all_updates(agent.config, updates)
@@ -263,6 +266,15 @@ class Fit:
             played = agent.evaluate(EVALUATION_EPISODES, env=self.eval_env)
         return f"{said} Mean return of {EVALUATION_EPISODES} episodes in {self.eval_env}: {played.mean:.6g}", out
 
+    def _make_agent(self, config: FitConfig, data: Dataset) -> DQN:
+        """Make the agent for these data; ValueError, before it learns, if it could not play in --eval-env."""
+        from greedystep.deep.env_spec import same_spaces
+
+        agent = config.make_agent(data, self.seed)
+        if self.eval_env is not None:
+            same_spaces(agent.env, self.eval_env, "eval_env")
+        return agent
+
     def _config(self) -> FitConfig:
         from greedystep.deep.seed_fits import FitConfig
 
@@ -284,7 +296,7 @@ class Fit:
 
         config = self._config()
         with answering_bad_input():
-            returns = config.make_agent(data, self.seed).config.returns
+            returns = self._make_agent(config, data).config.returns
             out = self._usual_out(f"{returns}-seeds{seeds[0]}-{seeds[-1]}")
             check_writable(out)
             locks.enter_context(lock_folder(out))

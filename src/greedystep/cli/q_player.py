@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import jax
 
 from greedystep.envs.core import Environment
+from greedystep.envs.host import HostEnvironment
 from greedystep.envs.rollout import Policy, PolicyOutput, QAnnotation, RolloutStep
 from greedystep.envs.toy_env import ToyState
 from greedystep.numpy_policy import NumpyPolicy
@@ -33,9 +35,9 @@ class QPlayer(NamedTuple):
         return cls(lambda seen: int(agent.predict(int(seen))), values, agent.q.shape[1])
 
     @classmethod
-    def of_policy(cls, policy: NumpyPolicy, env: Environment) -> QPlayer:
-        """Make the player of an exported policy in a compiled environment."""
-        observe = jax.jit(env.observe)
+    def of_policy(cls, policy: NumpyPolicy, env: Environment | HostEnvironment) -> QPlayer:
+        """Make the player of an exported policy in an environment of its observations and actions."""
+        observe = attrgetter("observation") if isinstance(env, HostEnvironment) else jax.jit(env.observe)
         return cls(policy.predict, lambda state: policy.values(observe(state)), policy.num_actions)
 
     def policy(self, epsilon: float = 0.0) -> Policy:

@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 from greedystep import signals
 from greedystep.checks import check_float, check_int, check_seed
 from greedystep.cli.args import (
+    NO_HINT,
     Count,
     EnvOptions,
     MaybeCount,
@@ -37,9 +38,9 @@ class Watch:
     """Watch random play or an agent in an environment: live on the terminal, or as a video."""
 
     # Name of an environment (`greedystep envs` lists them), played at random; or the folder of a run of `greedystep
-    # train` or a file of `greedystep fit`, played by its agent, with its action values and how far its return looks
-    # ahead.
-    env: Positional[str]
+    # train`, a file of `greedystep fit` or an .npz file of `greedystep export --policy`, played by its agent, with its
+    # action values and, but for an exported policy, how far its return looks ahead.
+    game: Annotated[Positional[str], arg(metavar="ENV|RUN")]
 
     # Who plays: random, or a run's agent (default: the agent of a run, else random).
     policy: Annotated[Literal["random", "agent"] | None, arg(metavar="{random,agent}", help_behavior_hint="")] = None
@@ -52,6 +53,9 @@ class Watch:
 
     # For a run with several seeds: which one of them, counted from 0 (default: 0).
     lane: MaybeCount = None
+
+    # For an agent: play in this environment instead of its own, a name or a Gymnasium id (default: its own).
+    env: Annotated[str | None, NO_HINT] = None
 
     # Write a video to this .gif or .mp4 file (MP4 needs ffmpeg; default: show it on the terminal).
     out: MaybePath = None
@@ -72,7 +76,7 @@ class Watch:
     scale: Real = 1.0
 
     # Options of the environment, such as sticky=0 or limit=none: `greedystep envs NAME` shows what it has. A run
-    # keeps its own.
+    # keeps its own where --env is not given.
     options: EnvOptions = ()
 
     def run(self) -> int:
@@ -110,41 +114,67 @@ class Watch:
     def _game(self) -> tuple[Any, Iterator[RolloutStep]]:
         """Return the environment, and an iterator over the steps played in it."""
         from greedystep import envs
-        from greedystep.agents import is_table
+        from greedystep.agents import is_policy, is_table
         from greedystep.envs.rollout import play, random_policy
 
         steps = DEFAULT_STEPS if self.steps is None and self.episodes is None else self.steps
         length: Any = {"steps": steps, "episodes": self.episodes}
         if self.pretrained:
             return self._pretrained(length)
-        if self.env not in envs.names() and Path(self.env).exists():
-            if self.options:
+        if self.game not in envs.names() and (path := Path(self.game)).exists():
+            if is_policy(path):
+                return self._exported(path, length)
+            if self.options and self.env is None:
                 raise ValueError("options: a run keeps its own")
-            if is_table(Path(self.env)):
-                return self._table(Path(self.env), length)
-            from greedystep.deep.dqn_run import trained
-            from greedystep.deep.q_annotations import QAnnotator
-
-            trainer = trained(Path(self.env))
-            player = QAnnotator(trainer, self.lane or 0, self.epsilon or 0.0)
-            if self.policy != "random" and (heads := trainer.head_scores(self.lane or 0)) is not None:
-                print_note(heads.explain())
-            env, play_in = self._playground(player.env)
-            if self.policy == "random":
-                return env, play_in(env, random_policy(env), self.seed, **length)
-            return env, player.annotate(play_in(env, player.policy, self.seed, **length))
-        for name, value in (("epsilon", self.epsilon), ("lane", self.lane)):
+            return self._table(path, length) if is_table(path) else self._networks(path, length)
+        for name, value in (("epsilon", self.epsilon), ("lane", self.lane), ("env", self.env)):
             if value is not None:
-                raise ValueError(f"{name}: only a run has that; {self.env} is played at random")
+                raise ValueError(f"{name}: only a run has that; {self.game} is played at random")
         if self.policy == "agent":
-            raise ValueError(f"policy: only a run has an agent; {self.env} is played at random")
-        if not envs.is_own_name(self.env):
+            raise ValueError(f"policy: only a run has an agent; {self.game} is played at random")
+        if not envs.is_own_name(self.game):
             from greedystep.envs.host import HostEnvironment
 
-            env, play_in = self._playground(HostEnvironment(self.env, **parse_options(self.options)))
+            env, play_in = self._playground(HostEnvironment(self.game, **parse_options(self.options)))
             return env, play_in(env, random_policy(env), self.seed, **length)
-        env = envs.make(self.env, **parse_options(self.options))
+        env = envs.make(self.game, **parse_options(self.options))
         return env, play(env, random_policy(env), self.seed, **length)
+
+    def _networks(self, path: Path, length: dict[str, Any]) -> tuple[Any, Iterator[RolloutStep]]:
+        """Return the environment of an agent with networks, and an iterator over the steps that it plays."""
+        from greedystep.deep.dqn_run import trained
+        from greedystep.deep.env_spec import as_environment, same_spaces
+        from greedystep.deep.q_annotations import QAnnotator
+        from greedystep.envs.host import LoggedEnvironment
+        from greedystep.envs.rollout import random_policy
+
+        trainer = trained(path)
+        if self.env is not None:
+            own = same_spaces(trainer.env, as_environment(self.env, **parse_options(self.options)))
+        elif isinstance(trainer.env, LoggedEnvironment):
+            raise ValueError(f"env: {path} learned from {trainer.env.name} alone; say where it plays with --env ID")
+        else:
+            own = trainer.env
+        env, play_in = self._playground(own)
+        player = QAnnotator(trainer, self.lane or 0, self.epsilon or 0.0, env)
+        if self.policy == "random":
+            return env, play_in(env, random_policy(env), self.seed, **length)
+        if (heads := trainer.head_scores(self.lane or 0)) is not None:
+            print_note(heads.explain())
+        return env, player.annotate(play_in(env, player.policy, self.seed, **length))
+
+    def _exported(self, path: Path, length: dict[str, Any]) -> tuple[Any, Iterator[RolloutStep]]:
+        """Return the environment of an exported policy, and an iterator over the steps that it plays."""
+        from greedystep.cli.exported_policy import read_policy
+        from greedystep.cli.q_player import QPlayer
+
+        for name, value in (("policy", self.policy), ("lane", self.lane)):
+            if value is not None:
+                raise ValueError(f"{name}: {path} is an exported policy, which plays; leave it out")
+        policy, found = read_policy(path, self.env, **parse_options(self.options))
+        env, play_in = self._playground(found)
+        player, epsilon = QPlayer.of_policy(policy, env), check_float("epsilon", self.epsilon or 0.0, 0, 1)
+        return env, player.annotate(play_in(env, player.policy(epsilon), self.seed, **length))
 
     def _pretrained(self, length: dict[str, Any]) -> tuple[Any, Iterator[RolloutStep]]:
         """Return the environment of a pretrained agent, and an iterator over the steps that it plays."""
@@ -155,8 +185,10 @@ class Watch:
         for name, value in (("policy", self.policy), ("lane", self.lane)):
             if value is not None:
                 raise ValueError(f"{name}: a pretrained agent plays, leave it out")
-        policy, card = pretrained.load_pretrained(self.env), pretrained.card(self.env)
-        env = envs.make(self.env, **(card["options"] | parse_options(self.options)))
+        if self.env is not None:
+            raise ValueError("env: a pretrained agent plays in its own environment")
+        policy, card = pretrained.load_pretrained(self.game), pretrained.card(self.game)
+        env = envs.make(self.game, **(card["options"] | parse_options(self.options)))
         if (env.observation.shape, env.num_actions) != (policy.shape, policy.num_actions):
             raise ValueError("options: the pretrained agent needs the same observations and actions as in training")
         print_note(pretrained.describe(card))
@@ -179,6 +211,8 @@ class Watch:
         from greedystep.envs.host import HostEnvironment
         from greedystep.envs.rollout import random_policy
 
+        if self.env is not None:
+            raise ValueError("env: a table plays in its own environment, the only one whose states it knows")
         if self.lane:
             raise ValueError("lane: a table has one")
         agent: Any = load(path)
@@ -210,7 +244,7 @@ class Watch:
         if self.pretrained:
             from greedystep import pretrained
 
-            caption = [f"pretrained, mean return {pretrained.card(self.env)['score']['mean']:.4g}"]
+            caption = [f"pretrained, mean return {pretrained.card(self.game)['score']['mean']:.4g}"]
         with live(console, fps) as show:
             for moment in moments:
                 words = [*self._words(env, moment), *caption]

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep.checks import INT32_MAX, check_float, check_int, check_seed
-from greedystep.deep.evaluator import SIDE_BY_SIDE
 from greedystep.deep.lane_devices import one_lane
 from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.deep.trainer import Trainer
 from greedystep.envs.core import Environment
 from greedystep.envs.host import HostEnvironment, HostEnvs
+from greedystep.envs.host_evaluation import SIDE_BY_SIDE
 from greedystep.evaluation import MAX_STEPS
 from greedystep.trajectory import Trajectory
 

@@ -13,10 +13,11 @@ from greedystep.datasets import Dataset
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.presets import env_options, make_config
 from greedystep.envs.core import Environment, ObservationSpec, TimeLimit
-from greedystep.envs.gymnasium_ids import check_registered
+from greedystep.envs.gymnasium_ids import check_registered, gymnasium_id, make_gymnasium
 from greedystep.envs.gymnax import NEEDED, from_gymnax
 from greedystep.envs.host import DTYPES, HostEnvironment, LoggedEnvironment, Vectorization, observation_spec
 from greedystep.envs.jumanji import from_jumanji, is_jumanji
+from greedystep.envs.observation_spec import check_spaces
 from greedystep.envs.toy_env import ToyEnvironment
 from greedystep.envs.toy_task import ToyTask
 
@@ -61,15 +62,10 @@ def config_for(env: AnyEnvironment, preset: str = "paper", **changes: Any) -> DQ
     return make_config(env.name, preset, images=len(env.observation.shape) == 3, **changes)
 
 
-def same_spaces(env: AnyEnvironment, other: Any) -> AnyEnvironment:
+def same_spaces(env: AnyEnvironment, other: Any, argument: str = "env") -> AnyEnvironment:
     """Convert `other` to an environment; ValueError unless its observations and actions are those of `env`."""
     found = as_environment(other)
-    for what, own, theirs in (
-        ("observations of shape", env.observation.shape, found.observation.shape),
-        ("a number of actions of", env.num_actions, found.num_actions),
-    ):
-        if own != theirs:
-            raise ValueError(f"env: expected {what} {own}, got {theirs} in {found.name}")
+    check_spaces(found, env.observation.shape, env.num_actions, argument)
     return found
 
 
@@ -118,10 +114,19 @@ def logged_environment(data: Dataset) -> LoggedEnvironment:
     dtype, low, high, most = np.dtype(DTYPES.get(str(first.dtype), first.dtype)), np.inf, -np.inf, 0
     for one in data:
         low, high = min(low, one.observations.min()), max(high, one.observations.max())
-        if one.actions.dtype.kind not in "iu" or one.actions.ndim != 1:
-            raise ValueError(f"{data.name}: expected integers as actions, got {one.actions.dtype} {one.actions.shape}")
         most = max(most, int(one.actions.max()))
     return LoggedEnvironment(data.name, ObservationSpec(first.shape[1:], dtype, low, high), most + 1)
+
+
+def gymnasium_spec(env: AnyEnvironment) -> Any:
+    """Return the `gymnasium.EnvSpec` from which Gymnasium makes the environment again; None if there is none."""
+    described = spec_of(env)
+    if described["options"] is None:
+        return None
+    is_own = envs.is_own_name(described["name"])
+    made = make_gymnasium(gymnasium_id(described["name"]) if is_own else described["name"], **described["options"])
+    made.close()
+    return made.spec
 
 
 def _as_json(options: Any) -> Any:

@@ -22,11 +22,9 @@ from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.deep.train_metrics import compare_with_return
 from greedystep.envs.core import Environment
 from greedystep.envs.host import HostEnvironment
+from greedystep.envs.host_evaluation import evaluate_on_host
 from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
 from greedystep.numpy_policy import NumpyPolicy
-
-SIDE_BY_SIDE = 16
-"""Largest number of host environments that play side by side."""
 
 
 def play(
@@ -137,50 +135,12 @@ class Evaluator:
             def act(t: int, seen: np.ndarray, own: Any = own) -> np.ndarray:
                 return np.asarray(self._actions(own, key, np.int32(t), seen, np.float32(epsilon)))
 
-            played.append(play_on_host(env, act, seed=seed, episodes=episodes, limit=limit))
+            played.append(evaluate_on_host(env, act, seed=seed, episodes=episodes, limit=limit))
         return jax.tree.map(lambda *x: np.stack(x), *played)
 
 
 def _num_lanes(params: Any) -> int:
     return jax.tree.leaves(params)[0].shape[0]
-
-
-def play_on_host(
-    env: HostEnvironment, act: Callable[[int, np.ndarray], np.ndarray], *, seed: int, episodes: int, limit: int
-) -> Evaluation:
-    """Play episodes in new environments if they can be made, otherwise in the one that was given.
-
-    Each environment plays its share, so that short episodes do not count more.
-
-    Args:
-        act: (time step, observations [N, ...]) -> actions [N], counted from 0.
-    """
-    envs = env.open(env.fixed_num_envs or min(episodes, SIDE_BY_SIDE))
-    n = envs.num_envs
-    left = np.array([episodes // n + (i < episodes % n) for i in range(n)])
-    total, length, t, done = np.zeros(n), np.zeros(n, int), 0, []
-    abandoned = np.zeros(n, bool)  # episodes that were stopped, of environments that only reset themselves
-    try:
-        seen = envs.reset([(int(seed), i) for i in range(n)])
-        while left.any():
-            step = envs.step(act(t, seen))
-            counts = step.is_step & ~abandoned
-            seen, total, length, t = step.observation, total + counts * step.reward, length + counts, t + 1
-            over = step.is_step & (step.terminated | step.truncated)
-            stopped = ~over & ~abandoned & (length >= limit)
-            for i in np.flatnonzero((over & ~abandoned | stopped) & (left > 0)):
-                done.append((total[i], length[i], stopped[i]))
-                left[i] -= 1
-            total[over | stopped], length[over | stopped] = 0, 0
-            if not envs.can_restore:
-                abandoned = (abandoned | stopped) & ~over
-            elif stopped.any():
-                seen = np.where(stopped.reshape(-1, *[1] * (seen.ndim - 1)), envs.begin_episodes(stopped), seen)
-    finally:
-        if env.fixed_num_envs is None:
-            envs.close()
-    returns, lengths, unfinished = zip(*done, strict=True)
-    return Evaluation(np.array(returns, np.float32), np.array(lengths, np.int32), np.array(unfinished))
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +187,7 @@ def evaluate_policy(
     Args:
         model: a `DQN`, `TabularAgent` or `NumpyPolicy`, or anything else with `predict(observations)`, such as an agent
             of stable-baselines3; or a function of observations [N, ...] that returns actions [N], counted from 0.
+            One that returns a plain int is called for each environment by itself, with observations [1, ...].
         env: what `DQN` takes.
         deterministic: handed on to `predict`, if it takes it.
         return_episode_rewards: return two lists instead, of the returns and of the lengths of the episodes.
@@ -245,6 +206,10 @@ def evaluate_policy(
 
         def act(t: int, seen: np.ndarray) -> np.ndarray:
             actions = np.asarray(choose(seen))
+            if actions.ndim == 0:  # a plain int, as functions for one environment return
+                actions = (
+                    np.array([choose(seen[i : i + 1]) for i in range(len(seen))]) if len(seen) > 1 else actions[None]
+                )
             is_action = actions.dtype.kind in "iu" and actions.shape == (len(seen),)
             if not (is_action and 0 <= actions.min() <= actions.max() < host.num_actions):
                 raise ValueError(
@@ -252,7 +217,7 @@ def evaluate_policy(
                 )
             return actions
 
-        played = play_on_host(host, act, seed=seed, episodes=n_eval_episodes, limit=limit)
+        played = evaluate_on_host(host, act, seed=seed, episodes=n_eval_episodes, limit=limit)
     if return_episode_rewards:
         return played.returns.tolist(), played.lengths.tolist()
     return played.mean, float(played.returns.std())

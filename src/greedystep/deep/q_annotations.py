@@ -17,6 +17,7 @@ import numpy as np
 from greedystep import returns
 from greedystep.checks import check_float, check_int
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.env_spec import AnyEnvironment
 from greedystep.deep.heads import split_policy
 from greedystep.deep.lane_devices import one_lane
 from greedystep.deep.targets import (
@@ -44,11 +45,15 @@ class QAnnotator:
 
     Args:
         epsilon: fraction of random actions.
+        env: where it plays, with the observations and actions of the trainer's environment, which is the default.
     """
 
-    def __init__(self, trainer: Trainer, lane: int = 0, epsilon: float = 0.0) -> None:
+    def __init__(
+        self, trainer: Trainer, lane: int = 0, epsilon: float = 0.0, env: AnyEnvironment | None = None
+    ) -> None:
         check_int("lane", lane, 0, len(trainer.seeds) - 1)
-        self.env, self.epsilon, self._learner = trainer.env, check_float("epsilon", epsilon, 0, 1), trainer.learner
+        self.env, self._learner = trainer.env if env is None else env, trainer.learner
+        self.epsilon = check_float("epsilon", epsilon, 0, 1)
         self._params, self._hyperparams = (one_lane(x, lane) for x in (trainer.params, trainer.hyperparams))
 
     def policy(self, key: jax.Array, state: Any, observation: Any) -> PolicyOutput:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import datetime
 import errno
-import itertools
 import os
 import socket
 import stat
@@ -55,10 +54,10 @@ class WriterLock:
         self._descriptor: int | None = None
         self._made = [folder for folder in path.parents if not folder.exists()]
         try:
-            for attempt in itertools.count():
+            attempt = 0
+            while self._descriptor is None:
+                attempt += 1
                 self._descriptor = _try_to_lock(path, what, is_last=attempt == MOST_RETRIES)
-                if self._descriptor is not None:
-                    break
         except BaseException:
             self._remove_empty_folders()
             raise
