@@ -156,7 +156,7 @@ class Make:
         )
         means = np.asarray(trial.returns).mean(axis=1)
         lane = int(means.argmax())
-        chosen = trainer.learner.numpy_policy(lane_of(trainer.params, lane), game)
+        chosen = trainer.learner.numpy_policy(lane_of(trainer.params, lane), env=game)
         file = self.out / pretrained.file_name(game, "npz")
         chosen.save(file, max_bytes=MAX_BYTES)
         play = PolicyEvaluator(NumpyPolicy.load(file), trainer.env)

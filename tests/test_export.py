@@ -65,7 +65,12 @@ def random_policy(kind, shape, sizes, networks=3, **settings):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"pessimism": 0.4}, {"pessimism": 0.0, "bcq_threshold": 0.5}, {"bcq_threshold": 1.0}, {"scale": 255.0}],
+    [
+        {"pessimism": 0.4},
+        {"pessimism": 0.0, "bcq_threshold": 0.5},
+        {"bcq_threshold": 1.0},
+        {"scale": 255.0, "first_action": 3},
+    ],
     ids=str,
 )
 def test_onnx_has_every_way_of_acting(settings, tmp_path):

@@ -132,8 +132,8 @@ def test_wandb_that_is_missing_is_named(monkeypatch):
 def test_any_policy_is_evaluated(trained, tmp_path):
     agent = trained[0]
     exported = agent.export_policy(tmp_path / "policy.npz")
-    like_sb3 = SimpleNamespace(predict=lambda seen, deterministic=False: (np.full(len(seen), int(deterministic)), None))
-    for model in (agent, exported, like_sb3, lambda seen: np.zeros(len(seen), int)):
+    like_sb3 = SimpleNamespace(predict=lambda seen, deterministic=False: (np.full(len(seen), 5 + deterministic), None))
+    for model in (agent, exported, like_sb3, lambda seen: np.full(len(seen), 5)):
         returns, lengths = gs.evaluate_policy(model, Counting, 4, return_episode_rewards=True)
         assert (returns, lengths) == ([10.0] * 4, [4] * 4)
     assert gs.evaluate_policy(exported, Counting(), 3) == pytest.approx((np.mean([10, 15, 6]), np.std([10, 15, 6])))
@@ -146,14 +146,14 @@ def test_a_function_may_return_a_plain_int_for_one_environment(make):
 
     def choose(seen):
         sizes.append(len(seen))
-        return int(seen[0].sum()) % 2
+        return 5 + int(seen[0].sum()) % 2
 
-    expected = gs.evaluate_policy(lambda seen: np.zeros(len(seen), int), make(), 3)
-    assert gs.evaluate_policy(lambda seen: 0, make(), 3) == expected
-    expected = gs.evaluate_policy(lambda seen: seen.reshape(len(seen), -1).sum(axis=1).astype(int) % 2, make(), 3)
+    expected = gs.evaluate_policy(lambda seen: np.full(len(seen), 5), make(), 3)
+    assert gs.evaluate_policy(lambda seen: 5, make(), 3) == expected
+    expected = gs.evaluate_policy(lambda seen: 5 + seen.reshape(len(seen), -1).sum(axis=1).astype(int) % 2, make(), 3)
     assert gs.evaluate_policy(choose, make(), 3) == expected
     assert 1 in sizes
-    with pytest.raises(ValueError, match=r"model: expected \d actions from 0 to 1, got array"):
+    with pytest.raises(ValueError, match=r"model: expected \d actions from 5 to 6, got array"):
         gs.evaluate_policy(lambda seen: 2, make(), 3)
 
 
@@ -169,8 +169,8 @@ def test_tables_and_compiled_environments():
     ("model", "options", "message"),
     [
         (3, {}, "model: expected an agent, a policy or a function of observations, got 3"),
-        (lambda seen: np.zeros(len(seen)), {}, r"model: expected 3 actions from 0 to 1, got array\(\[0., 0., 0.\]\)"),
-        (lambda seen: np.full(len(seen), 2), {}, "model: expected 3 actions from 0 to 1, got array"),
+        (lambda seen: np.zeros(len(seen)), {}, r"model: expected 3 actions from 5 to 6, got array\(\[0., 0., 0.\]\)"),
+        (lambda seen: np.full(len(seen), 2), {}, "model: expected 3 actions from 5 to 6, got array"),
         (lambda seen: seen, {"deterministic": False}, "deterministic: this policy always takes the same action"),
         (lambda seen: seen, {"n_eval_episodes": 0}, "episodes: expected an integer from 1"),
     ],

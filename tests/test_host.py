@@ -305,7 +305,7 @@ class Parts(gymnasium.Env):
         return self.observation_space.sample(), float(action == 6), True, False, {}
 
 
-def test_an_agent_takes_observations_and_gives_actions_as_its_environment_does():
+def test_an_agent_takes_observations_and_gives_actions_as_its_environment_does(tmp_path):
     agent = gs.DQN(Parts, **TINY, num_envs=2)
     env, many = Parts(), SyncVectorEnv([Parts] * 3)
     observation, _ = env.reset(seed=0)
@@ -319,6 +319,13 @@ def test_an_agent_takes_observations_and_gives_actions_as_its_environment_does()
     first = {name: part[0] for name, part in batch.items()}
     np.testing.assert_allclose(agent.values(batch)[0], agent.values(first), rtol=1e-5)
     assert set(agent.predict(np.tile(by_hand, (200, 1)), deterministic=False)) == {5, 6}
+    exported = agent.export_policy(tmp_path / "policy.npz")
+    for policy in (exported, gs.NumpyPolicy.load(tmp_path / "policy.npz")):
+        assert policy.predict(by_hand) == action
+        assert 0 <= gs.evaluate_policy(policy, Parts, 5)[0] <= 1
+    assert gs.evaluate_policy(lambda seen: np.full(len(seen), 6), Parts, 5) == (1.0, 0.0)
+    with pytest.raises(ValueError, match=r"^model: expected 5 actions from 5 to 6, got "):
+        gs.evaluate_policy(lambda seen: np.zeros(len(seen), int), Parts, 5)
 
 
 def test_states_of_a_discrete_space_are_counted_from_its_start():

@@ -60,6 +60,7 @@ class NumpyPolicy:
         pessimism: c; 1 for the minimum over the networks, 0 for their mean.
         dtype: dtype of observations in the environment, for ONNX; `predict` takes any.
         env: name of the environment, for whoever finds the file.
+        first_action: number of the environment's first action; it is not 0 where its space is Discrete(n, start=...).
     """
 
     def __init__(
@@ -72,13 +73,14 @@ class NumpyPolicy:
         pessimism: float = 1.0,
         dtype: str = "float32",
         env: str = "",
+        first_action: int = 0,
     ):
         if kind not in KINDS:
             raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
         self.kind, self.shape, self.scale = kind, tuple(int(size) for size in shape), float(scale)
         self.layers = [(np.asarray(w, np.float32), np.asarray(b, np.float32)) for w, b in layers]
         self.bcq_threshold, self.pessimism = bcq_threshold, float(pessimism)
-        self.dtype, self.env = str(dtype), str(env)
+        self.dtype, self.env, self.first_action = str(dtype), str(env), int(first_action)
         self._check()
 
     def _check(self) -> None:
@@ -182,7 +184,7 @@ class NumpyPolicy:
 
     def predict(self, observations: Any) -> Any:
         """Return the greedy action of one observation, an int, or int [...] for many; ties go to the lowest action."""
-        actions = self.values(observations).argmax(axis=-1)
+        actions = self.values(observations).argmax(axis=-1) + self.first_action
         return int(actions) if np.ndim(actions) == 0 else actions
 
     def save(self, path: str | os.PathLike, *, max_bytes: int | None = None) -> None:
@@ -212,6 +214,8 @@ class NumpyPolicy:
         about |= {"dtype": self.dtype, "env": self.env, "shape": np.array(self.shape, np.int64)}
         if self.bcq_threshold is not None:
             about["bcq_threshold"] = self.bcq_threshold
+        if self.first_action:
+            about["first_action"] = self.first_action
         if self.pessimism != 1:
             about["pessimism"] = self.pessimism
         about |= {f"bias{i}": b for i, (_, b) in enumerate(self.layers)}
@@ -260,7 +264,8 @@ class NumpyPolicy:
             threshold = float(io.get_array(arrays, "bcq_threshold", "f", 0)) if "bcq_threshold" in arrays else None
             name = "caution" if "caution" in arrays else "pessimism"  # as version 1.0 called it
             pessimism = float(io.get_array(arrays, name, "f", 0)) if name in arrays else 1.0
+            first_action = int(io.get_array(arrays, "first_action", "iu", 0)) if "first_action" in arrays else 0
             shape = io.get_array(arrays, "shape", "iu", 1).tolist()
-            return cls(kind, shape, layers, scale, threshold, pessimism, **texts)
+            return cls(kind, shape, layers, scale, threshold, pessimism, **texts, first_action=first_action)
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

@@ -32,7 +32,8 @@ def onnx_bytes(policy: Any) -> bytes:
     graph = _Graph(onnx)
     q = graph.q_values(policy)
     graph.add("Identity", q, output="q_values")
-    graph.add("ArgMax", q, output="action", axis=-1, keepdims=0)
+    best = graph.add("ArgMax", q, axis=-1, keepdims=0)
+    graph.add("Add", best, graph.constant(policy.first_action, np.int64), output="action")
     version = version_of("greedystep") or "unknown"
     dtypes, value = onnx.helper.np_dtype_to_tensor_dtype, onnx.helper.make_tensor_value_info
     model = onnx.helper.make_model(

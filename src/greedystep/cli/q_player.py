@@ -20,7 +20,7 @@ class QPlayer(NamedTuple):
     """Plays by action values that are computed on the host."""
 
     predict: Callable[[Any], int]
-    """The greedy action of an observation."""
+    """The greedy action of an observation, counted from 0."""
     values: Callable[[Any], Any]
     """Q(s, ·) of a state of `envs.rollout`."""
     num_actions: int
@@ -38,7 +38,11 @@ class QPlayer(NamedTuple):
     def of_policy(cls, policy: NumpyPolicy, env: Environment | HostEnvironment) -> QPlayer:
         """Make the player of an exported policy in an environment of its observations and actions."""
         observe = attrgetter("observation") if isinstance(env, HostEnvironment) else jax.jit(env.observe)
-        return cls(policy.predict, lambda state: policy.values(observe(state)), policy.num_actions)
+        return cls(
+            lambda seen: policy.predict(seen) - policy.first_action,
+            lambda state: policy.values(observe(state)),
+            policy.num_actions,
+        )
 
     def policy(self, epsilon: float = 0.0) -> Policy:
         """Return the ε-greedy policy as a policy of `envs.rollout`."""

@@ -330,8 +330,10 @@ class DQN:
         Args:
             path: .npz for a file that acts with NumPy alone, .onnx for an ONNX model (the extra `onnx`).
         """
-        env = "" if isinstance(self.env, LoggedEnvironment) else self.env.name
-        policy = self.trainer.learner.numpy_policy(self.networks, env)
+        about: dict[str, Any] = {} if isinstance(self.env, LoggedEnvironment) else {"env": self.env.name}
+        if isinstance(self.env, HostEnvironment):
+            about["first_action"] = self.env.first_action
+        policy = self.trainer.learner.numpy_policy(self.networks, **about)
         policy.save(path)
         return policy
 

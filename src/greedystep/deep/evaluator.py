@@ -186,7 +186,7 @@ def evaluate_policy(
 
     Args:
         model: a `DQN`, `TabularAgent` or `NumpyPolicy`, or anything else with `predict(observations)`, such as an agent
-            of stable-baselines3; or a function of observations [N, ...] that returns actions [N], counted from 0.
+            of stable-baselines3; or a function of observations [N, ...] that returns actions [N].
             One that returns a plain int is called for each environment by itself, with observations [1, ...].
         env: what `DQN` takes.
         deterministic: handed on to `predict`, if it takes it.
@@ -210,12 +210,13 @@ def evaluate_policy(
                 actions = (
                     np.array([choose(seen[i : i + 1]) for i in range(len(seen))]) if len(seen) > 1 else actions[None]
                 )
+            first, last = host.first_action, host.first_action + host.num_actions - 1
             is_action = actions.dtype.kind in "iu" and actions.shape == (len(seen),)
-            if not (is_action and 0 <= actions.min() <= actions.max() < host.num_actions):
+            if not (is_action and first <= actions.min() <= actions.max() <= last):
                 raise ValueError(
-                    f"model: expected {len(seen)} actions from 0 to {host.num_actions - 1}, got {short_repr(actions)}"
+                    f"model: expected {len(seen)} actions from {first} to {last}, got {short_repr(actions)}"
                 )
-            return actions
+            return actions - first
 
         played = evaluate_on_host(host, act, seed=seed, episodes=n_eval_episodes, limit=limit)
     if return_episode_rewards:

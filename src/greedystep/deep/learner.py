@@ -213,11 +213,11 @@ class Learner:
         q, support = self.q_and_support(state.target_params, observations)
         return BootstrapValues(q, selection_q, support)
 
-    def numpy_policy(self, policy: Any, env: str = "") -> NumpyPolicy:
+    def numpy_policy(self, policy: Any, **about: Any) -> NumpyPolicy:
         """Return the greedy policy of these networks, with "auto" of its best head, for use without JAX.
 
         Args:
-            env: name of the environment, to be written down with it.
+            about: what `NumpyPolicy` keeps of the environment: `env`, `first_action`.
         """
         networks, head = split_policy(policy)
         kind, layers = numpy_layers(eqx.combine(networks, self._static))
@@ -234,7 +234,7 @@ class Learner:
             w, b = (np.concatenate([x[own][..., ours], x[rest][..., first]]) for x in last)
             layers.append((w, b))
         scale = 255.0 if self.observation.dtype == np.uint8 else 1.0
-        about = {"dtype": str(self.observation.dtype), "env": env}
+        about["dtype"] = str(self.observation.dtype)
         return NumpyPolicy(kind, self.observation.shape, layers, scale, config.bcq_threshold, pessimism, **about)
 
     # -- targets and minibatches ---------------------------------------------------------------------------------------

@@ -168,7 +168,10 @@ class TabularAgent:
         return self
 
     def predict(self, states: Any) -> Any:
-        """Return the greedy action of one state, an int, or int [...] for many; ties go to the lowest action."""
+        """Return the greedy action of one state, an int, or int [...] for many; ties go to the lowest action.
+
+        States and actions are counted from 0, whatever the spaces of a Gymnasium environment begin with.
+        """
         numbers = np.asarray(states)
         if not numbers.size:  # NumPy takes an empty list for real numbers
             numbers = numbers.astype(np.int64)
