@@ -4,7 +4,9 @@ import re
 import subprocess
 import sys
 import textwrap
+import warnings
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -19,6 +21,7 @@ from greedystep.deep.config import DQNConfig
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.reachable_values import UnreachableValueWarning, unreachable_value
 from greedystep.deep.trainer import Trainer
+from greedystep.envs.gymnasium_rules import EnvironmentFailedError
 from greedystep.envs.host import HostEnvironment
 
 TINY = {
@@ -237,6 +240,157 @@ def test_new_episodes_begin_where_a_vector_environment_resets_itself(tmp_path):
     assert stopped.lengths.tolist() == [3] * 6
     assert 0 < stopped.unfinished.sum() < 6
     assert again.evaluate(3, env=Counting).lengths.tolist() == [4, 4, 4]  # the first episode of each environment
+
+
+# -- environments that fail --------------------------------------------------------------------------------------------
+
+
+class Failing(Counting):
+    """Raises `problem` once, in its 151st step; gives NaN instead if there is none. Its name is that of a Counting."""
+
+    spec = SimpleNamespace(id="Counting")
+
+    def __init__(self, problem=None):
+        super().__init__()
+        self.problem, self.has_failed = problem, False
+
+    def step(self, action):
+        if len(self.actions) == 150 and not self.has_failed:
+            self.has_failed = True
+            if self.problem is None:
+                return np.array([np.nan, 0.0]), 0.0, False, False, {}
+            raise self.problem
+        return super().step(action)
+
+
+def assert_whole_episodes(agent):
+    """Every stored step leads to the next observation of its episode, and the last one before a gap is truncated."""
+    steps = stored(agent)
+    for seen, *_, then in steps:
+        assert then.tolist() == [seen[0], seen[1] + 1]
+    for (*_, terminated, truncated, then), (seen, *_) in zip(steps[:-1], steps[1:], strict=True):
+        assert (terminated or truncated) != np.array_equal(then, seen)
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (ZeroDivisionError("no simulator"), "^env: step of Counting raised ZeroDivisionError: no simulator$"),
+        (SystemExit(3), "^env: step of Counting raised SystemExit: 3$"),
+        (None, "^env: Counting returned an observation that is not finite: .*nan"),
+    ],
+)
+def test_an_environment_that_fails_loses_nothing_learned(tmp_path, problem, message):
+    env, rows = Failing(problem), []
+    agent = gs.DQN(env, **TINY)
+    with pytest.raises(EnvironmentFailedError, match=message) as told:
+        agent.learn(400, callback=lambda agent, new: rows.extend(new))
+    assert told.value.__cause__ is problem
+    assert [row["step"] for row in rows] == [40, 80, 120, 150]
+    assert (agent.steps, len(stored(agent))) == (150, 150)
+    assert stored(agent)[-1][4]  # truncated
+    before = agent.networks
+    agent.save(tmp_path / "agent")
+    again = gs.load(tmp_path / "agent", Counting())
+    assert networks_equal(again, agent)
+    assert agent.evaluate(2).lengths.min() >= 3  # in the same environment
+    assert jax.tree.all(jax.tree.map(np.array_equal, before, agent.networks))
+    episode = env.episode
+    for one in (agent, again):
+        assert one.learn(100)[-1]["step"] == 250
+        assert_whole_episodes(one)
+        assert len(stored(one)) == 249
+    assert stored(agent)[150][0].tolist() == [episode + 1, 0]
+
+
+def test_a_training_goes_on_bit_for_bit_after_a_failure_as_its_file_does(tmp_path):
+    class Broken(gymnasium.Wrapper):
+        def step(self, action):
+            if broken:
+                broken.clear()
+                raise OSError("lost")
+            return super().step(action)
+
+    def make():
+        return Broken(gymnasium.make("CartPole-v1"))
+
+    broken, agent = [], gs.DQN(make, num_envs=2, **TINY | {"returns": "lambda", "ensemble": 2})
+    agent.learn(120)
+    broken.append(1)
+    with pytest.raises(EnvironmentFailedError, match="^env: step of CartPole-v1 raised OSError: lost$"):
+        agent.learn(120)
+    assert agent.steps == 120
+    agent.save(tmp_path / "agent")
+    again = gs.load(tmp_path / "agent", make)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # episodes that have ended need not be replayed
+        rows = [one.learn(120)[-1] for one in (agent, again)]
+    assert rows[0]["loss"] == rows[1]["loss"]
+    assert networks_equal(agent, again)
+
+
+def test_a_failure_in_a_reset_is_named_and_the_next_call_begins_anew():
+    class NoReset(Counting):
+        def reset(self, *, seed=None, options=None):
+            if self.episode == fails_at:
+                raise RuntimeError("no level")
+            return super().reset(seed=seed)
+
+    fails_at, agent = 0, gs.DQN(NoReset(), **TINY)
+    with pytest.raises(EnvironmentFailedError, match="^env: reset of NoReset raised RuntimeError: no level$"):
+        agent.learn(100)
+    assert agent.steps == 0
+    fails_at = 10
+    with pytest.raises(EnvironmentFailedError, match="^env: reset of NoReset raised RuntimeError: no level$"):
+        agent.learn(100)
+    assert 30 < agent.steps < 50
+    fails_at = -1
+    agent.learn(100)
+    assert_whole_episodes(agent)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_vector_environment_that_fails_loses_nothing_learned(mode):
+    vector = SyncVectorEnv([Counting, lambda: Failing(OSError("lost"))], autoreset_mode=mode)
+    agent = gs.DQN(vector, **TINY | {"num_envs": 2})
+    with pytest.raises(EnvironmentFailedError, match="^env: step of SyncVectorEnv raised OSError: lost$"):
+        agent.learn(800)
+    assert agent.steps % 2 == 0
+    before = len(stored(agent))
+    assert before > 200
+    agent.learn(100)
+    assert len(stored(agent)) > before
+    for seen, *_, then in stored(agent):
+        assert then.tolist() == [seen[0], seen[1] + 1]
+
+
+def test_a_process_that_fails_is_replaced():
+    class Dies(Counting):
+        def step(self, action):
+            if self.t == 2 and self.episode == 20:
+                raise (OSError("lost") if how == "raises" else SystemExit(1))
+            return super().step(action)
+
+    for how, message in (("raises", "OSError: lost"), ("exits", r"\w+Error.*; one of its processes has ended")):
+        agent = gs.DQN(Dies, num_envs=2, vectorization="async", **TINY)
+        with warnings.catch_warnings(), pytest.raises(EnvironmentFailedError, match=f"^env: step of Dies .*{message}$"):
+            warnings.simplefilter("ignore")  # what Gymnasium says about the process
+            agent.learn(800)
+        assert agent.steps > 100
+        before = agent.steps
+        agent.learn(40)
+        assert agent.steps == before + 40
+        agent.trainer.loop.abandon()
+
+
+def test_an_evaluation_that_fails_in_the_given_environment_ends_the_running_episode():
+    env = Failing(OSError("lost"))
+    agent = gs.DQN(env, **TINY)
+    agent.learn(140)
+    with pytest.raises(EnvironmentFailedError, match="^env: step of Counting raised OSError: lost$"):
+        agent.evaluate(20)
+    agent.learn(60)
+    assert_whole_episodes(agent)
 
 
 # -- kinds of environments and observations ----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from greedystep.checks import check_int, check_seed, short_repr
 from greedystep.deep.env_spec import as_environment
 from greedystep.envs.core import AutoReset, Environment, ObservationSpec, Step
 from greedystep.envs.gymnasium_ids import make_gymnasium
+from greedystep.envs.gymnasium_rules import kind_of, sentence, wrong_reset, wrong_step
 from greedystep.envs.host import HostEnvironment
 
 LANES = 4
@@ -84,12 +85,7 @@ def _gymnasium_env(env: Any, options: dict[str, Any]) -> gymnasium.Env | None:
 
 
 def _check_gymnasium(env: gymnasium.Env, steps: int, seed: int) -> None:
-    for name in ("observation_space", "action_space"):
-        if not isinstance(getattr(env, name, None), spaces.Space):
-            raise ValueError(
-                f"env: {name} must be a gymnasium.spaces.Space, got {short_repr(getattr(env, name, None))}"
-            )
-    host = HostEnvironment(env)  # the kinds of spaces
+    host = HostEnvironment(env)  # checks the spaces
     space, actions = env.observation_space, env.action_space
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Gymnasium's own checker, which may wrap the environment
@@ -128,7 +124,7 @@ def _check_reset(env: gymnasium.Env, space: spaces.Space, seed: int) -> Any:
     with _naming(f"reset(seed={seed})"):
         result = env.reset(seed=seed)
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
-        raise ValueError(f"env: reset must return (observation, info), info a dict, got {_kind(result)}")
+        raise ValueError(f"env: {wrong_reset(result)}")
     _check_observation("reset", space, result[0])
     return _copy(result[0])
 
@@ -137,10 +133,7 @@ def _check_step(env: gymnasium.Env, space: spaces.Space, action: Any) -> tuple[A
     with _naming(f"step({action})"):
         result: Any = env.step(action)
     if not (isinstance(result, tuple) and len(result) == 5):
-        old = ", as in the gym of old" if isinstance(result, tuple) and len(result) == 4 else ""
-        raise ValueError(
-            f"env: step must return (observation, reward, terminated, truncated, info), got {_kind(result)}{old}"
-        )
+        raise ValueError(f"env: {wrong_step(result)}")
     seen, reward, terminated, truncated, info = result
     _check_observation("step", space, seen)
     is_number = np.ndim(reward) == 0 and np.asarray(reward).dtype.kind in "biuf"
@@ -166,7 +159,7 @@ def _check_observation(where: str, space: spaces.Space, seen: Any, what: str = "
     if isinstance(space, spaces.Box):
         found = np.asarray(seen)
         if not isinstance(seen, np.ndarray | np.generic):
-            raise ValueError(f"env: the {what} of {where} must be a NumPy array, got {_kind(seen)}")
+            raise ValueError(f"env: the {what} of {where} must be a NumPy array, got {kind_of(seen)}")
         if found.shape != space.shape:
             raise ValueError(f"env: the {what} of {where} has shape {found.shape}, its space says {space.shape}")
         if not np.can_cast(found.dtype, space.dtype or found.dtype):
@@ -313,21 +306,16 @@ def _naming(what: str, *, compiled: bool = False) -> Iterator[None]:
     except ValueError as problem:
         if str(problem).startswith("env: "):  # one of ours
             raise
-        raise ValueError(f"env: {what} raised {_sentence(problem)}") from problem
+        raise ValueError(f"env: {what} raised {sentence(problem)}") from problem
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as problem:
         raise ValueError(
             f"env: {what} cannot be compiled, since it needs the value of a traced array: use jnp.where or lax.cond "
-            f"instead of if, and jnp instead of np ({_sentence(problem)})"
+            f"instead of if, and jnp instead of np ({sentence(problem)})"
         ) from problem
     except Exception as problem:
         raise ValueError(
-            f"env: {what} {'cannot be compiled: ' if compiled else 'raised '}{_sentence(problem)}"
+            f"env: {what} {'cannot be compiled: ' if compiled else 'raised '}{sentence(problem)}"
         ) from problem
-
-
-def _sentence(problem: Exception) -> str:
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    return f"{type(problem).__name__}{': ' + lines[0] if lines else ''}".rstrip(".")
 
 
 def _warn_endless(name: str, steps: int) -> None:
@@ -336,12 +324,6 @@ def _warn_endless(name: str, steps: int) -> None:
         EnvironmentWarning,
         stacklevel=5,
     )
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"{len(value)} values ({', '.join(type(part).__name__ for part in value)})"
-    return f"a {type(value).__name__}"
 
 
 def _type(x: Any) -> str:
