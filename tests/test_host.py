@@ -6,6 +6,7 @@ import sys
 import textwrap
 import warnings
 from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -268,7 +269,7 @@ def assert_whole_episodes(agent):
     steps = stored(agent)
     for seen, *_, then in steps:
         assert then.tolist() == [seen[0], seen[1] + 1]
-    for (*_, terminated, truncated, then), (seen, *_) in zip(steps[:-1], steps[1:], strict=True):
+    for (*_, terminated, truncated, then), (seen, *_) in pairwise(steps):
         assert (terminated or truncated) != np.array_equal(then, seen)
 
 
@@ -317,7 +318,7 @@ def test_a_training_goes_on_bit_for_bit_after_a_failure_as_its_file_does(tmp_pat
     broken, agent = [], gs.DQN(make, num_envs=2, **TINY | {"returns": "lambda", "ensemble": 2})
     agent.learn(120)
     broken.append(1)
-    with pytest.raises(EnvironmentFailedError, match="^env: step of CartPole-v1 raised OSError: lost$"):
+    with pytest.raises(EnvironmentFailedError, match=r"^env: step of CartPole-v1 raised OSError: lost$"):
         agent.learn(120)
     assert agent.steps == 120
     agent.save(tmp_path / "agent")
@@ -337,11 +338,11 @@ def test_a_failure_in_a_reset_is_named_and_the_next_call_begins_anew():
             return super().reset(seed=seed)
 
     fails_at, agent = 0, gs.DQN(NoReset(), **TINY)
-    with pytest.raises(EnvironmentFailedError, match="^env: reset of NoReset raised RuntimeError: no level$"):
+    with pytest.raises(EnvironmentFailedError, match=r"^env: reset of NoReset raised RuntimeError: no level$"):
         agent.learn(100)
     assert agent.steps == 0
     fails_at = 10
-    with pytest.raises(EnvironmentFailedError, match="^env: reset of NoReset raised RuntimeError: no level$"):
+    with pytest.raises(EnvironmentFailedError, match=r"^env: reset of NoReset raised RuntimeError: no level$"):
         agent.learn(100)
     assert 30 < agent.steps < 50
     fails_at = -1
@@ -353,7 +354,7 @@ def test_a_failure_in_a_reset_is_named_and_the_next_call_begins_anew():
 def test_a_vector_environment_that_fails_loses_nothing_learned(mode):
     vector = SyncVectorEnv([Counting, lambda: Failing(OSError("lost"))], autoreset_mode=mode)
     agent = gs.DQN(vector, **TINY | {"num_envs": 2})
-    with pytest.raises(EnvironmentFailedError, match="^env: step of SyncVectorEnv raised OSError: lost$"):
+    with pytest.raises(EnvironmentFailedError, match=r"^env: step of SyncVectorEnv raised OSError: lost$"):
         agent.learn(800)
     assert agent.steps % 2 == 0
     before = len(stored(agent))
@@ -364,30 +365,33 @@ def test_a_vector_environment_that_fails_loses_nothing_learned(mode):
         assert then.tolist() == [seen[0], seen[1] + 1]
 
 
-def test_a_process_that_fails_is_replaced():
+@pytest.mark.filterwarnings("ignore:.*ERROR")  # what Gymnasium says about the process
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [(OSError("lost"), "OSError: lost"), (SystemExit(1), r"\w+Error.*; one of its processes has ended")],
+)
+def test_a_process_that_fails_is_replaced(problem, message):
     class Dies(Counting):
         def step(self, action):
             if self.t == 2 and self.episode == 20:
-                raise (OSError("lost") if how == "raises" else SystemExit(1))
+                raise problem
             return super().step(action)
 
-    for how, message in (("raises", "OSError: lost"), ("exits", r"\w+Error.*; one of its processes has ended")):
-        agent = gs.DQN(Dies, num_envs=2, vectorization="async", **TINY)
-        with warnings.catch_warnings(), pytest.raises(EnvironmentFailedError, match=f"^env: step of Dies .*{message}$"):
-            warnings.simplefilter("ignore")  # what Gymnasium says about the process
-            agent.learn(800)
-        assert agent.steps > 100
-        before = agent.steps
-        agent.learn(40)
-        assert agent.steps == before + 40
-        agent.trainer.loop.abandon()
+    agent = gs.DQN(Dies, num_envs=2, vectorization="async", **TINY)
+    with pytest.raises(EnvironmentFailedError, match=f"^env: step of Dies raised {message}$"):
+        agent.learn(800)
+    before = agent.steps
+    assert before > 100
+    agent.learn(40)
+    assert agent.steps == before + 40
+    agent.trainer.loop.abandon()
 
 
 def test_an_evaluation_that_fails_in_the_given_environment_ends_the_running_episode():
     env = Failing(OSError("lost"))
     agent = gs.DQN(env, **TINY)
     agent.learn(140)
-    with pytest.raises(EnvironmentFailedError, match="^env: step of Counting raised OSError: lost$"):
+    with pytest.raises(EnvironmentFailedError, match=r"^env: step of Counting raised OSError: lost$"):
         agent.evaluate(20)
     agent.learn(60)
     assert_whole_episodes(agent)

@@ -283,6 +283,6 @@ def wants_table(env: str, agent: str | None) -> bool:
 
     from greedystep.envs.gymnasium_ids import make_gymnasium
 
-    made = make_gymnasium(env)
+    made = make_gymnasium(env, disable_env_checker=True)
     made.close()
-    return isinstance(made.observation_space, Discrete)
+    return isinstance(getattr(made, "observation_space", None), Discrete)

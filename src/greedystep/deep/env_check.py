@@ -27,6 +27,8 @@ LANES = 4
 COMPARED = 100
 """Number of steps that are played twice with the same seed, to be compared."""
 MOST_STEPS = 1_000_000
+FIRST_STEPS = 5
+"""Number of steps of `check_first_steps`."""
 
 
 class EnvironmentWarning(UserWarning):
@@ -55,6 +57,23 @@ def check_env(env: Any, steps: int = 1_000, *, seed: int = 0, **options: Any) ->
         _check_vector(found, steps, seed)
     else:
         _check_compiled(found, steps, seed)
+
+
+def check_first_steps(env_id: str, **options: Any) -> None:
+    """Raise ValueError unless a Gymnasium environment can be made, reset and stepped: what takes no time to find out.
+
+    It is made without Gymnasium's own checker, whose sentences are longer than ours.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        env = HostEnvironment(env_id, **options | {"disable_env_checker": True})
+        running, rng = env.open(1), np.random.default_rng(0)
+        try:
+            running.reset([(0, 0)])
+            for _ in range(FIRST_STEPS):
+                running.step(rng.integers(env.num_actions, size=1))
+        finally:
+            running.abandon()
 
 
 # -- Gymnasium ---------------------------------------------------------------------------------------------------------

@@ -111,9 +111,8 @@ class HostLoop(TrainLoop):
         seen = self.envs.restore(state, self._env_seeds)
         if seen is not None and np.array_equal(self._split(seen), np.asarray(lanes.envs.observation)):
             return lanes, True
-        return self._observed(
-            self.cut_episodes(lanes), self.envs.begin_after(state["episodes"], self._env_seeds)
-        ), False
+        lanes = self.cut_episodes(lanes)
+        return self._observed(lanes, self.envs.begin_after(state["episodes"], self._env_seeds)), False
 
     def cut_episodes(self, lanes: LaneState) -> LaneState:
         """Return the lanes with their running episodes marked as truncated."""

@@ -37,10 +37,12 @@ def call(make: Callable[[], Any]) -> Any:
         raise ValueError(f"env: the function that makes it raised {sentence(problem)}") from problem
 
 
-def check_space(name: str, space: Any) -> None:
-    """Raise ValueError unless `space`, the attribute `name` of an environment, is a space of Gymnasium."""
+def space_of(env: Any, name: str) -> spaces.Space:
+    """Return the space that is the attribute `name` of an environment; ValueError if it is none."""
+    space = getattr(env, name, None)
     if not isinstance(space, spaces.Space):
         raise ValueError(f"env: {name} must be a gymnasium.spaces.Space, got {short_repr(space)}")
+    return space
 
 
 def wrong_reset(result: Any) -> str:

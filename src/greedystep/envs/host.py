@@ -28,8 +28,8 @@ from greedystep.envs.gymnasium_ids import make_gymnasium
 from greedystep.envs.gymnasium_rules import (
     EnvironmentFailedError,
     call,
-    check_space,
     failure,
+    space_of,
     wrong_reset,
     wrong_step,
 )
@@ -109,10 +109,8 @@ class HostEnvironment:
         one: Any = self._made
         self.is_vector = isinstance(one, VectorEnv)
         self.name = env if isinstance(env, str) else _name(one)
-        names = [f"{'single_' if self.is_vector else ''}{what}_space" for what in ("observation", "action")]
-        space, actions = (getattr(one, name, None) for name in names)
-        for name, found in zip(names, (space, actions), strict=True):
-            check_space(name, found)
+        single = "single_" if self.is_vector else ""
+        space, actions = (space_of(one, f"{single}{what}_space") for what in ("observation", "action"))
         if not isinstance(actions, spaces.Discrete):
             raise ValueError(f"env: {self.name} has the action space {actions}; only Discrete actions are supported")
         self.num_actions, self._first_action = int(actions.n), np.asarray(actions.start, actions.dtype)

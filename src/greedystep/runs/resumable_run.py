@@ -114,8 +114,8 @@ class RunFolder(ABC):
     def train(self, save_every: float | None = None) -> Generator[RunProgress, None, None]:
         """Train to the end; when the generator is closed or interrupted, everything so far is saved.
 
-        After an error (a full disk, a loss that is not finite) nothing is saved: the last saved state stands. Only after
-        SAVED_FAILURES is everything saved.
+        After an error (a full disk, a loss that is not finite) nothing is saved: the last saved state stands. After
+        SAVED_FAILURES everything is saved.
 
         Args:
             save_every: smallest number of seconds between two saves; SAVE_EVERY by default.
