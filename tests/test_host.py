@@ -85,6 +85,16 @@ class Odd(gymnasium.Env):
         return self._observation(), self.reward, False, self.t == 7, {}
 
 
+class Four(Odd):
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+class OldReset(Odd):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
 def networks_equal(one, other):
     pairs = zip(jax.tree.leaves(one.networks), jax.tree.leaves(other.networks), strict=True)
     return all(np.array_equal(a, b) for a, b in pairs)
@@ -487,6 +497,14 @@ def test_functions_vectors_and_names():
             Odd(spaces.Sequence(spaces.Discrete(2))),
             r"Odd has the observation space Sequence.*; supported are Box, Discrete",
         ),
+        (Odd(spaces.Text(5)), r"Odd has the observation space Text.*; supported are Box, Discrete"),
+        (
+            Odd(spaces.Dict(a=spaces.Discrete(2), b=spaces.Tuple([spaces.Text(5)]))),
+            r"Odd has the observation space Dict.*; supported are Box, Discrete",
+        ),
+        (gymnasium.Env(), r"^env: observation_space must be a gymnasium.spaces.Space, got None$"),
+        (lambda: 1 / 0, r"^env: the function that makes it raised ZeroDivisionError: division by zero$"),
+        ("Nowhere/nothing-v0", r"Namespace Nowhere not found.* name both, MODULE:ID, as in ale_py:ALE/Pong-v5$"),
     ],
 )
 def test_environments_that_cannot_be_used(env, message):
@@ -502,6 +520,10 @@ def test_environments_that_cannot_be_used(env, message):
         (Odd(reward=np.inf), "^env: Odd returned the reward .*inf.*; expected one finite number per step$"),
         (Odd(reward="much"), "^env: Odd returned the reward .*much.*; expected one finite number per step$"),
         (Odd(spaces.Discrete(3), seen=lambda t: 4), "^env: Odd returned observation 4, which is not in Discrete"),
+        (Odd(spaces.Discrete(3), seen=lambda t: None), "^env: Odd returned observation None, which is not in Discrete"),
+        (Odd(seen=lambda t: "here"), "^env: Odd returned observation 'here', which is not in Box"),
+        (Four(), r"^env: Four: step must return \(obs.*info\), got 4 values \(.*\), as in the gym of old$"),
+        (OldReset(), r"^env: OldReset: reset must return \(observation, info\), info a dict, got a ndarray$"),
     ],
 )
 def test_environments_that_break_the_rules(env, message):
@@ -555,6 +577,25 @@ def test_callbacks_see_every_chunk_and_can_end_training(tmp_path, capsys):
     assert agent.steps == 280
     agent.learn(1000, callback=gs.callbacks.StopWithoutProgress(patience=3))
     assert agent.steps < 1280
+
+
+@pytest.mark.parametrize(
+    ("callback", "got"),
+    [
+        (3, "got 3$"),
+        ("print", "got 'print'$"),
+        ([print, None], "got None$"),
+        (gs.callbacks.StopAtReturn, r"got the class StopAtReturn; make one: StopAtReturn\(...\)$"),
+        (networks_equal.__get__(1), "got one of other arguments: networks_equal$"),
+    ],
+)
+def test_what_is_no_callback_is_refused_before_the_training(callback, got):
+    agent = gs.DQN(Counting(), **TINY)
+    with pytest.raises(
+        ValueError, match=rf"^callback: expected a function of \(agent, rows\) or a list of them, {got}"
+    ):
+        agent.learn(40, callback=callback)
+    assert agent.steps == 0
 
 
 def test_a_callback_that_raises_loses_nothing():
