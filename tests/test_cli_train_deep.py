@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import sys
 
+import gymnasium
 import pytest
 from deep_runs import rows, tiny, words
 
@@ -100,6 +102,129 @@ BREAKOUT = ["train", "minatar/breakout"]
 )
 def test_bad_input_is_answered_by_one_sentence_and_leaves_nothing(arguments, sentence, is_refused):
     is_refused(arguments, sentence)
+
+
+ENVIRONMENTS = """
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Sound(gymnasium.Env):
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+    seen = np.zeros(2, np.float32)
+
+    def __init__(self):
+        self.taken = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.seen, {}
+
+    def step(self, action):
+        self.t, self.taken = self.t + 1, self.taken + 1
+        return self.seen, 1.0, self.t == 7, False, {}
+
+
+class Four(Sound):
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+class Nothing(Sound):
+    def step(self, action):
+        return None
+
+
+class OldReset(Sound):
+    def reset(self, *, seed=None, options=None):
+        return self.seen
+
+
+class NoSeed(Sound):
+    def reset(self):
+        return super().reset()
+
+
+class NoSpace(Sound):
+    observation_space = None
+
+
+class Raising(Sound):
+    def step(self, action):
+        raise KeyError("x")
+
+
+class NotFinite(Sound):
+    seen = np.float32([np.nan, 0])
+
+
+class NotMade(Sound):
+    def __init__(self):
+        raise OSError("no licence")
+
+
+class Late(Sound):
+    def step(self, action):
+        if self.taken == 330:
+            raise OSError("lost")
+        return super().step(action)
+
+
+for one in (Four, Nothing, OldReset, NoSeed, NoSpace, Raising, NotFinite, NotMade, Late):
+    gymnasium.register(f"{one.__name__}-v0", one)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module of environments that break one rule each, in a folder that is the current one afterwards."""
+    (tmp_path / "breaking_envs.py").write_text(ENVIRONMENTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    yield "breaking_envs"
+    sys.modules.pop("breaking_envs", None)
+    for name in [*FIRST_FAULTS, "Late"]:
+        gymnasium.registry.pop(f"{name}-v0", None)
+
+
+FIRST_FAULTS = {
+    "Four": "env: breaking_envs:Four-v0: step must return (observation, reward, terminated, truncated, info), got 4",
+    "Nothing": "step must return (observation, reward, terminated, truncated, info), got a NoneType",
+    "OldReset": "env: breaking_envs:OldReset-v0: reset must return (observation, info), info a dict, got a ndarray",
+    "NoSeed": "reset of breaking_envs:NoSeed-v0 raised TypeError: NoSeed.reset() got an unexpected keyword argument",
+    "NoSpace": "env: observation_space must be a gymnasium.spaces.Space, got None",
+    "Raising": "env: step of breaking_envs:Raising-v0 raised KeyError: 'x'",
+    "NotFinite": "env: breaking_envs:NotFinite-v0 returned an observation that is not finite: [[nan, 0.0]]",
+    "NotMade": "env: gymnasium cannot make 'breaking_envs:NotMade-v0': OSError: no licence",
+}
+
+
+@pytest.mark.parametrize("name", FIRST_FAULTS)
+def test_an_environment_that_breaks_the_rules_at_once_is_refused_and_leaves_nothing(name, module, tmp_path, capsys):
+    for agent in ([], ["--agent", "network"]):
+        assert main(["train", f"{module}:{name}-v0", *agent]) == 2
+        said = capsys.readouterr().err
+        assert FIRST_FAULTS[name] in said
+        assert len(said.splitlines()) == 1
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_a_run_whose_environment_fails_is_saved_and_can_be_resumed(module, tmp_path, capsys):
+    arguments = words(500, "run")
+    arguments[1] = f"{module}:Late-v0"
+    assert main(arguments) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == (
+        "greedystep: run: env: step of breaking_envs:Late-v0 raised OSError: lost; saved after 330 steps; go on with: "
+        "greedystep train breaking_envs:Late-v0 --resume run"
+    )
+    assert [row["step"] for row in rows(tmp_path / "here" / "run")] == [200, 330]
+    assert main(["train", f"{module}:Late-v0", "--resume", "run"]) == 0
+    assert [row["step"] for row in rows(tmp_path / "here" / "run")] == [200, 330, 400, 500]
 
 
 def test_a_run_that_counts_steps_is_not_resumed_by_episodes(tmp_path, capsys):

@@ -16,6 +16,7 @@ from gymnasium.vector import SyncVectorEnv
 
 import greedystep as gs
 from greedystep.cli import main
+from greedystep.cli.args import warnings_as_notes
 from greedystep.deep.env_check import EnvironmentWarning
 from greedystep.envs.core import Environment, ObservationSpec, Step, TimeLimit
 
@@ -219,6 +220,24 @@ def test_a_compiled_environment_that_never_ends_is_doubtful():
         )
 
 
+@pytest.mark.parametrize("what", ["a reward", "an observation"])
+def test_a_loss_that_is_not_finite_is_blamed_on_an_environment_that_gave_such_numbers(what):
+    class Wrong(Plain):
+        def advance(self, draws, state, action):
+            state, step = Plain.advance(self, draws, state, action)
+            return state, step._replace(reward=step.reward * jnp.nan) if what == "a reward" else step
+
+        def observe(self, state):
+            return Plain.observe(self, state) * (1 if what == "a reward" else jnp.nan)
+
+    settings = {"returns": "one-step", "hidden": (4,), "replay_size": 200, "batch_size": 4, "log_every": 40}
+    agent = gs.DQN(Wrong(), **settings, warmup=20, target_period=20)
+    with pytest.raises(
+        ValueError, match=f"^the loss of lane 0 .* at step .*: plain gave {what} that is not finite; gs.ch"
+    ):
+        agent.learn(80)
+
+
 def test_the_rules_of_the_template():
     """A stone falls for HEIGHT steps; whoever stands under it then loses, others get 1."""
     calm = Dodge(wind=0.0)
@@ -242,3 +261,13 @@ def test_the_command(capsys):
     assert main(["check", "MountainCar-v0", "--steps", "50", "--options", "limit=1e5"]) == 0
     said = capsys.readouterr()
     assert said.err.startswith("Note: MountainCar-v0: no episode ended within 50 random steps")
+
+
+def test_deprecations_of_other_packages_are_no_notes(capsys):
+    with warnings_as_notes():
+        warnings.warn_explicit("builtin type Swig has no __module__", DeprecationWarning, "<frozen importlib>", 1)
+        gymnasium.make("CartPole-v0")
+        warnings.warn("something", EnvironmentWarning, stacklevel=1)
+    old, other = capsys.readouterr().err.splitlines()
+    assert old.startswith("Note: WARN: The environment CartPole-v0 is out of date")
+    assert other == "Note: something"

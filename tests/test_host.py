@@ -4,7 +4,10 @@ import re
 import subprocess
 import sys
 import textwrap
+import warnings
 from functools import partial
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -19,6 +22,7 @@ from greedystep.deep.config import DQNConfig
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.reachable_values import UnreachableValueWarning, unreachable_value
 from greedystep.deep.trainer import Trainer
+from greedystep.envs.gymnasium_rules import EnvironmentFailedError
 from greedystep.envs.host import HostEnvironment
 
 TINY = {
@@ -79,6 +83,16 @@ class Odd(gymnasium.Env):
     def step(self, action):
         self.t += 1
         return self._observation(), self.reward, False, self.t == 7, {}
+
+
+class Four(Odd):
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+class OldReset(Odd):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
 
 
 def networks_equal(one, other):
@@ -239,6 +253,160 @@ def test_new_episodes_begin_where_a_vector_environment_resets_itself(tmp_path):
     assert again.evaluate(3, env=Counting).lengths.tolist() == [4, 4, 4]  # the first episode of each environment
 
 
+# -- environments that fail --------------------------------------------------------------------------------------------
+
+
+class Failing(Counting):
+    """Raises `problem` once, in its 151st step; gives NaN instead if there is none. Its name is that of a Counting."""
+
+    spec: Any = SimpleNamespace(id="Counting")
+
+    def __init__(self, problem=None):
+        super().__init__()
+        self.problem, self.has_failed = problem, False
+
+    def step(self, action):
+        if len(self.actions) == 150 and not self.has_failed:
+            self.has_failed = True
+            if self.problem is None:
+                return np.array([np.nan, 0.0]), 0.0, False, False, {}
+            raise self.problem
+        return super().step(action)
+
+
+def assert_whole_episodes(agent):
+    """Every stored step leads to the next observation of its episode, and the last one before a gap is truncated."""
+    steps = stored(agent)
+    for seen, *_, then in steps:
+        assert then.tolist() == [seen[0], seen[1] + 1]
+    for (*_, terminated, truncated, then), (seen, *_) in pairwise(steps):
+        assert (terminated or truncated) != np.array_equal(then, seen)
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (ZeroDivisionError("no simulator"), "^env: step of Counting raised ZeroDivisionError: no simulator$"),
+        (SystemExit(3), "^env: step of Counting raised SystemExit: 3$"),
+        (None, "^env: Counting returned an observation that is not finite: .*nan"),
+    ],
+)
+def test_an_environment_that_fails_loses_nothing_learned(tmp_path, problem, message):
+    env, rows = Failing(problem), []
+    agent = gs.DQN(env, **TINY)
+    with pytest.raises(EnvironmentFailedError, match=message) as told:
+        agent.learn(400, callback=lambda agent, new: rows.extend(new))
+    assert told.value.__cause__ is problem
+    assert [row["step"] for row in rows] == [40, 80, 120, 150]
+    assert (agent.steps, len(stored(agent))) == (150, 150)
+    assert stored(agent)[-1][4]  # truncated
+    before = agent.networks
+    agent.save(tmp_path / "agent")
+    again = gs.load(tmp_path / "agent", Counting())
+    assert networks_equal(again, agent)
+    assert agent.evaluate(2).lengths.min() >= 3  # in the same environment
+    assert jax.tree.all(jax.tree.map(np.array_equal, before, agent.networks))
+    episode = env.episode
+    for one in (agent, again):
+        assert one.learn(100)[-1]["step"] == 250
+        assert_whole_episodes(one)
+        assert len(stored(one)) == 249
+    assert stored(agent)[150][0].tolist() == [episode + 1, 0]
+
+
+def test_a_training_goes_on_bit_for_bit_after_a_failure_as_its_file_does(tmp_path):
+    class Broken(gymnasium.Wrapper):
+        def step(self, action):
+            if broken:
+                broken.clear()
+                raise OSError("lost")
+            return super().step(action)
+
+    def make():
+        return Broken(gymnasium.make("CartPole-v1"))
+
+    broken, agent = [], gs.DQN(make, num_envs=2, **TINY | {"returns": "lambda", "ensemble": 2})
+    agent.learn(120)
+    broken.append(1)
+    with pytest.raises(EnvironmentFailedError, match=r"^env: step of CartPole-v1 raised OSError: lost$"):
+        agent.learn(120)
+    assert agent.steps == 120
+    agent.save(tmp_path / "agent")
+    again = gs.load(tmp_path / "agent", make)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # episodes that have ended need not be replayed
+        rows = [one.learn(120)[-1] for one in (agent, again)]
+    assert rows[0]["loss"] == rows[1]["loss"]
+    assert networks_equal(agent, again)
+
+
+def test_a_failure_in_a_reset_is_named_and_the_next_call_begins_anew():
+    class NoReset(Counting):
+        def reset(self, *, seed=None, options=None):
+            if self.episode == fails_at:
+                raise RuntimeError("no level")
+            return super().reset(seed=seed)
+
+    fails_at, agent = 0, gs.DQN(NoReset(), **TINY)
+    with pytest.raises(EnvironmentFailedError, match=r"^env: reset of NoReset raised RuntimeError: no level$"):
+        agent.learn(100)
+    assert agent.steps == 0
+    fails_at = 10
+    with pytest.raises(EnvironmentFailedError, match=r"^env: reset of NoReset raised RuntimeError: no level$"):
+        agent.learn(100)
+    assert 30 < agent.steps < 50
+    fails_at = -1
+    agent.learn(100)
+    assert_whole_episodes(agent)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_vector_environment_that_fails_loses_nothing_learned(mode):
+    vector = SyncVectorEnv([Counting, lambda: Failing(OSError("lost"))], autoreset_mode=mode)
+    agent = gs.DQN(vector, **TINY | {"num_envs": 2})
+    with pytest.raises(EnvironmentFailedError, match=r"^env: step of SyncVectorEnv raised OSError: lost$"):
+        agent.learn(800)
+    assert agent.steps % 2 == 0
+    before = len(stored(agent))
+    assert before > 200
+    agent.learn(100)
+    assert len(stored(agent)) > before
+    for seen, *_, then in stored(agent):
+        assert then.tolist() == [seen[0], seen[1] + 1]
+
+
+@pytest.mark.filterwarnings("ignore:.*ERROR")  # what Gymnasium says about the process
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [(OSError("lost"), "OSError: lost"), (SystemExit(1), r"\w+Error.*; one of its processes has ended")],
+)
+def test_a_process_that_fails_is_replaced(problem, message):
+    class Dies(Counting):
+        def step(self, action):
+            if self.t == 2 and self.episode == 20:
+                raise problem
+            return super().step(action)
+
+    agent = gs.DQN(Dies, num_envs=2, vectorization="async", **TINY)
+    with pytest.raises(EnvironmentFailedError, match=f"^env: step of Dies raised {message}$"):
+        agent.learn(800)
+    before = agent.steps
+    assert before > 100
+    agent.learn(40)
+    assert agent.steps == before + 40
+    agent.trainer.loop.abandon()
+
+
+def test_an_evaluation_that_fails_in_the_given_environment_ends_the_running_episode():
+    env = Failing(OSError("lost"))
+    agent = gs.DQN(env, **TINY)
+    agent.learn(140)
+    with pytest.raises(EnvironmentFailedError, match=r"^env: step of Counting raised OSError: lost$"):
+        agent.evaluate(20)
+    agent.learn(60)
+    assert_whole_episodes(agent)
+
+
 # -- kinds of environments and observations ----------------------------------------------------------------------------
 
 
@@ -387,6 +555,14 @@ def test_functions_vectors_and_names():
             Odd(spaces.Sequence(spaces.Discrete(2))),
             r"Odd has the observation space Sequence.*; supported are Box, Discrete",
         ),
+        (Odd(spaces.Text(5)), r"Odd has the observation space Text.*; supported are Box, Discrete"),
+        (
+            Odd(spaces.Dict(a=spaces.Discrete(2), b=spaces.Tuple([spaces.Text(5)]))),
+            r"Odd has the observation space Dict.*; supported are Box, Discrete",
+        ),
+        (gymnasium.Env(), r"^env: observation_space must be a gymnasium.spaces.Space, got None$"),
+        (lambda: 1 / 0, r"^env: the function that makes it raised ZeroDivisionError: division by zero$"),
+        ("Nowhere/nothing-v0", r"Namespace Nowhere not found.* name both, MODULE:ID, as in ale_py:ALE/Pong-v5$"),
     ],
 )
 def test_environments_that_cannot_be_used(env, message):
@@ -402,6 +578,10 @@ def test_environments_that_cannot_be_used(env, message):
         (Odd(reward=np.inf), "^env: Odd returned the reward .*inf.*; expected one finite number per step$"),
         (Odd(reward="much"), "^env: Odd returned the reward .*much.*; expected one finite number per step$"),
         (Odd(spaces.Discrete(3), seen=lambda t: 4), "^env: Odd returned observation 4, which is not in Discrete"),
+        (Odd(spaces.Discrete(3), seen=lambda t: None), "^env: Odd returned observation None, which is not in Discrete"),
+        (Odd(seen=lambda t: "here"), "^env: Odd returned observation 'here', which is not in Box"),
+        (Four(), r"^env: Four: step must return \(obs.*info\), got 4 values \(.*\), as in the gym of old$"),
+        (OldReset(), r"^env: OldReset: reset must return \(observation, info\), info a dict, got a ndarray$"),
     ],
 )
 def test_environments_that_break_the_rules(env, message):
@@ -455,6 +635,25 @@ def test_callbacks_see_every_chunk_and_can_end_training(tmp_path, capsys):
     assert agent.steps == 280
     agent.learn(1000, callback=gs.callbacks.StopWithoutProgress(patience=3))
     assert agent.steps < 1280
+
+
+@pytest.mark.parametrize(
+    ("callback", "got"),
+    [
+        (3, "got 3$"),
+        ("print", "got 'print'$"),
+        ([print, None], "got None$"),
+        (gs.callbacks.StopAtReturn, r"got the class StopAtReturn; make one: StopAtReturn\(...\)$"),
+        (networks_equal.__get__(1), "got one of other arguments: networks_equal$"),
+    ],
+)
+def test_what_is_no_callback_is_refused_before_the_training(callback, got):
+    agent = gs.DQN(Counting(), **TINY)
+    with pytest.raises(
+        ValueError, match=rf"^callback: expected a function of \(agent, rows\) or a list of them, {got}"
+    ):
+        agent.learn(40, callback=callback)
+    assert agent.steps == 0
 
 
 def test_a_callback_that_raises_loses_nothing():

@@ -193,6 +193,14 @@ class ReplayBuffer:
             oldest = oldest + (oldest_row <= newest - self.rows_per_column)
         return ReplayState(observations, steps, step_rows, next_row, newest, written, oldest)
 
+    def cut(self, replay: ReplayState) -> ReplayState:
+        """Return the replay state with the running episodes truncated after their newest steps."""
+        runs = replay.next_row == replay.newest
+        row = (replay.newest - 1) % self.rows_per_column
+        step = _take(replay.steps, row)
+        step = step.at[:, 0].set(jnp.where(runs, step[:, 0] | TRUNCATED, step[:, 0]))
+        return replay._replace(steps=_put(replay.steps, (row, step)), next_row=replay.next_row + runs)
+
     def renumbered(self, replay: ReplayState) -> ReplayState:
         """Return the same replay state with smaller row and step numbers, so that int32 never overflows.
 

@@ -56,7 +56,10 @@ def print_note(text: str) -> None:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Within the block, print every warning as a one-line note, each sentence once, above a line of progress."""
+    """Within the block, print every warning as a one-line note, each sentence once, above a line of progress.
+
+    Deprecations are noted if they are Gymnasium's, say of an old environment; others are for the authors of packages.
+    """
     told: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -67,6 +70,9 @@ def warnings_as_notes() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
+        for category in (DeprecationWarning, PendingDeprecationWarning):
+            warnings.simplefilter("ignore", category)
+            warnings.filterwarnings("always", category=category, module=r"gymnasium\b")
         warnings.showwarning = show
         yield
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from greedystep import envs
 from greedystep.checks import check_float, check_int, check_seed
 from greedystep.cli import deep_settings
 from greedystep.cli.args import (
@@ -19,6 +20,7 @@ from greedystep.cli.args import (
 )
 from greedystep.cli.train import Train, say_results, train_to_end
 from greedystep.deep.dqn_run import DQNRun, DQNRunConfig
+from greedystep.deep.env_check_gymnasium import check_first_steps
 from greedystep.envs.host import HostEnvironment
 from greedystep.runs.resumable_run import RunProgress
 
@@ -125,6 +127,8 @@ def _start(command: Train) -> DQNRun:
 def _config(command: Train) -> DQNRunConfig:
     how, seed = command.network, command.seed or 0
     options = parse_options(command.options)
+    if not envs.is_own_name(command.env):
+        check_first_steps(command.env, **options)
     count = 1 if how.seeds is None else check_int("seeds", how.seeds, 1, MOST_SEEDS)
     check_seed(check_seed(seed) + count - 1, "the last of the seeds")
     seeds, length = tuple(range(seed, seed + count)), {} if how.steps is None else {"steps": how.steps}

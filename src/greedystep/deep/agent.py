@@ -22,7 +22,7 @@ from gymnasium.vector import VectorEnv
 from greedystep.checks import INT32_MAX, check_int, check_seed, short_repr
 from greedystep.datasets import Dataset
 from greedystep.deep import offline
-from greedystep.deep.callbacks import Callback, call_all
+from greedystep.deep.callbacks import Callback, call_all, check_callbacks
 from greedystep.deep.config import Returns
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
 from greedystep.deep.env_spec import as_environment, config_for, logged_environment, same_spaces
@@ -33,7 +33,7 @@ from greedystep.deep.reachable_values import UnreachableValueWarning, reward_ran
 from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import DivergedError, Row, Trainer
 from greedystep.envs.host import HostEnvironment, LoggedEnvironment, Vectorization
-from greedystep.evaluation import MAX_STEPS, Evaluation
+from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
 from greedystep.numpy_policy import NumpyPolicy
 from greedystep.runs.progress import ReportProgress, progress_line
 
@@ -142,6 +142,9 @@ class DQN:
     ) -> list[Row]:
         """Train for `total_timesteps` MORE environment steps and return the metrics rows, one dict per chunk.
 
+        If an environment of Gymnasium fails, EnvironmentFailedError says what it was doing. The agent keeps what it has
+        learned, and the next call begins new episodes.
+
         Args:
             callback: one or several functions of the agent and the newest rows, called after each chunk of `log_every`
                 steps; training ends if one returns False. See `gs.callbacks`.
@@ -155,6 +158,7 @@ class DQN:
             check_int(name, number)
         if log_interval is not None:
             check_int("log_interval", log_interval)
+        callbacks = check_callbacks(callback)
         if eval_env is not None:  # before the training, not after its first chunk
             self._evaluator_in(eval_env)
         rows: list[Row] = []
@@ -170,7 +174,7 @@ class DQN:
                 report((self.steps - begin) / total_timesteps, _describe(new[0]))
                 if log_interval is not None and chunks % log_interval == 0:
                     print(f"{self.env.name}: {_describe(new[0])}", flush=True)
-                if not call_all(callback, self, new):
+                if not call_all(callbacks, self, new):
                     break
         return rows
 
@@ -307,9 +311,12 @@ class DQN:
         if env is self.env or (isinstance(self.env, HostEnvironment) and self.env.is_from(env)):
             env = None
         evaluate = self._evaluator if env is None else self._evaluator_in(env)
-        played = evaluate(self.trainer.params, seed, episodes=episodes, epsilon=epsilon, limit=limit)
-        if env is None and isinstance(self.env, HostEnvironment) and self.env.fixed_num_envs is not None:
-            self.trainer.cut_episodes()
+        check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
+        try:
+            played = evaluate(self.trainer.params, seed, episodes=episodes, epsilon=epsilon, limit=limit)
+        finally:
+            if env is None and isinstance(self.env, HostEnvironment) and self.env.fixed_num_envs is not None:
+                self.trainer.cut_episodes()
         return played.map(lambda lanes: lanes[0])
 
     def _evaluator_in(self, env: Any) -> Evaluator:

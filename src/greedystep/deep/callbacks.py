@@ -12,16 +12,17 @@ Chunks are `log_every` steps long.
 from __future__ import annotations
 
 import csv
+import inspect
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from greedystep.checks import check_float, check_int
+from greedystep.checks import check_float, check_int, short_repr
 from greedystep.metrics import EventFiles, tagged
 
 if TYPE_CHECKING:
@@ -181,9 +182,36 @@ class WandB:
             self._run = None
 
 
-def call_all(callbacks: Callback | Sequence[Callback] | None, agent: DQN, rows: Rows) -> bool:
-    """Call one callback or several; return whether training goes on."""
-    if callbacks is None:
+def check_callbacks(callback: Any) -> list[Callback]:
+    """Return one callback, several or None as a list; ValueError says which is none."""
+    if callback is None:
+        return []
+    several = isinstance(callback, Iterable) and not isinstance(callback, str) and not callable(callback)
+    callbacks: list[Any] = list(callback) if several else [callback]
+    for one in callbacks:
+        expected = "callback: expected a function of (agent, rows) or a list of them, got "
+        if isinstance(one, type):
+            raise ValueError(f"{expected}the class {one.__name__}; make one: {one.__name__}(...)")
+        if not callable(one):
+            raise ValueError(f"{expected}{short_repr(one)}")
+        if not _takes_two(one):
+            raise ValueError(f"{expected}one of other arguments: {getattr(one, '__name__', short_repr(one))}")
+    return callbacks
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # it does not say what it takes
         return True
-    answers = [one(agent, rows) for one in ([callbacks] if callable(callbacks) else callbacks)]
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
+def call_all(callbacks: Sequence[Callback], agent: DQN, rows: Rows) -> bool:
+    """Call all callbacks; return whether training goes on."""
+    answers = [one(agent, rows) for one in callbacks]
     return not any(answer is False for answer in answers)

@@ -18,6 +18,7 @@ from greedystep.deep.env_spec import AnyEnvironment, as_environment, config_for
 from greedystep.deep.trainer import DivergedError, Trainer, most_steps
 from greedystep.deep.trainer_description import config_from_json
 from greedystep.envs.gymnasium_ids import check_registered
+from greedystep.envs.gymnasium_rules import EnvironmentFailedError
 from greedystep.envs.host import Vectorization
 from greedystep.io import jsonable, open_regular_file
 from greedystep.metrics import EventFiles, Row
@@ -89,7 +90,8 @@ class DQNRun(RunFolder):
     """A run folder of deep agents, one per seed, whose state is the checkpoints of a `Trainer`."""
 
     UNIT, STATE, SAVE_EVERY = "steps", CHECKPOINTS, 60.0
-    FAILURES = (DivergedError, MemoryError)
+    FAILURES = (DivergedError, MemoryError, EnvironmentFailedError)
+    SAVED_FAILURES = (EnvironmentFailedError,)
 
     def __init__(self, folder: Path, config: DQNRunConfig, trainer: Trainer, lock: WriterLock, **how: bool):
         self.config, self.trainer = config, trainer

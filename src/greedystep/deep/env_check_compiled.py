@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep.checks import short_repr
-from greedystep.deep.env_check_gymnasium import naming, sentence, warn_endless
+from greedystep.deep.env_check_gymnasium import naming, warn_endless
 from greedystep.envs.core import AutoReset, Environment, ObservationSpec, Step
+from greedystep.envs.gymnasium_rules import sentence
 
 LANES = 4
 """Number of compiled environments that are stepped side by side."""

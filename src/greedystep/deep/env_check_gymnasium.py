@@ -14,10 +14,13 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import data_equivalence
 
 from greedystep.checks import short_repr
+from greedystep.envs.gymnasium_rules import kind_of, sentence, wrong_reset, wrong_step
 from greedystep.envs.host import HostEnvironment
 
 COMPARED = 100
 """Number of steps that are played twice with the same seed, to be compared."""
+FIRST_STEPS = 5
+"""Number of steps of `check_first_steps`."""
 
 
 class EnvironmentWarning(UserWarning):
@@ -26,12 +29,7 @@ class EnvironmentWarning(UserWarning):
 
 def check_gymnasium(env: gymnasium.Env, steps: int, seed: int) -> None:
     """Raise ValueError, in one sentence, at the first thing that an agent cannot work with."""
-    for name in ("observation_space", "action_space"):
-        if not isinstance(getattr(env, name, None), spaces.Space):
-            raise ValueError(
-                f"env: {name} must be a gymnasium.spaces.Space, got {short_repr(getattr(env, name, None))}"
-            )
-    host = HostEnvironment(env)  # the kinds of spaces
+    host = HostEnvironment(env)  # checks the spaces
     space, actions = env.observation_space, env.action_space
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Gymnasium's own checker, which may wrap the environment
@@ -49,6 +47,24 @@ def check_gymnasium(env: gymnasium.Env, steps: int, seed: int) -> None:
             EnvironmentWarning,
             stacklevel=4,
         )
+
+
+def check_first_steps(env_id: str, **options: Any) -> None:
+    """Raise ValueError unless a Gymnasium environment can be made, reset and stepped: what takes no time to find out.
+
+    It is made without Gymnasium's own checker, whose sentences are longer than ours.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        how: dict[str, Any] = {**options, "disable_env_checker": True}
+        env = HostEnvironment(env_id, **how)
+        running, rng = env.open(1), np.random.default_rng(0)
+        try:
+            running.reset([(0, 0)])
+            for _ in range(FIRST_STEPS):
+                running.step(rng.integers(env.num_actions, size=1))
+        finally:
+            running.abandon()
 
 
 def _play_gymnasium(
@@ -71,7 +87,7 @@ def _check_reset(env: gymnasium.Env, space: spaces.Space, seed: int) -> Any:
     with naming(f"reset(seed={seed})"):
         result = env.reset(seed=seed)
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
-        raise ValueError(f"env: reset must return (observation, info), info a dict, got {_kind(result)}")
+        raise ValueError(f"env: {wrong_reset(result)}")
     _check_observation("reset", space, result[0])
     return copy.deepcopy(result[0])
 
@@ -80,10 +96,7 @@ def _check_step(env: gymnasium.Env, space: spaces.Space, action: Any) -> tuple[A
     with naming(f"step({action})"):
         result: Any = env.step(action)
     if not (isinstance(result, tuple) and len(result) == 5):
-        old = ", as in the gym of old" if isinstance(result, tuple) and len(result) == 4 else ""
-        raise ValueError(
-            f"env: step must return (observation, reward, terminated, truncated, info), got {_kind(result)}{old}"
-        )
+        raise ValueError(f"env: {wrong_step(result)}")
     seen, reward, terminated, truncated, info = result
     _check_observation("step", space, seen)
     is_number = np.ndim(reward) == 0 and np.asarray(reward).dtype.kind in "biuf"
@@ -109,7 +122,7 @@ def _check_observation(where: str, space: spaces.Space, seen: Any, what: str = "
     if isinstance(space, spaces.Box):
         found = np.asarray(seen)
         if not isinstance(seen, np.ndarray | np.generic):
-            raise ValueError(f"env: the {what} of {where} must be a NumPy array, got {_kind(seen)}")
+            raise ValueError(f"env: the {what} of {where} must be a NumPy array, got {kind_of(seen)}")
         if found.shape != space.shape:
             raise ValueError(f"env: the {what} of {where} has shape {found.shape}, its space says {space.shape}")
         if not np.can_cast(found.dtype, space.dtype or found.dtype):
@@ -157,20 +170,9 @@ def naming(what: str, verb: str = "raised") -> Iterator[None]:
         raise ValueError(f"env: {what} {verb} {sentence(problem)}") from problem
 
 
-def sentence(problem: Exception) -> str:
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    return f"{type(problem).__name__}{': ' + lines[0] if lines else ''}".rstrip(".")
-
-
 def warn_endless(name: str, steps: int) -> None:
     warnings.warn(
         f"{name}: no episode ended within {steps} random steps; unless that is meant, give it a time limit",
         EnvironmentWarning,
         stacklevel=5,
     )
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"{len(value)} values ({', '.join(type(part).__name__ for part in value)})"
-    return f"a {type(value).__name__}"

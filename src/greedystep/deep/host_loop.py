@@ -35,7 +35,11 @@ DRAWS = 256
 
 
 class PendingStep(NamedTuple):
-    """The newest step of all environments, which the next round learns from; unused before the first step."""
+    """The newest step of all environments, which the next round learns from.
+
+    There is none before the first step, nor after a failure, where the round that failed has learned from it. Then all
+    is 0: no action is ever taken with probability 0.
+    """
 
     chosen: tuple[jax.Array, jax.Array, jax.Array, jax.Array]
     """Observation, action, its probability and Q(s, a)."""
@@ -51,6 +55,19 @@ class HostState(NamedTuple):
     pending: PendingStep
     observation: jax.Array
     """The observations to act on."""
+
+
+class BrokenOffError(Exception):
+    """Training was broken off within a chunk by its `__cause__`, say an environment that failed.
+
+    Args:
+        lanes: the lanes after the last complete round, whose running episodes count as truncated.
+        rounds: how many rounds of the chunk are complete.
+    """
+
+    def __init__(self, lanes: LaneState, metrics: ChunkMetrics, rounds: int):
+        super().__init__(rounds)
+        self.lanes, self.metrics, self.rounds = lanes, metrics, rounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +90,11 @@ class HostLoop(TrainLoop):
         """Return the state of a lane before its first step; `begin` adds the first observations."""
         config, spec = self.learner.config, self.learner.observation
         key, network_key, heads_key = jax.random.split(jax.random.key(seed), 3)
-        n, floats = config.num_envs, jnp.zeros(config.num_envs)
-        seen = jnp.zeros((n, *spec.shape), spec.dtype)
-        pending = PendingStep((seen, jnp.zeros(n, jnp.int32), floats, floats), jnp.zeros((n, 4)), seen)
-        return self._init_lane(key, network_key, heads_key, HostState(pending, seen))
+        seen = jnp.zeros((config.num_envs, *spec.shape), spec.dtype)
+        return self._init_lane(key, network_key, heads_key, _without_pending(seen))
 
     def begin_at(self, round_: int, lanes: LaneState, hyperparams: LaneHyperparams) -> None:
-        """Prepare for `begin`, `restore` or `cut_episodes` before that round; here there is nothing to prepare."""
+        """Prepare for `begin` or `restore` before that round; here there is nothing to prepare."""
 
     def begin(self, lanes: LaneState) -> LaneState:
         """Reset all environments and return the lanes with the first observations."""
@@ -89,19 +104,31 @@ class HostLoop(TrainLoop):
         """Bring the environments to where a checkpoint left them; return the lanes, and whether that was exact.
 
         Episodes are replayed from their seeds and actions. Where that does not give the same observations, new episodes
-        begin, and the interrupted ones count as truncated.
+        begin, and the interrupted ones count as truncated. Where none was running, new ones begin in any case.
         """
+        if not state["actions"]:
+            return self._observed(lanes, self.envs.begin_after(state["episodes"], self._env_seeds)), True
         seen = self.envs.restore(state, self._env_seeds)
         if seen is not None and np.array_equal(self._split(seen), np.asarray(lanes.envs.observation)):
             return lanes, True
-        return self.cut_episodes(lanes), False
+        lanes = self.cut_episodes(lanes)
+        return self._observed(lanes, self.envs.begin_after(state["episodes"], self._env_seeds)), False
 
     def cut_episodes(self, lanes: LaneState) -> LaneState:
-        """Mark the running episodes as truncated and reset all environments."""
+        """Return the lanes with their running episodes marked as truncated."""
         pending = lanes.envs.pending
         ends = pending.ends.at[..., 2].set(1 - pending.ends[..., 1])
-        lanes = lanes._replace(envs=lanes.envs._replace(pending=pending._replace(ends=ends)))
-        return self._observed(lanes, self.envs.begin_episodes(np.ones(self.envs.num_envs, bool)))
+        return lanes._replace(envs=lanes.envs._replace(pending=pending._replace(ends=ends)))
+
+    @property
+    def episodes_so_far(self) -> dict[str, Any]:
+        """A state for `restore` in which no episode is running."""
+        return self.envs.state | {"actions": []}
+
+    def abandon(self) -> None:
+        """Close environments that have failed, if new ones can be made instead."""
+        if self.env.fixed_num_envs is None and "envs" in self.__dict__:
+            self.__dict__.pop("envs").abandon()
 
     def _observed(self, lanes: LaneState, seen: np.ndarray) -> LaneState:
         return lanes._replace(envs=lanes.envs._replace(observation=jnp.asarray(self._split(seen))))
@@ -295,6 +322,8 @@ class HostLoop(TrainLoop):
     ) -> tuple[LaneState, ChunkMetrics, int]:
         """Train all lanes for `rounds` more rounds, or until `stop` is not empty; also return how many were made.
 
+        If an environment raises, so does this: BrokenOffError, with what was trained before.
+
         Args:
             done: rounds so far.
         """
@@ -308,7 +337,7 @@ class HostLoop(TrainLoop):
         step = np.concatenate([np.stack(chosen, axis=-1), ends], axis=-1, dtype=np.float32)
         seen = np.asarray(lanes.envs.observation)
         on_host, draws = self.acts_on_host, self._draws(done, bits, numbers)
-        round_ = done
+        round_, failure, is_pending = done, None, bool(step[..., 1].any())
         while round_ < done + rounds and not stop:
             acting, now, choice = policy, seen, None
             if not on_host:  # first, so that the device answers before it learns
@@ -316,29 +345,47 @@ class HostLoop(TrainLoop):
                     now, choice = self._random_action(np.int32(round_), bits, seen)
                 else:
                     now, choice = self._greedy_action(np.int32(round_), bits, numbers, acting, seen)
-            if round_ > 0:
+            if is_pending:
                 newest = np.int32(round_ - 1)
                 if newest >= warmup and (newest - warmup) % period == 0:
                     slow = self._refresh(newest, slow, policy, changing, bits, numbers)
                 after = now if last is seen else last  # the same observations: then they are on the device already
                 learn = self._learn[bool(newest >= warmup)]
                 policy, changing = learn(newest, policy, changing, slow, bits, numbers, before, step, after)
-            if on_host:  # while the device learns
-                action, probability, q = self._host_action(round_, next(draws), acting, seen)
-            else:
-                action, probability, q = np.moveaxis(np.asarray(choice), -1, 0)
-            result = self.envs.step(action.astype(np.int64, copy=False).reshape(-1))
+            try:
+                if on_host:  # while the device learns
+                    action, probability, q = self._host_action(round_, next(draws), acting, seen)
+                else:
+                    action, probability, q = np.moveaxis(np.asarray(choice), -1, 0)
+                result = self.envs.step(action.astype(np.int64, copy=False).reshape(-1))
+            except BaseException as problem:  # even an exit: what the lanes were before is gone
+                failure = problem
+                break
             before, step = now, np.empty((*seen.shape[:2], 7), np.float32)
             step[..., 0], step[..., 1], step[..., 2] = action, probability, q
             ends = step.reshape(-1, 7)[:, 3:]
             ends[:, 0], ends[:, 1], ends[:, 2], ends[:, 3] = *result[:3], result.is_step
             seen = self._split(result.observation)
             last = seen if result.last is result.observation else self._split(result.last)
-            round_ += 1
+            round_, is_pending = round_ + 1, True
         lanes, metrics = self._unpack(bits, policy, changing, slow)
+        if failure is not None:
+            cut = lanes._replace(
+                envs=jax.vmap(_without_pending)(jnp.asarray(seen)),
+                replay=jax.vmap(self.buffer.cut)(lanes.replay),
+                episode=jax.tree.map(jnp.zeros_like, lanes.episode),
+            )
+            raise BrokenOffError(cut, metrics, round_ - done) from failure
         chosen = before, step[..., 0].astype(np.int32), step[..., 1], step[..., 2]
         chosen, ends, last, seen = jax.tree.map(jnp.asarray, (chosen, step[..., 3:], last, seen))
         return lanes._replace(envs=HostState(PendingStep(chosen, ends, last), seen)), metrics, round_ - done
+
+
+def _without_pending(seen: jax.Array) -> HostState:
+    """Return the state of N environments that have no pending step, for the observations to act on."""
+    n = len(seen)
+    chosen = jnp.zeros_like(seen), jnp.zeros(n, jnp.int32), jnp.zeros(n), jnp.zeros(n)
+    return HostState(PendingStep(chosen, jnp.zeros((n, 4)), jnp.zeros_like(seen)), seen)
 
 
 def _key(bits: jax.Array, round_: Any, use: int) -> jax.Array:

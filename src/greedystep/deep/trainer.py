@@ -32,7 +32,7 @@ from greedystep.deep.device_loop import DeviceLoop, compiler_options
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
 from greedystep.deep.heads import HEAD_SETTINGS, HeadPolicy, HeadScores
-from greedystep.deep.host_loop import HostLoop
+from greedystep.deep.host_loop import BrokenOffError, HostLoop
 from greedystep.deep.lane_devices import Device, lane_devices, one_lane, shares, spread
 from greedystep.deep.lane_hyperparams import (
     LARGEST_IN_CONFIG,
@@ -193,7 +193,9 @@ class Trainer:
         """Train for `steps` MORE steps (rounded up to a multiple of num_envs); after each chunk yield a row per lane.
 
         Chunks end where the step counter is a multiple of `log_every`, however often training was stopped.
-        If a loss is not finite, `on_diverged` is called, or DivergedError raised where there is none.
+        If a loss is not finite, `on_diverged` is called, or DivergedError raised where there is none. If an environment
+        on the host fails (EnvironmentFailedError), the rows of the rounds before come first; `state` is that after
+        them, and training can go on, with new episodes.
         """
         envs, every = self.config.num_envs, self.config.log_every
         check_int("steps", steps, 0, most_steps(self.config) - int(self.state.step))
@@ -202,7 +204,11 @@ class Trainer:
         block = self._block(end)
         while (step := int(self.state.step)) < end:
             steps = min(end, (step // every + 1) * every) - step
-            yield self._run_chunk(steps, block)
+            rows, failure = self._run_chunk(steps, block)
+            if rows:
+                yield rows
+            if failure is not None:
+                raise failure
 
     def compile(self, steps: int | None = None) -> None:
         """Compile the program of the next `steps` steps now instead of in their first chunk; None: of whole chunks."""
@@ -232,16 +238,21 @@ class Trainer:
             all_rows += rows
         return all_rows
 
-    def _run_chunk(self, steps: int, block: int) -> list[Row]:
+    def _run_chunk(self, steps: int, block: int) -> tuple[list[Row], BaseException | None]:
+        """Train for `steps` steps; return the rows, none if no step was made, and what broke the training off."""
         begin = time.perf_counter()
         step, lanes = self.state
-        envs = self.config.num_envs
+        envs, failure = self.config.num_envs, None
         with deferred() as waiting:  # the old state is donated, the new one must be kept
             if isinstance(self.loop, HostLoop):
                 lanes = self._begin_episodes(self.loop, lanes)
-                lanes, metrics, rounds = self.loop.run(
-                    int(step) // envs, lanes, self.hyperparams, steps // envs, stop=waiting
-                )
+                done = int(step) // envs
+                try:
+                    lanes, metrics, rounds = self.loop.run(done, lanes, self.hyperparams, steps // envs, stop=waiting)
+                except BrokenOffError as broken:
+                    lanes, metrics, rounds, failure = broken.lanes, broken.metrics, broken.rounds, broken.__cause__
+                    self._end_episodes(self.loop)
+                    self.loop.abandon()
                 steps = rounds * envs
             else:
                 rounds = (jnp.int32(step // envs), jnp.int32(steps // envs))
@@ -254,7 +265,9 @@ class Trainer:
         self.seconds += spent
         self._check(metrics)
         self._check_values(metrics)
-        return [
+        if not steps:
+            return [], failure
+        rows = [
             {
                 "step": int(self.state.step),
                 "lane": lane,
@@ -267,6 +280,7 @@ class Trainer:
             }
             for lane, seed in enumerate(self.seeds)
         ]
+        return rows, failure
 
     def head_scores(self, lane: int) -> HeadScores | None:
         """Return the returns of a lane's heads; None for returns other than "auto"."""
@@ -277,11 +291,17 @@ class Trainer:
         """Reset the host environments, or replay their running episodes after `restore`; return the lanes."""
         if self._has_begun:
             return lanes
+        is_exact = True
+        try:
+            loop.begin_at(int(self.state.step) // self.config.num_envs, lanes, self.hyperparams)
+            if self._env_state is None:
+                lanes = loop.begin(lanes)
+            else:
+                lanes, is_exact = loop.restore(lanes, self._env_state)
+        except BaseException:
+            loop.abandon()
+            raise
         self._has_begun = True
-        loop.begin_at(int(self.state.step) // self.config.num_envs, lanes, self.hyperparams)
-        if self._env_state is None:
-            return loop.begin(lanes)
-        lanes, is_exact = loop.restore(lanes, self._env_state)
         if not is_exact:
             warnings.warn(
                 f"{self.env.name} cannot be brought back to where it was (it resets itself, is not determined by its "
@@ -293,9 +313,16 @@ class Trainer:
         return lanes
 
     def cut_episodes(self) -> None:
-        """Truncate the running episodes of host environments, because an evaluation has played in them."""
+        """Truncate the running episodes of host environments, because an evaluation has played in them.
+
+        New ones begin with the next chunk.
+        """
         if isinstance(self.loop, HostLoop) and self._has_begun:
             self.state = self.state._replace(lanes=self.loop.cut_episodes(self.state.lanes))
+            self._end_episodes(self.loop)
+
+    def _end_episodes(self, loop: HostLoop) -> None:
+        self._env_state, self._has_begun = loop.episodes_so_far, False
 
     def _renumber(self) -> None:
         """Keep the row numbers of the replay buffer within int32.
@@ -327,11 +354,20 @@ class Trainer:
             step = int(round_) * self.config.num_envs
             if self._on_diverged is None:
                 raise DivergedError(
-                    f"the loss of lane {lane} (seed {self.seeds[lane]}) was not finite at step {step}: try a smaller "
-                    f"learning_rate; the last checkpoint is from before"
+                    f"the loss of lane {lane} (seed {self.seeds[lane]}) was not finite at step {step}: "
+                    f"{self._reason_of_divergence()}; the last checkpoint is from before"
                 )
             self._diverged_lanes.add(lane)
             self._on_diverged(lane, step)
+
+    def _reason_of_divergence(self) -> str:
+        """Return what made a loss not finite: numbers of the environment, or else a large learning rate."""
+        for replay in shares(self.state.lanes.replay):
+            seen_is_finite = bool(jnp.isfinite(replay.observations).all())
+            if not (seen_is_finite and np.isfinite(reward_range(replay)).all()):
+                what = "a reward" if seen_is_finite else "an observation"
+                return f"{self.env.name} gave {what} that is not finite; gs.check_env looks for faults of environments"
+        return "try a smaller learning_rate"
 
     def _check_values(self, metrics: ChunkMetrics) -> None:
         """Warn, once, if the mean Q-value of a lane cannot be a return of the rewards seen."""

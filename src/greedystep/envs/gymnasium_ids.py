@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 ADAPTERS = "greedystep.envs.gymnasium"
 """The module of the Gymnasium classes, which imports JAX; this one does not."""
 
+MODULE_HINT = "If a module registers it when it is imported, name both, MODULE:ID, as in ale_py:ALE/Pong-v5"
+
 
 def register_ids() -> None:
     """Register every environment with Gymnasium, by name only: none is made or imported."""
@@ -55,7 +57,13 @@ def make_gymnasium(env_id: str, **options: Any) -> gymnasium.Env:
     except MissingExtraError:
         raise
     except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
-        raise ValueError(f"env: gymnasium cannot make {env_id!r}: {problem}") from None
+        unknown = isinstance(problem, gymnasium.error.NamespaceNotFound | gymnasium.error.NameNotFound)
+        hint = f" {MODULE_HINT}" if unknown and ":" not in env_id and "Did you mean" not in str(problem) else ""
+        raise ValueError(f"env: gymnasium cannot make {env_id!r}: {problem}{hint}") from None
+    except (Exception, SystemExit) as problem:
+        from greedystep.envs.gymnasium_rules import sentence
+
+        raise ValueError(f"env: gymnasium cannot make {env_id!r}: {sentence(problem)}") from problem
 
 
 def check_registered(env_id: str, source: Any) -> None:

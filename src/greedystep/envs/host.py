@@ -11,7 +11,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -22,7 +22,16 @@ from gymnasium.spaces.utils import flatten, flatten_space
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, iterate
 
+from greedystep.checks import short_repr
 from greedystep.envs.gymnasium_ids import make_gymnasium
+from greedystep.envs.gymnasium_rules import (
+    EnvironmentFailedError,
+    call,
+    failure,
+    space_of,
+    wrong_reset,
+    wrong_step,
+)
 from greedystep.envs.observation_spec import ObservationSpec
 
 Vectorization = Literal["sync", "async", "actors"]
@@ -31,6 +40,10 @@ episodes from actors elsewhere (see `deep.actors`), everything else steps in thi
 
 DTYPES = {"float64": "float32", "float16": "float32", "int64": "int32", "uint64": "int32", "uint32": "int32"}
 """Dtype of an observation space -> the dtype it is stored as, since JAX has 32 bits by default; others are kept."""
+SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
+"""Observation spaces that are supported, besides Dict and Tuple of these."""
+FAILURES = (Exception, SystemExit)
+"""What an environment may raise; an interrupt by the user is none of its failures."""
 
 
 class HostStep(NamedTuple):
@@ -80,7 +93,7 @@ class HostEnvironment:
         elif isinstance(env, gymnasium.Env | VectorEnv):
             self._made = env
         elif callable(env):
-            self._make = env
+            self._make = partial(call, env)
         else:
             raise ValueError(
                 f"env: expected an environment, its name or a function that makes one, got {type(env).__name__}"
@@ -96,11 +109,8 @@ class HostEnvironment:
         one: Any = self._made
         self.is_vector = isinstance(one, VectorEnv)
         self.name = env if isinstance(env, str) else _name(one)
-        space, actions = (
-            (one.single_observation_space, one.single_action_space)
-            if self.is_vector
-            else (one.observation_space, one.action_space)
-        )
+        single = "single_" if self.is_vector else ""
+        space, actions = (space_of(one, f"{single}{what}_space") for what in ("observation", "action"))
         if not isinstance(actions, spaces.Discrete):
             raise ValueError(f"env: {self.name} has the action space {actions}; only Discrete actions are supported")
         self.num_actions, self._first_action = int(actions.n), np.asarray(actions.start, actions.dtype)
@@ -161,11 +171,7 @@ class HostEnvironment:
             if self.vectorization == "async":
                 if one is not None:
                     one.close()
-                # Not forked: JAX has threads by now, which a fork would leave in any state.
-                with _main_module_hidden():
-                    vector = AsyncVectorEnv(
-                        [self._make] * count, context="spawn", autoreset_mode=AutoresetMode.DISABLED
-                    )
+                vector = self._in_processes(self._make, count)
                 return VectorHostEnvs(vector, self._codec, self._first_action)
             made = ([] if one is None else [one]) + [self._make() for _ in range(count - (one is not None))]
             return EnvList(made, self._codec, self._first_action)
@@ -173,6 +179,14 @@ class HostEnvironment:
             return VectorHostEnvs(one, self._codec, self._first_action)
         assert one is not None
         return EnvList([one], self._codec, self._first_action)
+
+    def _in_processes(self, make: Callable[[], Any], count: int) -> AsyncVectorEnv:
+        # Not forked: JAX has threads by now, which a fork would leave in any state.
+        with _main_module_hidden():
+            try:
+                return AsyncVectorEnv([make] * count, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
+            except FAILURES as problem:
+                raise failure(self.name, "making a process", problem) from problem
 
 
 class LoggedEnvironment(HostEnvironment):
@@ -246,6 +260,11 @@ class HostEnvs(ABC):
     def close(self) -> None:
         """Close all environments."""
 
+    def abandon(self) -> None:
+        """Close all environments after a failure, whatever they raise."""
+        with suppress(*FAILURES):
+            self.close()
+
     # -- what a trainer calls ------------------------------------------------------------------------------------------
 
     def begin_with(self, seed: int) -> np.ndarray:
@@ -256,6 +275,11 @@ class HostEnvs(ABC):
     def reset(self, seeds: Sequence[tuple[int, int]]) -> np.ndarray:
         """Begin the first episode of every environment; `seeds` are (seed of its training, its index therein)."""
         self._seeds, self._episodes = list(seeds), [0] * self.num_envs
+        return self.begin_episodes(self._all)
+
+    def begin_after(self, episodes: Sequence[int], seeds: Sequence[tuple[int, int]]) -> np.ndarray:
+        """Begin new episodes after those with the numbers `episodes`, which have ended; `seeds` as for `reset`."""
+        self._seeds, self._episodes = list(seeds), list(episodes)
         return self.begin_episodes(self._all)
 
     def begin_episodes(self, which: np.ndarray) -> np.ndarray:
@@ -329,11 +353,23 @@ class EnvList(HostEnvs):
     def _reset(self, seeds: dict[int, int]) -> np.ndarray:
         self._seen = self._seen.copy()  # the observations of the step before have been returned
         for i, seed in seeds.items():
-            self._seen[i] = self._codec(self._envs[i].reset(seed=seed)[0])
+            try:
+                result: Any = self._envs[i].reset(seed=seed)
+            except FAILURES as problem:
+                raise failure(self._codec.name, "reset", problem) from problem
+            if not (isinstance(result, tuple) and len(result) == 2):
+                raise EnvironmentFailedError(f"env: {self._codec.name}: {wrong_reset(result)}")
+            self._seen[i] = self._codec(result[0])
         return self._seen
 
     def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
-        results = [env.step(action) for env, action in zip(self._envs, actions, strict=True)]
+        try:
+            results: list[Any] = [env.step(action) for env, action in zip(self._envs, actions, strict=True)]
+        except FAILURES as problem:
+            raise failure(self._codec.name, "step", problem) from problem
+        for result in results:
+            if not (isinstance(result, tuple) and len(result) == 5):
+                raise EnvironmentFailedError(f"env: {self._codec.name}: {wrong_step(result)}")
         seen, reward, terminated, truncated, _ = zip(*results, strict=True)
         self._seen = self._codec.stack(seen)
         return self._seen, reward, np.array(terminated, bool), np.array(truncated, bool)
@@ -384,16 +420,27 @@ class VectorHostEnvs(HostEnvs):
         given: Any = [seeds.get(i) for i in range(self.num_envs)]
         if self._is_ale:  # ale_py takes no list, but an array of 31-bit numbers
             given = np.array([seed or 0 for seed in given]) % 2**31
-        return self._codec.batch(self._vector.observation_space, self._vector.reset(seed=given, options=options)[0])
+        try:
+            seen, _ = self._vector.reset(seed=given, options=options)
+        except FAILURES as problem:
+            raise failure(self._codec.name, "reset", problem) from problem
+        return self._codec.batch(self._vector.observation_space, seen)
+
+    def _step_vector(self, actions: np.ndarray) -> tuple[Any, Any, np.ndarray, np.ndarray, dict[str, Any]]:
+        try:
+            seen, reward, terminated, truncated, infos = self._vector.step(actions)
+        except FAILURES as problem:
+            raise failure(self._codec.name, "step", problem) from problem
+        return seen, reward, terminated, truncated, infos
 
     def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
-        seen, reward, terminated, truncated, _ = self._vector.step(actions)
+        seen, reward, terminated, truncated, _ = self._step_vector(actions)
         return self._codec.batch(self._vector.observation_space, seen), reward, terminated.copy(), truncated.copy()
 
     def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:
         if self.can_restore:
             return super().step(actions, reset=reset)
-        seen, reward, terminated, truncated, infos = self._vector.step(actions + self._first_action)
+        seen, reward, terminated, truncated, infos = self._step_vector(actions + self._first_action)
         observation = self._codec.check(self._codec.batch(self._vector.observation_space, seen))
         reward, was_over, over = self._codec.check_reward(reward), self._over, terminated | truncated
         last = observation
@@ -410,21 +457,27 @@ class VectorHostEnvs(HostEnvs):
     def close(self) -> None:
         self._vector.close()
 
+    def abandon(self) -> None:
+        if not isinstance(self._vector, AsyncVectorEnv):
+            super().abandon()
+            return
+        for process in self._vector.processes:  # one that has failed would not answer `close`
+            process.terminate()
+            process.join()
+        self._vector.closed = True
+
 
 class Codec:
     """Converts observations of a Gymnasium space to arrays of one shape and dtype, and checks them."""
 
     def __init__(self, name: str, space: spaces.Space):
-        self._name, self._space = name, space
+        self.name, self._space = name, space
         self._is_box, self._is_discrete = isinstance(space, spaces.Box), isinstance(space, spaces.Discrete)
         if isinstance(space, spaces.Discrete):
             self._start = int(space.start)
             self.spec = ObservationSpec((), np.dtype(np.int32), 0, int(space.n) - 1)
             return
-        try:
-            box = space if self._is_box else flatten_space(space)
-        except NotImplementedError:
-            box = None
+        box = flatten_space(space) if _is_supported(space) and not self._is_box else space
         if not isinstance(box, spaces.Box):
             raise ValueError(
                 f"env: {name} has the observation space {space}; supported are Box, Discrete, MultiBinary, "
@@ -437,16 +490,20 @@ class Codec:
     def __call__(self, observation: Any) -> np.ndarray:
         shape, dtype = self.spec.shape, self.spec.dtype
         if self._is_discrete:
-            number = int(observation) - self._start
+            try:
+                number = int(observation) - self._start
+            except (TypeError, ValueError):
+                number = -1
             if not 0 <= number <= self.spec.high:
-                raise ValueError(f"env: {self._name} returned observation {observation}, which is not in {self._space}")
+                raise self._wrong(observation)
             return np.asarray(number, dtype)
-        if not self._is_box:
-            observation = flatten(self._space, observation)
-        found = np.asarray(observation, dtype)
+        try:
+            found = np.asarray(observation if self._is_box else flatten(self._space, observation), dtype)
+        except (TypeError, ValueError, LookupError, AttributeError):
+            raise self._wrong(observation) from None
         if found.shape != shape:
-            raise ValueError(
-                f"env: {self._name} returned an observation of shape {found.shape}, its space says {shape}"
+            raise EnvironmentFailedError(
+                f"env: {self.name} returned an observation of shape {found.shape}, its space says {shape}"
             )
         return found
 
@@ -460,6 +517,10 @@ class Codec:
             return self(observations)
         return self.batch(batch_space(self._space, _batch_size(observations)), observations)
 
+    def _wrong(self, observation: Any) -> EnvironmentFailedError:
+        shown = short_repr(observation)
+        return EnvironmentFailedError(f"env: {self.name} returned observation {shown}, which is not in {self._space}")
+
     def batch(self, space: spaces.Space, observations: Any) -> np.ndarray:
         """Convert the N observations of a vector environment, whose batched space is `space`, to one array [N, ...]."""
         if self._is_box:
@@ -471,7 +532,7 @@ class Codec:
         if self._is_box:
             try:
                 found = np.array(observations, self.spec.dtype)
-            except ValueError:  # their shapes differ
+            except (TypeError, ValueError):  # their shapes differ, or one is no array at all
                 found = np.empty(0)
             if found.shape == (len(observations), *self.spec.shape):
                 return found
@@ -480,7 +541,8 @@ class Codec:
     def check(self, observations: np.ndarray) -> np.ndarray:
         """Return the observations; ValueError if one is NaN or infinite."""
         if observations.dtype.kind == "f" and not np.isfinite(observations).all():
-            raise ValueError(f"env: {self._name} returned an observation that is not finite: {observations.tolist()}")
+            shown = short_repr(observations.tolist())
+            raise EnvironmentFailedError(f"env: {self.name} returned an observation that is not finite: {shown}")
         return observations
 
     def check_reward(self, reward: Any) -> np.ndarray:
@@ -490,7 +552,9 @@ class Codec:
         except (TypeError, ValueError):
             found = np.array(np.nan, np.float32)
         if found.ndim != 1 or not np.isfinite(found).all():
-            raise ValueError(f"env: {self._name} returned the reward {reward}; expected one finite number per step")
+            raise EnvironmentFailedError(
+                f"env: {self.name} returned the reward {reward}; expected one finite number per step"
+            )
         return found
 
 
@@ -516,6 +580,12 @@ def _main_module_hidden() -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(main, name, value)
+
+
+def _is_supported(space: spaces.Space) -> bool:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return all(map(_is_supported, space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces))
+    return isinstance(space, SUPPORTED)
 
 
 def _name(env: Any) -> str:

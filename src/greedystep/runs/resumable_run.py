@@ -58,6 +58,8 @@ class RunFolder(ABC):
     """Smallest number of seconds between two saves."""
     FAILURES: tuple[type[Exception], ...]
     """Exceptions which mean that training itself has failed, for example with a loss that is not finite."""
+    SAVED_FAILURES: tuple[type[Exception], ...] = ()
+    """Those of FAILURES that leave the state whole, which is saved: an environment that failed, for example."""
 
     def __init__(
         self, folder: Path, lock: WriterLock, *, is_saved: bool, restart: bool = False, tensorboard: bool = False
@@ -112,7 +114,8 @@ class RunFolder(ABC):
     def train(self, save_every: float | None = None) -> Generator[RunProgress, None, None]:
         """Train to the end; when the generator is closed or interrupted, everything so far is saved.
 
-        After an error (a full disk, a loss that is not finite) nothing is saved: the last saved state stands.
+        After an error (a full disk, a loss that is not finite) nothing is saved: the last saved state stands. After
+        SAVED_FAILURES everything is saved.
 
         Args:
             save_every: smallest number of seconds between two saves; SAVE_EVERY by default.
@@ -147,12 +150,11 @@ class RunFolder(ABC):
                         self._save(metrics)
                         saved = time.perf_counter()
                 yield progress
-        except Exception:
-            raise
-        except BaseException:
-            with deferred():
-                metrics.append(self.unfinished_rows())
-                self._save(metrics)
+        except BaseException as problem:
+            if not isinstance(problem, Exception) or isinstance(problem, self.SAVED_FAILURES):
+                with deferred():
+                    metrics.append(self.unfinished_rows())
+                    self._save(metrics)
             raise
         with deferred():
             self._save(metrics)
