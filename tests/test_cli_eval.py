@@ -148,7 +148,7 @@ def test_what_knows_no_environment_is_evaluated_and_watched_where_env_says(file,
         ("watch classic/cartpole --pretrained --env CartPole-v1", "env: a pretrained agent plays in its own environ"),
         ("export pole.npz --out log.npz", "pole.npz is an exported policy, not an agent: gs.NumpyPolicy.load reads it"),
         ("watch pole.onnx", "pole.onnx is an ONNX model, for ONNX Runtime; greedystep plays policies that end in .npz"),
-        ("train --env CartPole-v1", "Unrecognized options: --env; type its value without --env"),
+        ("train --env CartPole-v1", "Unrecognized options: --env; give it without --env"),
     ],
 )
 def test_what_cannot_be_played_is_answered_by_one_sentence(words, sentence, pole, monkeypatch, capsys):

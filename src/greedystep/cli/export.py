@@ -48,7 +48,7 @@ class Export:
         from rich.console import Console
 
         from greedystep import minari_store
-        from greedystep.agents import is_table, load
+        from greedystep.agents import is_table, load, refuse_policy
         from greedystep.runs.progress import say
 
         with answering_bad_input():
@@ -65,8 +65,10 @@ class Export:
             check_int("episodes", self.episodes)
             check_float("epsilon", self.epsilon, 0, 1)
             check_seed(self.seed)
-            if self.agent.exists() and is_table(self.agent):
-                raise ValueError(f"{self.agent} is a table; expected an agent with networks")
+            if self.agent.exists():
+                refuse_policy(self.agent)
+                if is_table(self.agent):
+                    raise ValueError(f"{self.agent} is a table; expected an agent with networks")
             agent: Any = load(self.agent, lane=self.lane)
             written = []
             if self.policy is not None:
