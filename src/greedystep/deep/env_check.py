@@ -66,7 +66,7 @@ def check_first_steps(env_id: str, **options: Any) -> None:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        env = HostEnvironment(env_id, **options | {"disable_env_checker": True})
+        env = HostEnvironment(env_id, **dict(options, disable_env_checker=True))
         running, rng = env.open(1), np.random.default_rng(0)
         try:
             running.reset([(0, 0)])
