@@ -148,6 +148,18 @@ def test_the_rows_after_a_step_are_those_of_its_episode_up_to_the_row_without_an
 
 @settings(deadline=None, max_examples=30)
 @given(histories())
+def test_running_episodes_are_cut_as_if_their_newest_steps_had_been_truncated(history):
+    height, ends = history
+    buffer, replay, _ = play(height, ends)
+    last = [[*column[:-1], column[-1] if any(column[-1]) else (False, True)] for column in ends]
+    for ours, theirs in zip(buffer.cut(replay), play(height, last)[1], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for ours, theirs in zip(buffer.cut(buffer.init()), buffer.init(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@settings(deadline=None, max_examples=30)
+@given(histories())
 def test_rows_in_the_order_of_time(history):
     buffer, replay, lists = play(*history)
     index, there = chronological(buffer, replay)
