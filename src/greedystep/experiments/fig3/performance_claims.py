@@ -225,7 +225,13 @@ def converged_level(ours: MethodRuns, share: float) -> float:
 
 def _level(ours: MethodRuns, level: float) -> str:
     """Return the level with the first return as text, since a level close to the first return is no achievement."""
-    return f"a return of {level:.3g} (first return {ours.first_return.mean():.3g})"
+    first = ours.first_return.mean()
+    return f"a return of {_short(level)} (first return {_short(first)})"
+
+
+def _short(number: float) -> str:
+    """Return three digits of a number, without an exponent: -361, 50, -1000."""
+    return f"{number:.3g}" if abs(number) < 999.5 else f"{number:.0f}"
 
 
 @judges_tasks(
