@@ -155,11 +155,10 @@ def test_what_is_refused(arguments, tmp_path, capsys):
 
 @pytest.mark.parametrize("actors", [1, 3, 16])
 def test_any_number_of_actors_has_settings_that_fit(actors):
-    from greedystep.cli.train_network import _settings_of_actors
-    from greedystep.deep.dqn_run import DQNRunConfig
+    from greedystep.cli.train import NetworkOptions, Train
+    from greedystep.cli.train_network import _config
 
-    settings = _settings_of_actors("CartPole-v1", {}, "paper", actors, {})
-    agent = DQNRunConfig.from_preset("CartPole-v1", **settings).agent
+    agent = _config(Train("CartPole-v1", network=NetworkOptions(actors=actors))).agent
     assert (agent.num_envs, agent.updates) == (actors, actors)
 
 

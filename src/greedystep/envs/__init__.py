@@ -16,6 +16,7 @@ from greedystep.extras import deep_extra
 
 if TYPE_CHECKING:
     from greedystep.envs.core import Environment
+    from greedystep.envs.gymnasium_rules import EnvironmentFailedError
     from greedystep.envs.gymnax import from_gymnax
     from greedystep.envs.jumanji import from_jumanji
     from greedystep.envs.toy_env import ToyEnvironment
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Environment",
+    "EnvironmentFailedError",
     "Outcomes",
     "ToyEnvironment",
     "ToyTask",
@@ -35,6 +37,7 @@ __all__ = [
 
 _MODULES = {
     "Environment": "core",
+    "EnvironmentFailedError": "gymnasium_rules",
     "Outcomes": "toy_task",
     "ToyEnvironment": "toy_env",
     "ToyTask": "toy_task",
