@@ -33,7 +33,8 @@ from greedystep.deep.learner import Learner
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.train_loop import LaneState
 from greedystep.envs.core import ObservationSpec
-from greedystep.envs.host import HostEnvironment, HostEnvs
+from greedystep.envs.host import HostEnvironment
+from greedystep.envs.host_envs import HostEnvs
 from greedystep.numpy_policy import apply_layers
 from greedystep.runs.ray_cluster import Cluster, ClusterError
 

@@ -13,7 +13,8 @@ from greedystep.deep.lane_devices import one_lane
 from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.deep.trainer import Trainer
 from greedystep.envs.core import Environment
-from greedystep.envs.host import HostEnvironment, HostEnvs
+from greedystep.envs.host import HostEnvironment
+from greedystep.envs.host_envs import HostEnvs
 from greedystep.envs.host_evaluation import SIDE_BY_SIDE
 from greedystep.evaluation import MAX_STEPS
 from greedystep.trajectory import Trajectory

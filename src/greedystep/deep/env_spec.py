@@ -15,8 +15,9 @@ from greedystep.deep.presets import env_options, make_config
 from greedystep.envs.core import Environment, ObservationSpec, TimeLimit
 from greedystep.envs.gymnasium_ids import check_registered, gymnasium_id, make_gymnasium
 from greedystep.envs.gymnax import NEEDED, from_gymnax
-from greedystep.envs.host import DTYPES, HostEnvironment, LoggedEnvironment, Vectorization, observation_spec
+from greedystep.envs.host import HostEnvironment, LoggedEnvironment, Vectorization
 from greedystep.envs.jumanji import from_jumanji, is_jumanji
+from greedystep.envs.observation_codec import ObservationCodec, stored_dtype
 from greedystep.envs.observation_spec import check_spaces
 from greedystep.envs.toy_env import ToyEnvironment
 from greedystep.envs.toy_task import ToyTask
@@ -109,9 +110,9 @@ def logged_environment(data: Dataset) -> LoggedEnvironment:
         space, actions = data.spaces
         if not hasattr(actions, "n"):
             raise ValueError(f"{data.name}: expected Discrete actions, got {actions}")
-        return LoggedEnvironment(data.name, observation_spec(data.name, space), int(actions.n))
+        return LoggedEnvironment(data.name, ObservationCodec(data.name, space).spec, int(actions.n))
     first = next(iter(data)).observations
-    dtype, low, high, most = np.dtype(DTYPES.get(str(first.dtype), first.dtype)), np.inf, -np.inf, 0
+    dtype, low, high, most = stored_dtype(first.dtype), np.inf, -np.inf, 0
     for one in data:
         low, high = min(low, one.observations.min()), max(high, one.observations.max())
         most = max(most, int(one.actions.max()))

@@ -24,7 +24,8 @@ from greedystep.deep.packing import Packing
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.train_loop import LaneState, TrainLoop, Transition, map_lanes
 from greedystep.deep.train_metrics import ChunkMetrics
-from greedystep.envs.host import HostEnvironment, HostEnvs
+from greedystep.envs.host import HostEnvironment
+from greedystep.envs.host_envs import HostEnvs
 from greedystep.numpy_policy import apply_layers
 from greedystep.replay import ReplayState
 

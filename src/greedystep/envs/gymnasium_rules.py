@@ -12,6 +12,9 @@ from gymnasium import spaces
 
 from greedystep.checks import short_repr
 
+FAILURES = (Exception, SystemExit)
+"""What an environment may raise; an interrupt by the user is none of its failures."""
+
 
 class EnvironmentFailedError(ValueError):
     """An environment raised an error in `reset` or `step`, or gave what cannot be learned from."""
@@ -33,7 +36,7 @@ def call(make: Callable[[], Any]) -> Any:
     """Return what a user's function makes; ValueError if it raises."""
     try:
         return make()
-    except (Exception, SystemExit) as problem:
+    except FAILURES as problem:
         raise ValueError(f"env: the function that makes it raised {sentence(problem)}") from problem
 
 

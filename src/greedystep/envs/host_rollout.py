@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from greedystep.envs.host import EnvList, HostEnvironment
+from greedystep.envs.host import HostEnvironment
+from greedystep.envs.host_envs import EnvList
 from greedystep.envs.rollout import Policy, RolloutStep
 
 
