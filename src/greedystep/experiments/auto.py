@@ -203,11 +203,11 @@ def claims(scores: AllScores, tasks: Mapping[str, Any]) -> list[Claim]:
     "not in the paper",
 )
 def as_good(scores: AllScores, tasks: Mapping[str, Any]) -> Outcome:
-    """Confirmed if the mean normalised score is at least NEARLY on every task, partly if on half of them.
+    """Confirmed if the mean normalised score is at least 0.95 on every task, partly if on half of them.
 
     A single task says nothing about one setting for all; a task without trainings keeps it from being confirmed.
 
-    The last half sentence was added after the runs, when Pong was missing; without it, eight tasks would have done.
+    The rule was changed after the runs, when Pong was missing: eight tasks would have done.
     """
     means = {task: float(values.mean()) for task, values in scores[AUTO].items()}
     if len(means) < 2:

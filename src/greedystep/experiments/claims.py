@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
@@ -34,12 +35,15 @@ class Claim:
     measured: Any
     """The number or words that we measured."""
     verdict: Verdict
-    """The outcome of a rule that was written before the run."""
+    """What the rule says of the measurement."""
     reason: str = ""
     """One sentence: why the claim fails or is undecided, and the experiment, claim or test that shows it; empty if it
     holds."""
     brief: str = ""
     """The measurement in a few words and numbers, for the first page; empty: `measured`."""
+    rule: str = ""
+    """How the verdict follows from the measurement, written before the run; a rule that was changed after it says so,
+    and what it was before."""
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
@@ -50,8 +54,9 @@ class Claim:
                 raise ValueError(f"{name}: expected some text, got {text!r}")
         if not isinstance(self.reason, str) or (self.reason and self.verdict not in WITH_REASON):
             raise ValueError(f"reason: only a claim that is {' or '.join(WITH_REASON)} has one, got {self.reason!r}")
-        if not isinstance(self.brief, str):
-            raise ValueError(f"brief: expected text, got {self.brief!r}")
+        for name in ("brief", "rule"):
+            if not isinstance(text := getattr(self, name), str):
+                raise ValueError(f"{name}: expected text, got {text!r}")
 
 
 class Outcome(NamedTuple):
@@ -69,9 +74,16 @@ class Outcome(NamedTuple):
             return self.why if UNDECIDED in self.why else UNDECIDED
         return because(self.verdict, self.why or NOT_KNOWN)
 
-    def claim(self, id: str, claim: str, claimed: Any, where: str) -> Claim:
-        """Return the claim with this outcome."""
-        return Claim(id, claim, where, claimed, self.measured, self.verdict, self.reason, self.brief)
+    def claim(self, id: str, claim: str, claimed: Any, where: str, rule: Callable[..., Any]) -> Claim:
+        """Return the claim with this outcome; the docstring of `rule` says how it was judged."""
+        about = (id, claim, where, claimed, self.measured, self.verdict, self.reason, self.brief)
+        return Claim(*about, rule_text(rule))
+
+
+def rule_text(rule: Callable[..., Any]) -> str:
+    """Return the docstring of a rule on one line, without its arguments: what the page shows as the claim's rule."""
+    text = inspect.getdoc(rule) or ""
+    return " ".join(text.split("\n\nArgs:")[0].split())
 
 
 def judges(id: str, claim: str, claimed: Any, where: str) -> Callable[[Callable[..., Outcome]], Callable[..., Claim]]:
@@ -80,7 +92,7 @@ def judges(id: str, claim: str, claimed: Any, where: str) -> Callable[[Callable[
     def decorate(rule: Callable[..., Outcome]) -> Callable[..., Claim]:
         @wraps(rule)
         def judge(*args: Any) -> Claim:
-            return rule(*args).claim(id, claim, claimed, where)
+            return rule(*args).claim(id, claim, claimed, where, rule)
 
         return judge
 
@@ -101,9 +113,10 @@ def judged(
     verdict: Verdict,
     why: str = NOT_KNOWN,
     brief: str = "",
+    rule: str = "",
 ) -> Claim:
     """Make a claim with this verdict; its reason is `why` if the verdict comes with one."""
-    return Claim(id, claim, where, claimed, measured, verdict, because(verdict, why), brief)
+    return Claim(id, claim, where, claimed, measured, verdict, because(verdict, why), brief, rule)
 
 
 def verdict_if(holds: bool) -> Verdict:

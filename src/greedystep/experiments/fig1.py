@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from greedystep import figures, models, operators
 from greedystep.charts import Chart, Line
-from greedystep.experiments.claims import Claim, Verdict, judged, verdict_if
+from greedystep.experiments.claims import Claim, Verdict, judged, rule_text, verdict_if
 from greedystep.runs.progress import ReportProgress
 from greedystep.tables import Table
 
@@ -73,16 +73,16 @@ def _claims(rows: list[dict[str, Any]]) -> list[Claim]:
     work += f"with look-ahead N, {half:.2g} times with the shortest look-ahead that does it, N/2"
     why = "one iteration that looks N steps ahead costs as much as N sweeps (fig1, Bellman sweeps)"
     brief = f"{max(ours)} iterations against up to {max(one_step)}, at {half:.2g} times the work"
-    verdict = _faster(max(ours) < max(one_step), min(half, full))
+    verdict, exact = _faster(max(ours) < max(one_step), min(half, full)), "Confirmed if this is so for every N."
     return [
-        judged("fig1-two-iterations", two, where, 2, 2 if is_two else ours, verdict_if(is_two)),
-        judged("fig1-n-iterations", n, where, "N", "N" if is_n else one_step, verdict_if(is_n)),
-        judged("fig1-faster", faster, where, "faster", work, verdict, why, brief),
+        judged("fig1-two-iterations", two, where, 2, 2 if is_two else ours, verdict_if(is_two), rule=exact),
+        judged("fig1-n-iterations", n, where, "N", "N" if is_n else one_step, verdict_if(is_n), rule=exact),
+        judged("fig1-faster", faster, where, "faster", work, verdict, why, brief, rule_text(_faster)),
     ]
 
 
 def _faster(fewer_iterations: bool, work_ratio: float) -> Verdict:
-    """Return confirmed if there is less work, partly if there are fewer iterations that cost as much, else refuted."""
+    """Confirmed if there is less work, partly if there are fewer iterations that cost as much, otherwise refuted."""
     return "confirmed" if work_ratio < 1 else "partly" if fewer_iterations else "refuted"
 
 

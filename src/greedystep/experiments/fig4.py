@@ -48,12 +48,14 @@ def claims(runs: AllRuns) -> list[Claim]:
 
 @rule("fig4-better", "With 6 networks it performs better.", "better")
 def better(runs: AllRuns, task: str) -> Outcome:
+    """On each task: confirmed if the final return minus that with one network has a 95 % CI above 0."""
     gap = mean_difference(runs[task, SIX].final_return, runs[task, ONE].final_return)
     return Outcome(gap.above(), f"final return minus that with 1: {gap}", pessimism(runs[task, SIX]))
 
 
 @rule("fig4-stable", "With 6 networks it is more stable.", "more stable")
 def stable(runs: AllRuns, task: str) -> Outcome:
+    """On each task: confirmed if best minus final return has a mean below that with one network (95 % CI)."""
     gap = mean_difference(lost_return(runs[task, SIX]), lost_return(runs[task, ONE]))
     return Outcome(gap.below(), f"best minus final return minus that with 1: {gap}")
 
@@ -65,7 +67,10 @@ def lost_return(one: MethodRuns) -> np.ndarray:
 
 @rule("fig4-smaller-q", "With 6 networks Q is smaller.", "smaller")
 def smaller_q(runs: AllRuns, task: str) -> Outcome:
-    """Judge whether Q is smaller with six networks; the reason says if Q is larger only because the returns are."""
+    """On each task: confirmed if mean Q minus that with one network has a 95 % CI below 0.
+
+    The reason says if Q is larger only because the returns are.
+    """
     six, one = runs[task, SIX], runs[task, ONE]
     gap = mean_difference(six.at_end(six.q), one.at_end(one.q))
     less = mean_difference(six.final_overestimation, one.final_overestimation)
@@ -81,6 +86,7 @@ def smaller_q(runs: AllRuns, task: str) -> Outcome:
     "reduced",
 )
 def less_overestimation(runs: AllRuns, task: str) -> Outcome:
+    """On each task: confirmed if over-estimation minus that with one network has a 95 % CI below 0."""
     six, one = (runs[task, name].final_overestimation for name in (SIX, ONE))
     gap = mean_difference(six, one)
     brief = f"{one.mean():.3g} to {six.mean():.3g}"
@@ -94,7 +100,8 @@ def less_overestimation(runs: AllRuns, task: str) -> Outcome:
     needs=VARIANTS,
 )
 def six_is_good(runs: AllRuns, task: str) -> Outcome:
-    """Refuted if another number has a higher final return (95 % CI); confirmed if none has, and one has a lower one.
+    """On each task: refuted if another number has a higher final return (95 % CI); confirmed if none has a higher one,
+    and one has a lower one.
 
     Undecided if no other number differs.
     """

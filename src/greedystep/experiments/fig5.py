@@ -76,6 +76,7 @@ def claims(runs: AllRuns) -> list[Claim]:
     "larger",
 )
 def larger_at_first(runs: AllRuns, task: str) -> Outcome:
+    """On each task: confirmed if the mean n at first minus that at the end has a 95 % CI above 0."""
     first, last = phases(runs[task, GREEDY])
     gap = mean(first - last)
     measured = f"n = {first.mean():.3g} at first and {last.mean():.3g} at the end, a difference of {gap}"
@@ -89,6 +90,7 @@ def larger_at_first(runs: AllRuns, task: str) -> Outcome:
     "below 0",
 )
 def getting_smaller(runs: AllRuns, task: str) -> Outcome:
+    """On each task: confirmed if the mean rank correlation over seeds has a 95 % CI below 0."""
     rho = mean(rank_correlation(runs[task, GREEDY]))
     return Outcome(rho.below(), f"{rho}", _why(runs, task))
 

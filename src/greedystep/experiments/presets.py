@@ -51,7 +51,7 @@ def name(method: str, preset: str) -> str:
     "not in the paper",
 )
 def agree(runs: Mapping[str, MethodRuns]) -> Outcome:
-    """Look at every pair of methods: is it reversed by the preset, and does the preset change how far they are apart?
+    """By every pair of methods: is it reversed by the preset, and does the preset change how far they are apart?
 
     A pair is reversed if each preset has another of the two ahead (95 % CIs). It is changed if the difference of the
     differences, (A - B with fast) - (A - B with paper), has a CI that excludes 0. Refuted if a pair is reversed,

@@ -229,7 +229,7 @@ def best_for_all(maps: Mapping[str, Any]) -> tuple[str, dict[str, float]] | None
     "not in the paper",
 )
 def one_for_all(maps: Mapping[str, Any]) -> Outcome:
-    """Confirmed if one setting has a share of at least NEARLY_BEST on every task, partly if on half of them."""
+    """Confirmed if one setting has a share of at least 0.95 on every task, partly if on half of them."""
     found = best_for_all(maps)
     if found is None:
         return Outcome("untested", "fewer than two tasks have all their settings trained")

@@ -54,7 +54,7 @@ def _on_each_game(id: str, claim: str, claimed: str) -> Callable[[Rule], Callabl
                     if (what := missing_runs(runs, task, BOTH))
                 ]
                 outcomes[game] = Outcome("untested", ", ".join(missing)) if missing else rule(runs, game)
-            return combine(outcomes).claim(id, claim, claimed, "not in the paper")
+            return combine(outcomes).claim(id, claim, claimed, "not in the paper", rule)
 
         return judge
 

@@ -152,7 +152,7 @@ def judges_task(id: str, claim: str, claimed: Any, where: str) -> Callable[[Rule
         def judge(runs: AllRuns, task: str) -> Claim:
             missing = missing_runs(runs, task)
             outcome = Outcome("untested", missing) if missing else rule(runs, task)
-            return outcome.claim(id.format(task), claim.format(TASKS[task].title), claimed, where)
+            return outcome.claim(id.format(task), claim.format(TASKS[task].title), claimed, where, rule)
 
         return judge
 
@@ -170,7 +170,7 @@ def judges_tasks(
         def judge(runs: AllRuns) -> Claim:
             outcomes = {task: rule(runs, task) for task in TASKS if all((task, name) in runs for name in names)}
             outcome = combine(outcomes) if outcomes else Outcome("untested", f"not trained: {'; '.join(names)}")
-            return outcome.claim(id, claim, claimed, where)
+            return outcome.claim(id, claim, claimed, where, rule)
 
         return judge
 
@@ -202,8 +202,8 @@ def least_gain(runs: AllRuns, task: str) -> float:
 def has_learned(runs: AllRuns, task: str, method: str) -> bool:
     """Whether the final return minus the first one has a 95 % CI above `least_gain`.
 
-    The rule was changed after the runs: the bound was 0, by which a method that went from -16 to -15.9 on Pong, where
-    others got to -5, had learned.
+    The rule was changed after the runs: the bound was 0, by which a method that went from -16 to -15.9 on Pong had
+    learned.
     """
     one = runs[task, method]
     return mean_difference(one.final_return, one.first_return).is_above(max(least_gain(runs, task), 0.0))

@@ -69,7 +69,10 @@ def _over_games(runs: AllRuns, numerator: str) -> Outcome:
     "almost 2 times",
 )
 def mixed(runs: AllRuns) -> Outcome:
-    """Confirmed if the 95 % CI of the ratio lies above 1.5 on all three games, refuted if below on all of them."""
+    """Confirmed if the 95 % CI of the ratio lies above 1.5 on all three games, refuted if below on all of them.
+
+    The rule was written after the trainings, before this ratio was computed.
+    """
     return _over_games(runs, GREEDY)
 
 
@@ -82,7 +85,8 @@ def mixed(runs: AllRuns) -> Outcome:
 def alone(runs: AllRuns) -> Outcome:
     """Confirmed if the 95 % CI of the ratio lies above 1.5 on all three games, refuted if below on all of them.
 
-    If so, a method that is no better than the baseline looks almost twice as good in such a comparison.
+    If so, a method that is no better than the baseline looks almost twice as good in such a comparison. The rule was
+    written after the trainings, when two of these ratios were roughly known.
     """
     return _over_games(runs, "best")
 

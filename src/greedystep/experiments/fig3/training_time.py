@@ -103,8 +103,10 @@ def table(name: str, times: Times) -> Table:
     "Section 4.1, computation complexity",
 )
 def claim(times: Times | None) -> Outcome:
-    """Confirmed if the CIs of the ratio of times lie below 1.25: with 1 network against DQN; with 6 against DQN and
-    against one-step returns with 6; partly if not against DQN, or for one number of networks only; else refuted.
+    """Confirmed if the 95 % CIs of the ratio of times lie below 1.25: with 1 network against DQN; with 6 against DQN
+    and against one-step returns with 6.
+
+    Partly if not against DQN, or for one number of networks only; otherwise refuted.
     """
     if times is None:
         return Outcome("untested", "not timed")

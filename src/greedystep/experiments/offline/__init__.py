@@ -264,13 +264,13 @@ def _each_rule(found: Found, kind: str, fails: Callable[[Estimate], bool], what:
 
 @rule("offline-narrow", "From an expert's log, keeping to actions of the data is better than not.", "better")
 def narrow(found: Found) -> Outcome:
-    """Confirmed if the CI of the difference lies above 0 for every rule of returns, refuted if it does for none."""
+    """Confirmed if the 95 % CI of the difference lies above 0 for every rule of returns, refuted if for none."""
     return _each_rule(found, "expert", lambda one: not one.is_above(), "not better")
 
 
 @rule("offline-broad", "From a log of random actions it costs nothing.", "not worse")
 def broad(found: Found) -> Outcome:
-    """Refuted if the CI of the difference lies below 0 for every rule, partly if it does for some."""
+    """Refuted if the 95 % CI of the difference lies below 0 for every rule of returns, partly if for some."""
     return _each_rule(found, "random", lambda one: one.is_below(), "worse")
 
 
@@ -280,7 +280,7 @@ def broad(found: Found) -> Outcome:
     f"at least {LEAST_EFFECT} more",
 )
 def returns_on_data(found: Found) -> Outcome:
-    """Confirmed if the CI of the difference lies above LEAST_EFFECT, refuted if below.
+    """Confirmed if the 95 % CI of the difference in mean score lies above 0.05, refuted if below.
 
     The rule was changed after the runs: the bound was 0, by which 0.01 (0.00 to 0.01) confirmed the claim.
     """

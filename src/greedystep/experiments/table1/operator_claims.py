@@ -2,17 +2,17 @@
 
 A theorem is confirmed if no model violates it for the operator as the paper defines it, and refuted otherwise. What
 holds for the form of its proofs is said beside it, and the condition under which it does hold in the reason.
-This rule was changed after the first runs, which said "partly" where a condition repairs a statement: a theorem is true
-as stated, or it is not. No verdict depends on a time.
+No verdict depends on a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict, judged, verdict_if, verdict_of_parts
+from greedystep.experiments.claims import NOT_KNOWN, Claim, Verdict, judged, rule_text, verdict_if, verdict_of_parts
 from greedystep.experiments.table1 import properties
 from greedystep.experiments.table1.properties import GREEDY, MULTI_STEP, OPERATORS, SAME, SAMPLED
 
@@ -131,26 +131,33 @@ Outcomes = dict[str, tuple[Any, Any, Verdict]]
 def claims(numbers: dict[str, Any]) -> list[Claim]:
     """Judge the paper's claims about its operators by the numbers of a result."""
     measured, violations = numbers["properties"], numbers["theorems"]
-    outcomes = (
-        {id: _row(name, measured[name]["cases"]) for id, name in ROWS.items()}
-        | _adaptive(measured[DEFINITION]["cases"])
-        | _corrections({name: [case["moves"] for case in entry["cases"]] for name, entry in measured.items()})
-        | _theorems(violations)
-        | _sampled(violations, measured[SAMPLED]["cases"])
-        | _good_policy(numbers["convergence"]["curves"])
-        | _variance(numbers["variance"])
-        | _formulas(numbers["formulas"])
-        | _complexity(numbers["cost"])
-    )
+    moves = {name: [case["moves"] for case in entry["cases"]] for name, entry in measured.items()}
+    rules: dict[Callable[..., Outcomes], tuple[Any, ...]] = {
+        _rows: (measured,),
+        _adaptive: (measured[DEFINITION]["cases"],),
+        _corrections: (moves,),
+        _theorems: (violations,),
+        _sampled: (violations, measured[SAMPLED]["cases"]),
+        _good_policy: (numbers["convergence"]["curves"],),
+        _variance: (numbers["variance"],),
+        _formulas: (numbers["formulas"],),
+        _complexity: (numbers["cost"],),
+    }
     said = {id: (claim, where) for where, claims in PAPER.items() for id, claim in claims.items()}
     briefs = _briefs(violations, measured[SAMPLED]["cases"])
     return [
-        judged(id, *said[id], *outcome, WHY.get(id, NOT_KNOWN), briefs.get(id, "")) for id, outcome in outcomes.items()
+        judged(id, *said[id], *outcome, WHY.get(id, NOT_KNOWN), briefs.get(id, ""), rule_text(rule))
+        for rule, arguments in rules.items()
+        for id, outcome in rule(*arguments).items()
     ]
 
 
+def _rows(measured: dict[str, Any]) -> Outcomes:
+    """Confirmed if the operator's limit and contraction rate are those of Table 1 on every model."""
+    return {id: _row(name, measured[name]["cases"]) for id, name in ROWS.items()}
+
+
 def _row(name: str, entries: list[dict[str, Any]]) -> tuple[Any, Any, Verdict]:
-    """Judge a row of Table 1: confirmed if the operator's limit and contraction rate are the paper's on every model."""
     theory = OPERATORS[name].theory
     bound = properties.RATES[theory.rate]
     error = {"Q*": "to_optimum", "Q^π": "to_policy", "below Q*": "above_optimum"}[theory.limit]
@@ -166,17 +173,17 @@ def _size(difference: float) -> str:
 
 
 def _adaptive(entries: list[dict[str, Any]]) -> Outcomes:
-    """Judge whether steps adapt: confirmed if on every model more than one n is chosen."""
+    """Confirmed if on every model more than one n is chosen."""
     ranges = [f"{e['case']}: n = {min(e['steps'])} to {max(e['steps'])}" for e in entries]
     return {"table1-adaptive-step": ("yes", "; ".join(ranges), verdict_if(all(len(e["steps"]) > 1 for e in entries)))}
 
 
 def _corrections(moves: dict[str, list[float]]) -> Outcomes:
-    """Judge which operators need an off-policy correction: those whose limit depends on the behaviour policies.
+    """An operator needs a correction if its limit depends on the behaviour policies.
 
-    Multi-step optimality needs no ratios in any case, so that a limit that does depend on them is partly right.
-    That evaluation needs a correction has two parts: without ratios the limit depends on the behaviour on some model,
-    with ratios on none.
+    Multi-step optimality needs no ratios in any case: if its limit depends on them, the claim is partly right. That
+    evaluation needs a correction has two parts: without ratios the limit depends on the behaviour on some model, with
+    ratios on none.
     """
     greedy, multi_step = max(moves[DEFINITION] + moves[PROOFS]), max(moves[MULTI_STEP])
     without, corrected = (max(moves[name]) for name in EVALUATION)
@@ -213,7 +220,10 @@ COUNTED = {
 
 
 def _theorems(rows: list[dict[str, Any]]) -> Outcomes:
-    """Judge theorems: confirmed if no model violates the statement."""
+    """Confirmed if no model violates the statement for the operator as the paper defines it, refuted otherwise.
+
+    The rule was changed after the first runs: it said partly where a condition repairs a statement.
+    """
     violations, models = {}, {}  # (operator, statement) -> how many models violate it, as a number and in words
     for row in rows:
         counts, key = row["violations"], (row["operator"], row["statement"])
@@ -256,9 +266,10 @@ def _briefs(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> dict[s
 
 
 def _sampled(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> Outcomes:
-    """Judge the theorem on the sampled operator for deterministic models, and the text's statement for any data.
+    """The theorem is confirmed if no deterministic model violates it.
 
-    The text is confirmed if the limit is Q* on every model, and partly right if on deterministic models only.
+    That any data are safe is confirmed if the limit is Q* on every model, and partly right if on deterministic ones
+    only.
     """
     row = next(row for row in rows if row["operator"] == SAMPLED)
     violations = row["violations"]["deterministic"]
@@ -286,7 +297,10 @@ def _good_policy(curves: dict[str, Any]) -> Outcomes:
 
 
 def _variance(rows: list[dict[str, Any]]) -> Outcomes:
-    """Judge each model: does the deviation grow with every step, and end at LARGE times that without correction?"""
+    """Confirmed if on every model the standard deviation grows with every step, and ends at twice that without ratios.
+
+    Partly if so on some models.
+    """
     times = {row["case"]: row["corrected"][-1] / row["uncorrected"][-1] for row in rows}
     large = [times[row["case"]] >= LARGE and bool((np.diff(row["corrected"]) > 0).all()) for row in rows]
     words = f"standard deviation of {rows[0]['steps'][-1]}-step returns against those without ratios: "
@@ -295,7 +309,7 @@ def _variance(rows: list[dict[str, Any]]) -> Outcomes:
 
 
 def _formulas(formulas: dict[str, Any]) -> Outcomes:
-    """Judge printed formulas: refuted if they give another number than the operator they stand for."""
+    """Refuted if the formula as printed gives another number than the operator it stands for."""
     matrix, optimal, weights = formulas["matrix_form"], formulas["optimal_values"], formulas["lambda_weights"]
     right = f"V = {optimal} after one update with N = 2 on a chain of two states"
     words = f"as printed {matrix['printed']}; with the missing transition matrix {matrix['corrected']}"
@@ -307,7 +321,10 @@ def _formulas(formulas: dict[str, Any]) -> Outcomes:
 
 
 def _complexity(cost: dict[str, list[dict[str, Any]]]) -> Outcomes:
-    """Judge the order of the cost by memory: an application reads all that is stored, while times depend on caches."""
+    """Confirmed if the memory of the matrices grows with the claimed exponent, within 0.1.
+
+    Memory, since an iteration reads all that is stored, while times depend on caches.
+    """
     in_states, last = _order(cost["states"], "states")
     in_steps, _ = _order(cost["horizon"], "horizon")
     time, memory = (last[what]["matrices"] / last[what]["outside"] for what in ("seconds", "bytes"))
