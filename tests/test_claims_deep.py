@@ -48,6 +48,13 @@ def test_times_of_chance_are_not_judged():
 # -- Figure 3 ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_method_that_never_reaches_the_level_gives_a_bound():
+    reaches = made(20, reached=0.8)
+    for slow, brief in ((reaches, "1.6 to 1.6"), (made(10), "1.6 to more than 2.2")):
+        found = against("freeway", made(20, reached=0.5), reaches, reaches, reaches, slow)
+        assert performance_claims.half_the_samples(found, "freeway").brief == brief
+
+
 @pytest.mark.parametrize(
     ("theirs", "expected"),
     [
@@ -227,8 +234,10 @@ def test_a_failure_that_nothing_explains_says_so():
 
 
 def test_over_estimation_is_a_reason_where_it_is_larger_than_the_rivals():
-    found = against("breakout", made(10, over=5.0), made(10, over=1.0))
-    assert "horizon-overestimation" in performance_claims.twice(found, "breakout").reason
+    behind = against("breakout", made(9, over=5.0), made(10, over=1.0))
+    assert "horizon-overestimation" in performance_claims.twice(behind, "breakout").reason
+    ahead = against("breakout", made(11, over=5.0), made(10, over=1.0))
+    assert "horizon-overestimation" not in performance_claims.twice(ahead, "breakout").reason
     assert performance_claims.overestimates(made(1, over=1.0), made(1, over=5.0), "dqn") == []
     assert performance_claims.overestimates(made(1, over=-1.0), made(1, over=-5.0), "dqn") == []
 

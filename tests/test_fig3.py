@@ -167,15 +167,19 @@ def test_the_end_of_a_curve_tells_the_same_final_return(seed):
     assert from_records([end], 1000).q[:, -1] == from_records([whole], 1000).q[:, -1]
 
 
-def test_longer_trainings_serve_and_shorter_ones_do_not(made_up):
+def test_the_shortest_training_that_is_long_enough_serves(made_up):
     store = RunStore()
     lane = RunSpec("catcher", "paper", {"returns": "one-step"}, 0)
+
+    def length(steps):
+        return None if (found := store.get(lane, steps)) is None else found["steps"]
+
+    assert length(1) is None
     store.keep(made_up([lane], Budget(1000)), {"returns": "one-step", "ensemble": 1})
-    assert store.get(lane, 500) is not None
-    assert store.get(lane, 1001) is None
+    assert (length(500), length(1000), length(1001)) == (1000, 1000, None)
     store.keep(made_up([lane], Budget(2000)), {"returns": "one-step", "ensemble": 1})
     store.keep(made_up([lane], Budget(800)), {"returns": "one-step", "ensemble": 1})
-    assert store.get(lane, 2000) is not None
+    assert (length(500), length(801), length(1001), length(2001)) == (800, 1000, 2000, None)
 
 
 def test_a_lane_is_known_by_what_is_trained():

@@ -457,7 +457,7 @@ def test_claims_come_first_one_row_each(result):
     html = render(result)
     assert Rows(html).claims == [(claim.id, claim.verdict) for claim in CLAIMS]
     assert html.index('id="outcome"') < html.index('id="claims"') < html.index('id="fig1"')
-    assert "5 claims: 1 confirmed, 1 partly, 1 undecided, 1 refuted, 1 untested." in html
+    assert "5 claims of the paper: 1 confirmed, 1 partly, 1 undecided, 1 refuted, 1 untested." in html
     assert set(verdicts.MARKS) == set(VERDICTS) == set(VERDICT_STYLES)
 
 

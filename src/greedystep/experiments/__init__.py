@@ -17,6 +17,7 @@ If it trains networks, its charts are the learning curves in the result, with th
 
     STYLES    method -> colour and line style
     SHOWN_QUANTITIES, SHOWN_METHODS   what the page shows before a reader selects more
+    LEARNING_CURVES   the names of the figures that show the same curves, if not the experiment's name alone
 
 If it takes long, it has
 
@@ -31,6 +32,7 @@ A result is a dictionary in JSON's types: "title", "settings", "numbers" and "cl
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, get_args
 
@@ -92,8 +94,8 @@ class PageCharts(NamedTuple):
 
     charts: list[Chart]
     caption: str
-    replaces: str | None
-    """Name of the figure that the charts replace; None: all figures of the result."""
+    replaced: Collection[str]
+    """Names of the figures that the charts replace."""
 
 
 def load(name: str) -> Experiment:
@@ -130,7 +132,7 @@ def page_charts(experiment: Experiment, result: dict[str, Any]) -> PageCharts | 
     if (make := getattr(experiment, "charts", None)) is not None:
         charts = make(result)
         is_empty = not any(chart.lines for chart in charts)
-        return None if is_empty else PageCharts(charts, getattr(experiment, "CHARTS", ""), result["name"])
+        return None if is_empty else PageCharts(charts, getattr(experiment, "CHARTS", ""), (result["name"],))
     tasks = result["numbers"].get("tasks")
     if not (isinstance(tasks, dict) and any(task["methods"] for task in tasks.values())):
         return None
@@ -140,4 +142,5 @@ def page_charts(experiment: Experiment, result: dict[str, Any]) -> PageCharts | 
         getattr(experiment, "SHOWN_QUANTITIES", ("returns", "q", "overestimation")),
         getattr(experiment, "SHOWN_METHODS", ()),
     )
-    return PageCharts(found, "Lines are means over seeds, bands their 95 % bootstrap intervals.", None)
+    replaced = getattr(experiment, "LEARNING_CURVES", (result["name"],))
+    return PageCharts(found, "Lines are means over seeds, bands their 95 % bootstrap intervals.", replaced)

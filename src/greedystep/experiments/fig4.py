@@ -50,7 +50,7 @@ def claims(runs: AllRuns) -> list[Claim]:
 def better(runs: AllRuns, task: str) -> Outcome:
     """On each task: confirmed if the final return minus that with one network has a 95 % CI above 0."""
     gap = mean_difference(runs[task, SIX].final_return, runs[task, ONE].final_return)
-    return Outcome(gap.above(), f"final return minus that with 1: {gap}", pessimism(runs[task, SIX]))
+    return Outcome(gap.above(), f"final return minus that with 1: {gap}", pessimism(runs[task, SIX]), f"{gap}")
 
 
 @rule("fig4-stable", "With 6 networks it is more stable.", "more stable")

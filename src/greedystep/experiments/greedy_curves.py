@@ -61,17 +61,6 @@ def claims(runs: AllRuns) -> list[Claim]:
     return [twice(runs), overestimation(runs)]
 
 
-def _greedy_return(runs: MethodRuns) -> np.ndarray | None:
-    """Return [seeds]: mean return of greedy play in the last tenth of the training; None if it was not evaluated."""
-    return None if runs.greedy_returns is None else runs.at_end(runs.greedy_returns)
-
-
-def _greedy_overestimation(runs: MethodRuns) -> np.ndarray:
-    """Return [seeds]: Q minus the return of greedy play in the last tenth of the training."""
-    assert runs.greedy_overestimation is not None
-    return runs.at_end(runs.greedy_overestimation)
-
-
 @judges(
     "evaluation-twice",
     "Evaluated at ε = 0 along the training, Greedy-Step DQN gets almost twice the return of the best baseline on "
@@ -80,11 +69,14 @@ def _greedy_overestimation(runs: MethodRuns) -> np.ndarray:
     "not in the paper",
 )
 def twice(runs: AllRuns) -> Outcome:
-    """Compare greedy play in the last tenth of the training with that of the baseline whose greedy play is the best.
+    """By the mean of the evaluations in the last tenth of the training, beside the baseline for which it is highest.
 
     Confirmed if the 95 % CI of the ratio lies above 1.5 on all three games, refuted if below on all of them.
+
+    The rule was changed after the runs: evaluations were held until the next one, so that the last one hardly counted;
+    the ratios were 0.66, 0.28 and 0.58. The verdict was the same.
     """
-    return almost_twice_on_largest_gains(runs, _greedy_return)
+    return almost_twice_on_largest_gains(runs, lambda one: one.final_greedy_return)
 
 
 @judges(
@@ -95,15 +87,24 @@ def twice(runs: AllRuns) -> Outcome:
     "not in the paper",
 )
 def overestimation(runs: AllRuns) -> Outcome:
-    """Confirmed if the 95 % CI of the difference lies above 0 on all three games, refuted if below on all of them."""
+    """By the mean of the evaluations in the last tenth of the training.
+
+    Confirmed if the 95 % CI of the difference lies above 0 on all three games, refuted if below on all of them.
+    """
 
     def judge(own: Mapping[str, MethodRuns]) -> Outcome:
-        more = mean_difference(_greedy_overestimation(own[GREEDY]), _greedy_overestimation(own["dqn"]))
+        more = mean_difference(_too_high(own[GREEDY]), _too_high(own["dqn"]))
         networks = own[GREEDY].info.get("setting", {}).get("ensemble", 1)
         reason = f"its Q is the minimum over {networks} networks (fig4-overestimation)" if networks > 1 else ""
         return Outcome(more.above(), f"{more:.3g} more than DQN", reason, f"{more:.3g}")
 
-    return on_largest_gains(runs, judge, lambda one: one.greedy_returns)
+    return on_largest_gains(runs, judge, lambda one: one.final_greedy_return)
+
+
+def _too_high(runs: MethodRuns) -> np.ndarray:
+    """Return [seeds]: Q minus the return of greedy play at the end."""
+    assert runs.final_greedy_overestimation is not None
+    return runs.final_greedy_overestimation
 
 
 run = protocol.make_run(TITLE, SCALES, claims)
@@ -111,23 +112,14 @@ draw = method_runs.make_draw(NAME, STYLES, (*SHOWN_QUANTITIES, "overestimation",
 
 
 def tables(result: dict[str, Any]) -> list[Table]:
-    """Return the means over seeds and over the last tenth of the training, of both kinds of return."""
+    """Return the means over seeds at the end of the training, of both kinds of return."""
     rows = []
     for task in result["numbers"]["tasks"].values():
         for entry in task["methods"].values():
-            quantities = ("returns", "greedy_returns", "overestimation", "greedy_overestimation")
+            final, about = entry["final"], [task["title"], entry["label"], len(entry["seeds"])]
+            played, q_minus_played = (float(np.mean(final[f"greedy_{name}"])) for name in ("return", "overestimation"))
             rows.append(
-                [task["title"], entry["label"], len(entry["seeds"]), *(_at_end(entry, one) for one in quantities)]
+                [*about, final["mean"]["estimate"], played, final["overestimation"]["estimate"], q_minus_played]
             )
     header = ["task", "method", "seeds", "training return", "greedy play", "Q minus behaviour return"]
-    return [Table(NAME, f"{TITLE}: the last tenth", [*header, "Q minus return of greedy play"], rows)]
-
-
-def _at_end(entry: Mapping[str, Any], quantity: str) -> float | None:
-    """Return the mean of a mean curve over the last tenth of its steps; None without one."""
-    curve = entry["curves"].get(quantity)
-    if not curve:
-        return None
-    steps, values = np.asarray(entry["steps"]), np.array(curve["estimate"], float)
-    last = values[steps > (1 - method_runs.LAST) * steps[-1]]
-    return float(np.nanmean(last)) if np.isfinite(last).any() else None
+    return [Table(NAME, f"{TITLE}: at the end", [*header, "Q minus return of greedy play"], rows)]

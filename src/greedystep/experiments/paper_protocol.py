@@ -4,9 +4,6 @@ Figure 3 here has 64 environments and batches of 512, and four settings for each
 and batches of 32, and tries five learning rates with each number of networks. So a sceptic may ask whether its own
 protocol shows its gain. Here every method chooses from the whole grid, on two seeds of 2M steps, and is then trained on
 five others for 5M steps, with evaluations at ε = 0 along the way. The rules were written before the trainings.
-
-Not as in the paper: settings are chosen after 2M steps, not after all 5M, and Maxmin DQN tries four numbers of
-networks, where the paper says eight.
 """
 
 from __future__ import annotations
@@ -65,7 +62,7 @@ SCALES: dict[str, list[TaskProtocol]] = {
 
 def claims(runs: AllRuns) -> list[Claim]:
     """Return the claims of this experiment, judged."""
-    return [in_training(runs), in_greedy_play(runs)]
+    return [in_training(runs), in_greedy_play(runs), like_the_published_dqn(runs)]
 
 
 @judges(
@@ -92,7 +89,21 @@ def in_greedy_play(runs: AllRuns) -> Outcome:
     return almost_twice_on_largest_gains(runs, lambda one: one.greedy_play)
 
 
-run = protocol.make_run(TITLE, SCALES, claims)
+def like_the_published_dqn(runs: AllRuns) -> Claim:
+    """Return the claim that DQN learns as much with this protocol as the published one, judged as in Figure 3."""
+    published = {key: value for key, value in fig3.MINATAR.items() if key[0] in LARGEST_GAINS}
+    claim = "With the paper's own protocol our DQN learns as much as the published one on Breakout, Seaquest and Space "
+    claimed, where = f"the same within a factor of {fig3.NEAR:g}", "Young & Tian (2019); not in the paper"
+    outcome = fig3.like_published(runs, published)
+    return outcome.claim("protocol-like-published", f"{claim}Invaders.", claimed, where, fig3.like_published)
+
+
+LEFT_OUT = (
+    "Settings are chosen after 2,000,000 of 5,000,000 steps",
+    "Maxmin DQN chooses among four numbers of networks (2, 4, 6, 8), in the paper among eight",
+    "Freeway and Asterix are not trained with this protocol: no GPU time was left",
+)
+run = protocol.make_run(TITLE, SCALES, claims, LEFT_OUT)
 draw = method_runs.make_draw(NAME, STYLES, SHOWN_QUANTITIES)
 
 

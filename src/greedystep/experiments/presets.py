@@ -67,11 +67,11 @@ def agree(runs: Mapping[str, MethodRuns]) -> Outcome:
     for pair in combinations(methods, 2):
         final = {(m, preset): runs[name(m, preset)].final_return for m in pair for preset in ("paper", "fast")}
         ahead = {mean_difference(*(final[m, preset] for m in pair)).above() for preset in ("paper", "fast")}
-        title = " and ".join(METHODS[method].label for method in pair)
+        labels = [METHODS[method].label for method in pair]
         if ahead >= {"confirmed", "refuted"}:
-            reversed_.append(title)
+            reversed_.append(" and ".join(labels))
         if not (apart := change(*(final[m, preset] for m in pair for preset in ("fast", "paper")))).contains(0.0):
-            changed.append(f"{title} by {apart:.2g}")
+            changed.append(f"{' minus '.join(labels)} is higher by {apart:.2g} with fast")
     pairs = len(methods) * (len(methods) - 1) // 2
     measured = f"of {pairs} pairs {len(reversed_)} are reversed; the difference changes in {len(changed)}"
     why = "; ".join([*(f"reversed: {one}" for one in reversed_), *(f"changed: {one}" for one in changed)])

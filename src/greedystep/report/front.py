@@ -10,6 +10,7 @@ from typing import Any
 from greedystep import experiments
 from greedystep.experiments import outcome
 from greedystep.experiments.claims import check
+from greedystep.experiments.sentences import BEYOND_THE_PAPER
 from greedystep.report import elements, verdicts
 from greedystep.report.elements import text
 
@@ -47,11 +48,15 @@ def _cells(row: outcome.Row, known: set[str]) -> dict[str, str]:
 
 
 def _about(results: verdicts.Results, note: str) -> str:
-    total = verdicts.count_verdicts((claim["verdict"] for _, claim in verdicts.all_claims(results)), "claims")
+    own = [claim for _, claim in verdicts.all_claims(results) if claim["id"] in BEYOND_THE_PAPER]
+    papers = [claim for _, claim in verdicts.all_claims(results) if claim["id"] not in BEYOND_THE_PAPER]
+    total = verdicts.count_verdicts((claim["verdict"] for claim in papers), "claims of the paper")
+    ours = f" {verdicts.count_verdicts((claim['verdict'] for claim in own), 'of our own')}" if own else ""
     return (
         f'<p class="about">Wang, Wu, He and Tan, <cite>Greedy-Step Off-Policy Reinforcement Learning</cite>, <a href='
-        f'"{PAPER}">arXiv 2102.11717</a> (2021). <strong>{text(total)}</strong> Each verdict follows from a rule in '
-        f'the experiment\'s code. {text(note)}; <a href="#missing">what is missing or shorter than requested</a>.</p>'
+        f'"{PAPER}">arXiv 2102.11717</a> (2021). <strong>{text(total)}</strong>{text(ours)} Each verdict follows '
+        f'from a rule, shown below each <a href="#all-claims">claim</a>. {text(note)}; <a href="#missing">what is '
+        "missing or shorter than requested</a>.</p>"
     )
 
 

@@ -19,6 +19,13 @@ OWN_SECTIONS |= {"errata": "Errata", "chance": "Stochastic environments"}
 OWN_SECTIONS |= {"making": "How it was made", "missing": "What is missing"}
 """Parts besides those of the experiments: id and name."""
 
+RULES = (
+    "<p>A verdict follows from the rule below the claim. A rule that was written or changed after the full-length runs "
+    "says so. Two things changed for all of them: <em>undecided</em> is a verdict of its own (what it names was "
+    "called partly), and a method has learned if its final return minus its first one has a 95 % CI above a tenth of "
+    "the largest mean gain of any method (it was: above 0).</p>"
+)
+
 
 class Section(NamedTuple):
     """What the page shows of one experiment."""
@@ -46,7 +53,7 @@ def render(sections: Sequence[Section], problems: Sequence[str] = ()) -> str:
     body = [
         front(results, pictures, checks, note(results, problems)),
         verdicts.buttons(results),
-        elements.part("all-claims", f"All claims ({total})", verdicts.claims_table(results, checks)),
+        elements.part("all-claims", f"All claims ({total})", RULES, verdicts.claims_table(results, checks)),
         elements.part(
             "experiments",
             f"Figures and tables ({len(results)} experiments)",
@@ -105,8 +112,8 @@ def _shown(section: Section, id: str) -> list[str]:
     pictures = {name: elements.picture(name, svg, result["title"]) for name, svg in section.pictures.items()}
     drawn = list(pictures.values())
     if section.charts is not None:
-        charts, caption, replaces = section.charts
-        same = [picture for name, picture in pictures.items() if replaces in (None, name)]
+        charts, caption, replaced = section.charts
+        same = [picture for name, picture in pictures.items() if name in replaced]
         others = [picture for picture in drawn if picture not in same]
         drawn = [_paragraph(caption), elements.charts(id, charts, same), *others]
     return [

@@ -153,8 +153,9 @@ def claims_table(found: Found) -> Table:
     for name, claim in ((result["name"], claim) for result in found.results for claim in result["claims"]):
         row = [*(claim[column] for column in columns), experiments.heading(name), claim.get("reason") or None]
         mine = quick.get(claim["id"])
+        row += [claim.get("rule") or None]
         rows.append([*row, *([None if mine is None else check(claim["verdict"], mine["verdict"])] if quick else [])])
-    header = [*columns, "evidence", "why", *(["quick run"] if quick else [])]
+    header = [*columns, "evidence", "why", "rule", *(["quick run"] if quick else [])]
     return Table("claims", "What the paper claims, and what was measured", header, rows)
 
 

@@ -64,12 +64,26 @@ def claims_table(results: Results, checks: Checks) -> str:
             "claim": text(claim["claim"]),
             "where": text(claim["where"]),
             "claimed": text(claim["claimed"]),
-            "measured": f"{text(claim['measured'])}{reason}{_check(claim, checks)}",
+            "measured": f"{text(claim['measured'])}{reason}{_check(claim, checks)}{_rule(claim)}",
             "verdict": badge(claim["verdict"]),
             "evidence": f'<a href="#{escape(name)}">{text(heading(name))}</a>',
         }
         cards.append((f'id="claim-{id}" data-claim="{id}" data-verdict="{claim["verdict"]}"', cells))
     return table("claims", ("claim", "where", "claimed", "measured", "verdict", "evidence"), cards)
+
+
+def _rule(claim: Mapping[str, Any]) -> str:
+    """Return the rule of the verdict, folded under a word on whether it is older than the runs."""
+    rule = claim.get("rule")
+    if not rule:
+        return ""
+    late = " (changed or written after the runs)" if is_late(rule) else ""
+    return elements.folded(f"Rule{late}", text(rule))
+
+
+def is_late(rule: str) -> bool:
+    """Return whether a rule says of itself that it was changed or written after the runs that it judges."""
+    return re.search(r"(was changed|was written) after", rule) is not None
 
 
 def _check(claim: Mapping[str, Any], checks: Checks) -> str:

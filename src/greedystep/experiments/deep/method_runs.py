@@ -51,9 +51,13 @@ class MethodRuns:
     greedy_play: np.ndarray | None = None
     """[seeds]: mean return of greedy play after training."""
     greedy_returns: np.ndarray | None = None
-    """[seeds, points]: mean return of greedy play along the training, where it was evaluated."""
+    """[seeds, points]: mean return of greedy play along the training, on straight lines between evaluations."""
     greedy_overestimation: np.ndarray | None = None
-    """[seeds, points]: Q(s, a) minus the discounted return of greedy play that followed."""
+    """[seeds, points]: Q(s, a) minus the discounted return of greedy play that followed, likewise."""
+    final_greedy_return: np.ndarray | None = None
+    """[seeds]: mean of the evaluations of greedy play in the last tenth of the steps."""
+    final_greedy_overestimation: np.ndarray | None = None
+    """[seeds]: Q minus the return of greedy play, mean of the same evaluations."""
     steps_per_second: float = np.nan
     """Environment steps per second of all seeds together."""
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -106,13 +110,9 @@ def from_records(records: Sequence[Mapping[str, Any]], steps: int) -> MethodRuns
     def curves(name: str) -> np.ndarray:
         return np.array([_latest(record["curve"], name, grid) for record in records])
 
-    def greedy(name: str) -> np.ndarray | None:
-        if not all("greedy" in record for record in records):
-            return None
-        return np.array([_latest(record["greedy"], name, grid) for record in records])
-
     grid = _grid(records, steps)
     whole = all(record["steps"] <= steps for record in records)
+    evaluated = all("greedy" in record for record in records)
     return MethodRuns(
         steps=grid,
         returns=np.array([_returns(record["curve"], grid) for record in records]),
@@ -122,8 +122,7 @@ def from_records(records: Sequence[Mapping[str, Any]], steps: int) -> MethodRuns
         n_first=column("n_first"),
         n_last=column("n_last") if whole else np.zeros((0, 0)),
         greedy_play=column("evaluation") if whole else None,
-        greedy_returns=greedy("return"),
-        greedy_overestimation=greedy("overestimation"),
+        **(_greedy_play(records, grid) if evaluated else {}),
         steps_per_second=float(np.median(column("steps_per_second"))),
         info={
             **{name: records[0][name] for name in ("setting", "phase", "preset", "env")},
@@ -171,6 +170,17 @@ def _latest(curve: Mapping[str, Any], column: str, grid: np.ndarray) -> np.ndarr
     return np.append(np.nan, values[known])[at]
 
 
+def _greedy_play(records: Sequence[Mapping[str, Any]], grid: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the evaluations of greedy play as curves on the grid, NaN before the first one, and their final means."""
+    found = {}
+    for name, curve in (("return", "greedy_returns"), ("overestimation", "greedy_overestimation")):
+        known = [(np.array(one["greedy"]["step"]), np.array(one["greedy"][name], float)) for one in records]
+        curves = [np.interp(grid, steps, values, left=np.nan) for steps, values in known]
+        finals = [values[(steps > (1 - LAST) * grid[-1]) & (steps <= grid[-1])].mean() for steps, values in known]
+        found |= {curve: np.array(curves), f"final_greedy_{name}": np.array(finals)}
+    return found
+
+
 def only_end(curve: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Shorten a curve without changing its final return: merge all rows before the last EPISODES episodes into one."""
     episodes, returns = np.array(curve["episodes"]), curve["episode_return"]
@@ -204,6 +214,8 @@ def summary(runs: MethodRuns) -> dict[str, Any]:
                 for name in ("q", "overestimation", "n")
             },
             "greedy_play": runs.greedy_play,
+            "greedy_return": runs.final_greedy_return,
+            "greedy_overestimation": runs.final_greedy_overestimation,
         },
         "steps_per_second": runs.steps_per_second,
     }

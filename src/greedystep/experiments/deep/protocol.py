@@ -250,14 +250,22 @@ def result(
 
 
 def make_run(
-    title: str, scales: Mapping[str, Sequence[TaskProtocol]], claims: Callable[[AllRuns], Iterable[Claim]]
+    title: str,
+    scales: Mapping[str, Sequence[TaskProtocol]],
+    claims: Callable[[AllRuns], Iterable[Claim]],
+    left_out: Sequence[str] = (),
 ) -> Callable[..., dict[str, Any]]:
-    """Return the `run` function of an experiment that trains the protocols of its scale and judges them by `claims`."""
+    """Return the `run` function of an experiment that trains the protocols of its scale and judges them by `claims`.
+
+    Args:
+        left_out: sentences on what even the scale "paper" leaves out, for the page's list of what is missing.
+    """
 
     def run(scale: str, progress: ReportProgress, parts: Parts = None, only: Sequence[str] = ()) -> dict[str, Any]:
         store, protocols = RunStore(parts), scales[scale]
         train(store, progress, protocols, only)
         runs, numbers = collect(store, protocols)
+        numbers["missing"] += left_out if scale == "paper" else ()
         return result(title, scale, protocols, numbers, claims(runs))
 
     return run

@@ -1,7 +1,8 @@
 """Train the runs that are missing among a folder's finished parts, in threads or on a cluster, with progress.
 
 A finished run is found by what it is (environment, settings, seed), not by which experiment asked for it. So Figures 3,
-4 and 5 share what they have in common, a run that is longer than needed serves as well, and none is trained twice.
+4 and 5 share what they have in common, a run that is longer than needed serves as well, and none is trained twice. If a
+run was trained at several lengths, the shortest that is long enough counts, so that what was judged once stays.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class RunStore:
     def __init__(self, parts: Parts = None):
         self.parts = PartStore.at(parts)
         self.problems = [*self.parts.problems]
-        self._found: dict[str, Record] = {}
+        self._found: dict[str, dict[int, Record]] = {}  # by name and length
         self._lock = Lock()
         for name in self.parts.names():
             try:
@@ -65,9 +66,10 @@ class RunStore:
                 self.problems.append(f"{problem}; its trainings count as missing")
 
     def get(self, run: RunSpec, steps: int) -> Record | None:
-        """Return the record of a run if it is finished and has at least `steps` steps, else None."""
-        found = self._found.get(run.name)
-        if found is None or found["steps"] < steps:
+        """Return a run's shortest record with at least `steps` steps, None without one."""
+        lengths = self._found.get(run.name, {})
+        found = lengths.get(min((length for length in lengths if length >= steps), default=0))
+        if found is None:
             return None
         self.parts.use(found["part"])
         return found
@@ -86,9 +88,8 @@ class RunStore:
     def _add(self, records: Iterable[Record], part: str) -> None:
         with self._lock:
             for record in records:
-                known = self._found.get(record["name"])
-                if known is None or known["steps"] < record["steps"]:
-                    self._found[record["name"]] = {**record, "part": part}
+                lengths = self._found.setdefault(record["name"], {})
+                lengths.setdefault(record["steps"], {**record, "part": part})
 
 
 def group_hash(names: Iterable[str], steps: int) -> str:

@@ -34,6 +34,7 @@ from greedystep.tables import Table
 NAME, IN_PARTS = "fig3", True
 TITLE = "Learning curves of Greedy-Step DQN and nine other methods"
 SHOWN_QUANTITIES, SHOWN_METHODS = ("returns",), PAPER
+LEARNING_CURVES = (NAME, f"{NAME}-beyond")
 
 
 def _full_protocols(task: str) -> list[TaskProtocol]:
@@ -140,7 +141,7 @@ def like_published(runs: AllRuns, published: Mapping[tuple[str, str], float]) ->
         if not near[key]
     )
     verdict = "partly" if sum(near.values()) * 2 >= len(near) else "refuted"
-    return Outcome(verdict, measured, f"{'; '.join(far)} (docs/deep.md, MountainCar)", brief)
+    return Outcome(verdict, measured, "; ".join(far), brief)
 
 
 def _name(key: tuple[str, str]) -> str:

@@ -120,5 +120,8 @@ def claim(times: Times | None) -> Outcome:
         f"{TASKS[times['task']].title}, {times['device']}: {one} times with 1 network, {six_to_one} "
         f"with 6; {six_to_six} times Maxmin DQN with 6"
     )
-    brief = f"{float(one.estimate):.2f} times with one network, {float(six_to_one.estimate):.2f} with six"
+    brief = (
+        f"{float(one.estimate):.2f} times with one network, {float(six_to_one.estimate):.2f} with six "
+        f"(preset {times['preset']})"
+    )
     return Outcome(verdict, measured, why, brief)
