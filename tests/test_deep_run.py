@@ -15,8 +15,8 @@ from deep_runs import assert_equal_runs, rows, tiny, words
 
 from greedystep import checkpoint
 from greedystep.cli import main
+from greedystep.deep.divergence import DivergedError
 from greedystep.deep.dqn_run import DQNRun, read_config
-from greedystep.deep.trainer import DivergedError
 
 
 def train(run, save_every=0.0):

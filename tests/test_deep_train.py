@@ -10,10 +10,11 @@ import pytest
 from greedystep import checkpoint, envs
 from greedystep.deep.config import MAX_ROUNDS, MAX_ROWS, DQNConfig
 from greedystep.deep.device_loop import GPU_BLOCK
+from greedystep.deep.divergence import DivergedError
 from greedystep.deep.learner import UpdateInfo
 from greedystep.deep.train_loop import epsilon_at, epsilon_greedy
 from greedystep.deep.train_metrics import BINS, ChunkMetrics, EpisodeStats, bin_names, metrics_row
-from greedystep.deep.trainer import RENUMBER_FROM, DivergedError, Trainer
+from greedystep.deep.trainer import RENUMBER_FROM, Trainer
 
 TIME_COLUMNS = {"steps_per_second", "wall_seconds"}
 SMALL = {

@@ -19,8 +19,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import greedystep as gs
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.divergence import UnreachableValueWarning, unreachable_value
 from greedystep.deep.host_loop import HostLoop
-from greedystep.deep.reachable_values import UnreachableValueWarning, unreachable_value
 from greedystep.deep.trainer import Trainer
 from greedystep.envs.gymnasium_rules import EnvironmentFailedError
 from greedystep.envs.host import HostEnvironment

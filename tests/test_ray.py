@@ -22,10 +22,10 @@ from deep_runs import assert_equal_runs, rows, tiny, words
 import greedystep as gs
 from greedystep.cli import main
 from greedystep.datasets import Dataset
+from greedystep.deep.divergence import DivergedError
 from greedystep.deep.dqn_run import DQNRun
 from greedystep.deep.seed_fits import FitConfig, fit_seed
 from greedystep.deep.seed_runs import SeedRuns, train_seed
-from greedystep.deep.trainer import DivergedError
 from greedystep.experiments.deep.runner import Runner, RunStore
 from greedystep.experiments.deep.training import Budget, RunSpec
 from greedystep.experiments.fig2.trial_store import Batch, TrialStore, run_trials

@@ -228,8 +228,8 @@ class Fit:
     def _fit_network(self, data: Dataset, locks: ExitStack) -> tuple[str, Path]:
         from rich.console import Console
 
+        from greedystep.deep.divergence import DivergedError
         from greedystep.deep.offline import all_updates
-        from greedystep.deep.trainer import DivergedError
         from greedystep.runs.progress import progress_line
 
         updates = self._num_updates
@@ -290,8 +290,8 @@ class Fit:
     def _fit_seeds(self, data: Dataset, seeds: range, locks: ExitStack) -> tuple[str, Path]:
         from rich.console import Console
 
+        from greedystep.deep.divergence import DivergedError
         from greedystep.deep.seed_fits import begin_folder, fit_seeds
-        from greedystep.deep.trainer import DivergedError
         from greedystep.runs.progress import progress_line
 
         config = self._config()

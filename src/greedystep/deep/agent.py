@@ -25,13 +25,13 @@ from greedystep.deep import offline
 from greedystep.deep.callbacks import Callback, call_all, check_callbacks
 from greedystep.deep.config import Returns
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
+from greedystep.deep.divergence import DivergedError, UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.env_spec import as_environment, config_for, logged_environment, same_spaces
 from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import OFFLINE_RULE, Preset, offline_settings
-from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.sb3_settings import POLICIES, from_sb3
-from greedystep.deep.trainer import DivergedError, Row, Trainer
+from greedystep.deep.trainer import Row, Trainer
 from greedystep.envs.host import HostEnvironment, LoggedEnvironment, Vectorization
 from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
 from greedystep.numpy_policy import NumpyPolicy

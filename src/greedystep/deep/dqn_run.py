@@ -14,8 +14,9 @@ from greedystep import checkpoint, envs, schema
 from greedystep.checks import LARGEST_SEED, check_int
 from greedystep.deep import presets
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.divergence import DivergedError
 from greedystep.deep.env_spec import AnyEnvironment, as_environment, config_for
-from greedystep.deep.trainer import DivergedError, Trainer, most_steps
+from greedystep.deep.trainer import Trainer, most_steps
 from greedystep.deep.trainer_description import config_from_json
 from greedystep.envs.gymnasium_ids import check_registered
 from greedystep.envs.gymnasium_rules import EnvironmentFailedError

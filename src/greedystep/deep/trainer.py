@@ -30,10 +30,11 @@ from greedystep.checks import INT32_MAX, check_int, check_seed
 from greedystep.deep.config import DQNConfig, described
 from greedystep.deep.device_loop import DeviceLoop, compiler_options
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
+from greedystep.deep.divergence import DivergenceCheck
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
 from greedystep.deep.heads import HEAD_SETTINGS, HeadPolicy, HeadScores
 from greedystep.deep.host_loop import BrokenOffError, HostLoop
-from greedystep.deep.lane_devices import Device, lane_devices, one_lane, shares, spread
+from greedystep.deep.lane_devices import Device, lane_devices, one_lane, spread
 from greedystep.deep.lane_hyperparams import (
     LARGEST_IN_CONFIG,
     described_hyperparams,
@@ -42,10 +43,9 @@ from greedystep.deep.lane_hyperparams import (
 )
 from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
-from greedystep.deep.reachable_values import UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.train_loop import LaneState, map_lanes
-from greedystep.deep.train_metrics import NEVER, ChunkMetrics, metrics_row
+from greedystep.deep.train_metrics import ChunkMetrics, metrics_row
 from greedystep.deep.trainer_description import ENV_STATE, config_from_json, current_name, read_about
 from greedystep.envs.core import Environment
 from greedystep.signals import deferred
@@ -75,10 +75,6 @@ class TrainState(NamedTuple):
     """int64: environment steps per lane."""
     lanes: LaneState
     """The states of all lanes: every array has a leading axis [L]."""
-
-
-class DivergedError(ValueError):
-    """Training has diverged: a loss was not finite."""
 
 
 class Trainer:
@@ -133,11 +129,7 @@ class Trainer:
         """The compiled program of a chunk, for each number of rounds that are one static loop."""
         self._summaries = jax.jit(partial(spread, jax.vmap(HeadScores.summary), self.devices))
         self._is_checked = False
-        self._on_diverged = on_diverged
-        self._diverged_lanes: set[int] = set()
-        self._reward_range = (np.inf, -np.inf)
-        """Smallest and largest reward seen in the replay buffers after any chunk."""
-        self._has_warned = False
+        self._divergence = DivergenceCheck(config, env.name, self.seeds, on_diverged)
 
     def _init(self) -> LaneState:
         """Return the state of all lanes before the first step; MemoryError if it does not fit."""
@@ -263,8 +255,9 @@ class Trainer:
             self._renumber()
         spent = time.perf_counter() - begin
         self.seconds += spent
-        self._check(metrics)
-        self._check_values(metrics)
+        replay = self.state.lanes.replay
+        self._divergence.check_losses(metrics, replay)
+        self._divergence.check_values(metrics, replay, int(self.state.step))
         if not steps:
             return [], failure
         rows = [
@@ -345,45 +338,6 @@ class Trainer:
             moving = (1 - config.target_rate) / config.target_rate * config.num_envs / config.updates
             return moving + age if config.is_pooled else moving
         return age
-
-    def _check(self, metrics: ChunkMetrics) -> None:
-        """Call `on_diverged` for each lane whose loss is not finite for the first time, or raise DivergedError."""
-        for lane, round_ in enumerate(metrics.diverged):
-            if round_ == NEVER or lane in self._diverged_lanes:
-                continue
-            step = int(round_) * self.config.num_envs
-            if self._on_diverged is None:
-                raise DivergedError(
-                    f"the loss of lane {lane} (seed {self.seeds[lane]}) was not finite at step {step}: "
-                    f"{self._reason_of_divergence()}; the last checkpoint is from before"
-                )
-            self._diverged_lanes.add(lane)
-            self._on_diverged(lane, step)
-
-    def _reason_of_divergence(self) -> str:
-        """Return what made a loss not finite: numbers of the environment, or else a large learning rate."""
-        for replay in shares(self.state.lanes.replay):
-            seen_is_finite = bool(jnp.isfinite(replay.observations).all())
-            if not (seen_is_finite and np.isfinite(reward_range(replay)).all()):
-                what = "a reward" if seen_is_finite else "an observation"
-                return f"{self.env.name} gave {what} that is not finite; gs.check_env looks for faults of environments"
-        return "try a smaller learning_rate"
-
-    def _check_values(self, metrics: ChunkMetrics) -> None:
-        """Warn, once, if the mean Q-value of a lane cannot be a return of the rewards seen."""
-        if self._has_warned or self._on_diverged is not None or not metrics.updates.any():
-            return
-        for replay in shares(self.state.lanes.replay):
-            low, high = reward_range(replay)
-            self._reward_range = (min(self._reward_range[0], low), max(self._reward_range[1], high))
-        for lane, mean_q in enumerate(metrics.q / np.maximum(metrics.updates, 1)):
-            problem = unreachable_value(self.config, float(mean_q), self._reward_range)
-            if problem is not None:
-                self._has_warned = True
-                who = f" (seed {self.seeds[lane]})" if len(self.seeds) > 1 else ""
-                sentence = f"step {int(self.state.step)}{who}: {problem}"
-                warnings.warn(sentence, UnreachableValueWarning, stacklevel=5)
-                return
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -23,9 +23,9 @@ import numpy as np
 
 from greedystep import schema
 from greedystep.checks import check_int
+from greedystep.deep.divergence import DivergedError
 from greedystep.deep.dqn_run import CHECKPOINTS, DQNRunConfig
 from greedystep.deep.seed_runs import train_seed
-from greedystep.deep.trainer import DivergedError
 from greedystep.extras import importing_extra
 from greedystep.io import jsonable, read_json, write_json
 from greedystep.learning_curves import last_episodes
