@@ -177,7 +177,12 @@ def test_sooner_than_dqn_is_judged_at_any_length():
 def test_equal_time(greedy_1, one_6, greedy_6, expected):
     noise = np.array([1.0, 1.01, 0.99, 3.0])  # the last round was disturbed, for all alike
     seconds = {"one-step, 1": 1.0, "greedy-step, 1": greedy_1, "one-step, 6": one_6, "greedy-step, 6": greedy_6}
-    times = {"task": "freeway", "device": "cpu", "seconds": {name: x * noise for name, x in seconds.items()}}
+    times = {
+        "task": "freeway",
+        "preset": "fast",
+        "device": "cpu",
+        "seconds": {name: x * noise for name, x in seconds.items()},
+    }
     claim = training_time.claim(times)
     assert claim.verdict == expected
     assert "Freeway, cpu: " in claim.measured
