@@ -12,6 +12,7 @@ from deep_runs import SETTINGS
 
 from greedystep import io
 from greedystep.cli import main
+from greedystep.deep.divergence import DivergenceCheck
 from greedystep.experiments import NOTHING, fig3, fig4, fig5, horizon, paper_protocol, presets
 from greedystep.experiments import greedy_curves as evaluation
 from greedystep.experiments import sticky_actions as luck
@@ -481,15 +482,15 @@ def test_a_stopped_training_goes_on_to_the_same_end(tmp_path, monkeypatch):
         if len(told) == 2:
             raise StoppedError
 
-    def killed_in_fifth(trainer, tally):
-        if trainer.state.step == 500:
+    def killed_in_fifth(check, metrics, replay, step):
+        if step == 500:
             raise SystemExit  # before its row is there: nothing may be saved
 
     with pytest.raises(StoppedError):
         training.train(lanes, length, stop_at_second, tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(training, "SAVE_EVERY", 0.0)
-        patched.setattr(training.Trainer, "_check", killed_in_fifth)
+        patched.setattr(DivergenceCheck, "check_values", killed_in_fifth)
         with pytest.raises(SystemExit):
             training.train(lanes, length, lambda steps, speed: told.append(steps), tmp_path)
     resumed = training.train(lanes, length, lambda steps, speed: told.append(steps), tmp_path)
