@@ -69,7 +69,7 @@ def _n_step(n: int, ensemble: int, learning_rate: float) -> dict[str, Any]:
 RECIPES = {
     "classic/acrobot": Recipe(100_000, 5, "paper"),
     "classic/cartpole": Recipe(100_000, 5, "paper"),
-    # docs/deep.md, MountainCar
+    # docs/settings.md, MountainCar
     "classic/mountaincar": Recipe(
         100_000,
         5,

@@ -72,7 +72,7 @@ def is_used(name: str, returns: str) -> bool:
 CONSERVATISM_OPTIONS: dict[str, dict[str, Any]] = {
     "cql": {"cql_alpha": 1.0},  # d3rlpy's DiscreteCQL
     # Fujimoto et al. 2019 and d3rlpy's DiscreteBCQ (action_flexibility) have 0.3. On logs of good and bad play, more
-    # keeps to the good actions (docs/deep.md); on random ones, the cloned behaviour must be more even than this.
+    # keeps to the good actions (docs/logs.md); on random ones, the cloned behaviour must be more even than this.
     "bcq": {"bcq_threshold": 0.6},
 }
 """Kind of conservatism -> its options and their defaults, likewise."""
