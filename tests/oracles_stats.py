@@ -4,6 +4,7 @@ import math
 from statistics import fmean, median
 
 import numpy as np
+import scipy.stats
 
 
 def iqm(scores):
@@ -30,6 +31,13 @@ def percentile(values, share):
     ordered, place = sorted(values), share * (len(values) - 1)
     low = math.floor(place)
     return ordered[low] + (place - low) * (ordered[min(low + 1, len(values) - 1)] - ordered[low])
+
+
+def expanded_tail(tail, sizes):
+    """The expanded percentile of Hesterberg (2015), from SciPy's distributions."""
+    truly, resampled = (sum(1 / n for n in sizes), sum((n - 1) / n**2 for n in sizes))
+    t = scipy.stats.t(sum(n - 1 for n in sizes)).ppf(1 - tail)
+    return scipy.stats.norm.cdf(-t * math.sqrt(truly / resampled))
 
 
 def win_rate(tasks, others):

@@ -95,7 +95,7 @@ def test_times_faster_equals_brute_force(seed, runs, other_runs, level, confiden
     assert (made.steps, made.other_steps) == (need, other_need)
     assert_ratio(made.at_least, at_least)
     assert_ratio(made.at_most, at_most)
-    tail = (1 - confidence) / 2
+    tail = oracle.expanded_tail((1 - confidence) / 2, (runs, other_runs))
     if any(low < 1e-9 or high > 1e9 for low, high in bounds):
         ordered = [sorted(bound) for bound in zip(*bounds, strict=True)]
         assert_ratio(made.low, ordered[0][math.floor(24 * tail)])

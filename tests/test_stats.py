@@ -67,7 +67,7 @@ def test_one_lucky_run_moves_the_mean_and_not_the_iqm():
 @given(ragged, st.sampled_from(STATISTICS), st.sampled_from([0.5, 0.95]), st.integers(0, 9))
 def test_stratified_intervals_equal_brute_force(tasks, statistic, confidence, seed):
     values = [oracle.aggregate(t, statistic) for t in oracle.resamples(tasks, 40, np.random.default_rng(seed))]
-    tail = (1 - confidence) / 2
+    tail = oracle.expanded_tail((1 - confidence) / 2, [len(task) for task in tasks])
     ends = [oracle.percentile(values, tail), oracle.percentile(values, 1 - tail)]
     actual = stats.interval(named(tasks), statistic, confidence=confidence, resamples=40, seed=seed)
     assert_interval(actual, [oracle.aggregate(tasks, statistic), *ends])
@@ -86,7 +86,7 @@ def test_intervals_of_one_task_are_scipys(statistic, theirs):
             samples,
             function,
             n_resamples=500,
-            confidence_level=0.9,
+            confidence_level=1 - 2 * oracle.expanded_tail(0.05, [9] * len(samples)),
             method="percentile",
             random_state=rng,  # pyright: ignore[reportCallIssue] SciPy calls it rng as well
         )
@@ -143,7 +143,27 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     for trial in range(300):
         made = stats.interval(rng.normal(size=(10, 3)), "mean", resamples=300, seed=trial)
         held += made.low <= 0 <= made.high
-    assert 0.86 < held / 300 < 0.98  # a little under 0.95: the bootstrap of ten runs is somewhat narrow
+    assert 0.92 < held / 300 < 0.98
+
+
+@pytest.mark.parametrize(("runs", "least", "usual"), [(3, 0.87, 0.80), (5, 0.92, 0.87), (10, 0.93, 0.92)])
+def test_intervals_of_few_runs_are_wide_enough(runs, least, usual):
+    """Differences of two means that are equal. With three runs no resample reaches far enough for 95 %."""
+    rng, held, held_usually = np.random.default_rng(runs), 0, 0
+    for trial in range(1_000):
+        scores, other = rng.normal(size=(2, runs))
+        made = stats.difference(scores, other, "mean", resamples=500, seed=trial)
+        held += made.low <= 0 <= made.high
+        draws = [x[rng.integers(runs, size=(500, runs))].mean(axis=1) for x in (scores, other)]
+        low, high = np.percentile(draws[0] - draws[1], [2.5, 97.5])
+        held_usually += low <= 0 <= high
+    assert least < held / 1_000 < 0.97
+    assert held_usually / 1_000 == pytest.approx(usual, abs=0.03)
+
+
+def test_many_runs_have_the_usual_percentiles():
+    assert stats.tail_share(0.95, (100_000,)) == pytest.approx(0.025, rel=1e-4)
+    assert stats.tail_share(0.95, (3, 3)) < stats.tail_share(0.95, (3, 30)) < stats.tail_share(0.95, (30, 30)) < 0.025
 
 
 def test_one_run_says_nothing_about_chance():
@@ -178,7 +198,8 @@ def test_the_probability_of_improvement_equals_brute_force(pairs):
     rng = np.random.default_rng(4)
     resampled = zip(oracle.resamples(ours, 30, rng), oracle.resamples(theirs, 30, rng), strict=True)
     values = [oracle.win_rate(x, y) for x, y in resampled]
-    expected = [oracle.win_rate(ours, theirs), oracle.percentile(values, 0.025), oracle.percentile(values, 0.975)]
+    tail = oracle.expanded_tail(0.025, [len(task) for task in (*ours, *theirs)])
+    expected = [oracle.win_rate(ours, theirs), oracle.percentile(values, tail), oracle.percentile(values, 1 - tail)]
     assert_interval(stats.probability_of_improvement(named(ours), named(theirs), resamples=30, seed=4), expected)
 
 

@@ -1,24 +1,27 @@
-"""Aggregate scores over runs and tasks with stratified bootstrap confidence intervals, as rliable does.
+"""Aggregate scores over runs and tasks with stratified bootstrap confidence intervals.
 
 The statistics are those of Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical
-Precipice": interquartile mean (IQM), mean, median, probability of improvement.
+Precipice" (rliable): interquartile mean (IQM), mean, median, probability of improvement.
 
 `scores` is one of: [runs], of one task; [runs, tasks]; or {task: [runs]}, if tasks differ in their number of runs.
 Further axes, such as the points of a learning curve, are kept: the result is computed per point, and a resampled run
 brings its whole curve. A NaN score gives NaN. Results are the same for the same seed.
 
 The bootstrap draws runs with replacement within each task (stratified: every task keeps its number of runs) and takes
-the statistic of each resample; the confidence interval (CI) lies between the percentiles (1 - confidence)/2 and
-(1 + confidence)/2. If a task has a single run, both ends are NaN.
+the statistic of each resample; the confidence interval (CI) lies between two percentiles. For few runs the usual ones,
+(1 ± confidence)/2, are too narrow: with three runs per group they cover a difference of means in 80 % of cases instead
+of 95 %, with five in 87 %. Expanded percentiles (Hesterberg 2015, "What Teachers Should Know About the Bootstrap",
+section 5.3) cover 89 % and 94 %: `tail_share` has the formula. If a task has a single run, both ends are NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr, stdtrit
 
 Scores = ArrayLike | Mapping[str, ArrayLike]
 Statistic = Literal["iqm", "mean", "median"]
@@ -83,7 +86,7 @@ STATISTICS: dict[str, Callable[[Tasks], np.ndarray]] = {
 def interval(
     scores: Scores, statistic: Statistic = "iqm", *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
-    """Compute a statistic of the scores with its stratified percentile bootstrap CI."""
+    """Compute a statistic of the scores with its stratified bootstrap CI."""
     values = resample(scores, statistic, resamples, np.random.default_rng(seed))
     return Interval(aggregate(scores, statistic), *percentiles(values, values, confidence, scores))
 
@@ -179,13 +182,26 @@ def percentiles(
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
-    if any(len(task) < 2 for given in scores for task in _tasks(given)):
+    sizes = [len(task) for given in scores for task in _tasks(given)]
+    if min(sizes) < 2:
         return np.full(lower.shape[1:], np.nan), np.full(upper.shape[1:], np.nan)
-    tail = (1 - confidence) / 2
+    tail = tail_share(confidence, sizes)
     # Between what is known and what is only bounded (perhaps by infinity) nothing can be interpolated: step outwards.
     known = np.array_equal(lower, upper, equal_nan=True) and not np.isinf(lower).any()
     below, above = ("linear", "linear") if known else ("lower", "higher")
     return np.quantile(lower, tail, axis=0, method=below), np.quantile(upper, 1 - tail, axis=0, method=above)
+
+
+def tail_share(confidence: float, sizes: Sequence[int]) -> float:
+    """Return the share of resamples beyond each end of the CI, for independent groups of `sizes` runs, each at least 2.
+
+    α' = Φ(-k t), where t is Student's quantile of (1 + confidence)/2 with Σ (n - 1) degrees of freedom, and
+    k² = Σ 1/n / Σ (n - 1)/n². A resample of n runs varies by (n - 1)/n of what it should, which k makes good (for groups
+    that vary alike), and t stands for the normal quantile as in any CI of a mean. α' is (1 - confidence)/2 for many runs.
+    """
+    runs = np.asarray(sizes, float)
+    too_narrow = np.sqrt(np.sum(1 / runs) / np.sum((runs - 1) / runs**2))
+    return float(ndtr(-too_narrow * stdtrit(np.sum(runs - 1), (1 + confidence) / 2)))
 
 
 def _draw(tasks: Tasks, resamples: int, rng: np.random.Generator) -> list[np.ndarray]:

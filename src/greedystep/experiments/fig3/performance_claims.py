@@ -214,7 +214,7 @@ def half_the_samples(runs: AllRuns, task: str) -> Outcome:
 
 def steps_ratio(ours: MethodRuns, theirs: MethodRuns, level: float) -> tuple[Estimate, bool]:
     """Return the other method's steps to a level over ours, and whether that is a bound: it never reached the level."""
-    times = times_faster(ours.steps, ours.returns, theirs.steps, theirs.returns, level, "mean", resamples=2_000)
+    times = times_faster(ours.steps, ours.returns, theirs.steps, theirs.returns, level, "mean")
     return Estimate(times.at_least, times.low, times.high), not np.isfinite(times.other_steps)
 
 
