@@ -12,8 +12,8 @@ pytestmark = pytest.mark.long
 SEEDS = (0, 1, 2)
 
 STEADY_CAR = {"ensemble": 2, "hidden": (64, 64), "replay_size": 50_000, "learning_rate": 3e-3}
-"""What MountainCar needs beside its preset to be solved from every seed (docs/settings.md, "MountainCar"). Chosen with the
-seeds 100 to 117, so that the seeds of the test below say something new."""
+"""What MountainCar needs beside its preset to be solved from every seed (docs/settings.md, "MountainCar"). Chosen with
+the seeds 100 to 117, so that the seeds of the test below say something new."""
 
 
 def later_rows(name, steps, **settings):

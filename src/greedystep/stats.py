@@ -196,8 +196,9 @@ def tail_share(confidence: float, sizes: Sequence[int]) -> float:
     """Return the share of resamples beyond each end of the CI, for independent groups of `sizes` runs, each at least 2.
 
     α' = Φ(-k t), where t is Student's quantile of (1 + confidence)/2 with Σ (n - 1) degrees of freedom, and
-    k² = Σ 1/n / Σ (n - 1)/n². A resample of n runs varies by (n - 1)/n of what it should, which k makes good (for groups
-    that vary alike), and t stands for the normal quantile as in any CI of a mean. α' is (1 - confidence)/2 for many runs.
+    k² = Σ 1/n / Σ (n - 1)/n². The mean of a resample of n runs has (n - 1)/n of the variance that the mean has, which k
+    makes good (for groups that vary alike); t replaces the normal quantile as in any CI of few numbers. For many runs
+    α' is (1 - confidence)/2.
     """
     runs = np.asarray(sizes, float)
     too_narrow = np.sqrt(np.sum(1 / runs) / np.sum((runs - 1) / runs**2))

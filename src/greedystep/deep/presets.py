@@ -60,7 +60,7 @@ FEATURES: dict[str, Any] = {
 CLASSIC: dict[str, Any] = FEATURES | {
     # Explorer configs/MERL_mc_dqn.json (MountainCar; the paper's own settings for it are not public).
     # Network, replay, period and schedule are the same in Jaxplorer configs/classic_{dqn,maxmin}.json (same author).
-    # Our own settings for greedy-step on MountainCar, which do better, are in docs/settings.md; this is the published one.
+    # Our own settings for greedy-step on MountainCar, in docs/settings.md, do better; this is the published one.
     "hidden": (32, 32),
     "target_period": 100,
     "optimiser": "adam",

@@ -76,7 +76,7 @@ def twice(runs: AllRuns) -> Outcome:
     The rule was changed after the runs: evaluations were held until the next one, so that the last one hardly counted;
     the ratios were 0.66, 0.28 and 0.58. The verdict was the same.
     """
-    return almost_twice_on_largest_gains(runs, lambda one: one.final_greedy_return)
+    return almost_twice_on_largest_gains(runs, lambda one: one.final_greedy_return, in_greedy_play=True)
 
 
 @judges(

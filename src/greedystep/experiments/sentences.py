@@ -16,6 +16,7 @@ BEYOND_THE_PAPER = ("fig2-like-published", "fig3-like-published", "fig3-like-pub
 BEYOND_THE_PAPER += ("fig3-mixed-comparison", "fig3-greedy-beside-training")
 BEYOND_THE_PAPER += ("luck-for-skill", "luck-ahead", "presets-agree", "settings-one-for-all")
 BEYOND_THE_PAPER += ("protocol-twice", "protocol-twice-greedy-play", "protocol-like-published")
+BEYOND_THE_PAPER += ("protocol-mixed-comparison", "protocol-greedy-beside-training")
 BEYOND_THE_PAPER += ("evaluation-twice", "evaluation-overestimation")
 BEYOND_THE_PAPER += ("auto-as-good", "auto-better-than-single")
 BEYOND_THE_PAPER += ("offline-narrow", "offline-broad", "offline-greedy-step")

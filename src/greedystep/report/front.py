@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from greedystep import experiments
-from greedystep.experiments import outcome
+from greedystep.experiments import outcome, outcome_figure
 from greedystep.experiments.claims import check
 from greedystep.experiments.sentences import BEYOND_THE_PAPER
 from greedystep.report import elements, verdicts
@@ -17,8 +17,8 @@ from greedystep.report.elements import text
 PAPER = "https://arxiv.org/abs/2102.11717"
 
 
-def front(results: verdicts.Results, pictures: Mapping[str, bytes], checks: verdicts.Checks, note: str) -> str:
-    """Return the first screen; `pictures` are all SVG files by name, `note` a sentence on what is on the page."""
+def front(results: verdicts.Results, picture: bytes | None, checks: verdicts.Checks, note: str) -> str:
+    """Return the first screen; `picture` is the SVG file of its figure, `note` a sentence on what is on the page."""
     message = outcome.paragraph(results)
     rows = outcome.rows(results)
     known = {claim["id"] for _, claim in verdicts.all_claims(results)}
@@ -28,8 +28,8 @@ def front(results: verdicts.Results, pictures: Mapping[str, bytes], checks: verd
         _checked(results, checks),
     ]
     parts = ['<section id="outcome">', '<div class="first">', f"<div>{''.join(said)}</div>"]
-    if outcome.FIGURE in pictures:
-        parts.append(elements.picture(outcome.FIGURE, pictures[outcome.FIGURE], outcome.CAPTION, outcome.CAPTION))
+    if picture is not None:
+        parts.append(elements.picture(outcome_figure.NAME, picture, outcome_figure.CAPTION, outcome_figure.CAPTION))
     parts.append("</div>")
     if rows:
         cards = [(f'data-headline="{escape(row.id)}" data-verdict="{row.verdict}"', _cells(row, known)) for row in rows]

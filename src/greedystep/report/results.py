@@ -4,7 +4,7 @@ NAME.json           a result
 NAME-*.png, .svg    its figures
 NAME-*.md, .tex     its tables
 claims.md, .tex     the table of all claims
-outcome.md          the first screen of the page
+outcome.md          the first screen of the page, with its figure outcome.png, .svg
 report.html         all results of the folder on one page
 
 A result that cannot be read or drawn does not stop the others: the page names it and says why.
@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from greedystep import experiments, figures, schema, tables
-from greedystep.experiments import outcome
+from greedystep.experiments import outcome, outcome_figure
 from greedystep.experiments.claims import Claim, check
 from greedystep.io import read_json, write_text
 from greedystep.report import page
@@ -132,17 +132,29 @@ def write(found: Found, folder: Path, drawn: Drawn | None = None) -> Path:
         check = None if quick is None else section(quick, is_kept=False)
         sections.append(section(result, result["name"] in found.kept)._replace(check=check))
     tables.write(claims_table(found), folder / "claims")
+    picture = _draw_outcome(found.results, folder)
     if rows := outcome.rows(found.results):
-        write_text(folder / "outcome.md", _outcome_markdown(outcome.paragraph(found.results), rows))
-    write_text(folder / PAGE, page.render(sections, found.problems))
+        about = _outcome_markdown(outcome.paragraph(found.results), rows, picture is not None)
+        write_text(folder / "outcome.md", about)
+    write_text(folder / PAGE, page.render(sections, found.problems, picture))
     return folder / PAGE
 
 
-def _outcome_markdown(paragraph: str, rows: list[outcome.Row]) -> str:
+def _draw_outcome(results: list[dict[str, Any]], folder: Path) -> bytes | None:
+    """Write the figure of the first screen and return its SVG file; None if no result has the numbers for it."""
+    try:
+        drawing = outcome_figure.draw(results)
+    except MALFORMED:  # the section of that result names the problem
+        return None
+    return None if drawing is None else figures.save(drawing, folder / outcome_figure.NAME)[1].read_bytes()
+
+
+def _outcome_markdown(paragraph: str, rows: list[outcome.Row], has_figure: bool) -> str:
     """Return the first screen of the page as Markdown."""
     header = ["the paper says", "measured", "verdict"]
-    table = Table("outcome", outcome.CAPTION, header, [[row.says, row.measured, row.verdict] for row in rows])
-    return f"{paragraph}\n\n![{outcome.CAPTION}]({outcome.FIGURE}.png)\n\n{tables.markdown(table)}"
+    table = Table("outcome", "The outcome", header, [[row.says, row.measured, row.verdict] for row in rows])
+    figure = f"![{outcome_figure.CAPTION}]({outcome_figure.NAME}.png)\n\n" if has_figure else ""
+    return f"{paragraph}\n\n{figure}{tables.markdown(table)}"
 
 
 def claims_table(found: Found) -> Table:

@@ -83,7 +83,7 @@ def _rule(claim: Mapping[str, Any]) -> str:
 
 def is_late(rule: str) -> bool:
     """Return whether a rule says of itself that it was changed or written after the runs that it judges."""
-    return re.search(r"(was changed|was written) after", rule) is not None
+    return re.search(r"(was|were) (changed|written|made again),? after", rule) is not None
 
 
 def _check(claim: Mapping[str, Any], checks: Checks) -> str:

@@ -191,7 +191,7 @@ def ratios(tasks: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, float
         ours, theirs = (np.asarray(final["returns"], float) for final in finals)
         times = ratio(ours, theirs, "mean")
         if ours.mean() > 0 and np.isfinite([times.low, times.high]).all():
-            found.append((task, label, *map(float, times)))
+            found.append((TASKS[task].title, label, *map(float, times)))
     return found
 
 
@@ -203,7 +203,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
     made = [
         final_table(NAME, "Training return of the last 100 episodes", tasks),
         _ratio_table(tasks),
-        greedy_play.table(tasks),
+        greedy_play.table("fig3-greedy-play", tasks),
         _improvement_table(tasks),
         tried_table("fig3-settings", tasks),
         _time_table(tasks),

@@ -7,6 +7,8 @@ apart: training beside training, greedy play beside greedy play, and greedy play
 of the best baseline; and for the baseline alone, its greedy play beside its training. The rules here were written
 after the trainings: that for the baselines alone when their ratios were roughly known (1.6 to 2.3 for DQN and Maxmin
 DQN on the three games), that for the mixed comparison before it was computed. The bound is that of "almost twice".
+
+`paper_protocol` judges and draws the same with the paper's own protocol.
 """
 
 from __future__ import annotations
@@ -20,21 +22,26 @@ from matplotlib.figure import Figure
 
 from greedystep import figures
 from greedystep.experiments.claims import Claim, Outcome, judges
-from greedystep.experiments.deep.judging import AllRuns, Estimate, best_method, combine, missing_runs
+from greedystep.experiments.deep.judging import AllRuns, Estimate, on_largest_gains
+from greedystep.experiments.deep.method_runs import MethodRuns
 from greedystep.experiments.deep.suite import BASELINES, GREEDY, LARGEST_GAINS, TASKS
-from greedystep.experiments.fig3.performance_claims import ALMOST_TWICE
+from greedystep.experiments.fig3.performance_claims import ALMOST_TWICE, Quantity
 from greedystep.stats import ratio
 from greedystep.tables import Table
 
-TRAINING, PLAY = "returns", "greedy_play"
+TRAINING, PLAY = "training", "greedy play"
+IN_TRAINING = "Greedy-Step DQN / the best baseline, in training"
+MIXED = "Greedy-Step DQN in greedy play / that baseline in training"
 COMPARISONS = {
-    "Greedy-Step DQN / best baseline, both in training": (True, TRAINING, TRAINING),
-    "the same, both in greedy play": (True, PLAY, PLAY),
-    "the same, greedy play / training": (True, PLAY, TRAINING),
-    "best baseline's own greedy play / training": (False, PLAY, TRAINING),
+    IN_TRAINING: (True, TRAINING, TRAINING),
+    "the same two in greedy play": (True, PLAY, PLAY),
+    MIXED: (True, PLAY, TRAINING),
+    "that baseline in greedy play / in training": (False, PLAY, TRAINING),
 }
 """Comparison -> whether Greedy-Step DQN is on top, what is taken of the top, and what of the best baseline below."""
 COLOURS = ("#0072b2", "#009e73", "#d55e00", "#999999")
+NAMED = (*LARGEST_GAINS, "freeway", "pixelcopter", "pong", "mountaincar")
+"""Tasks that the paper's text names."""
 rule = partial(judges, where="not in the paper")
 
 
@@ -43,23 +50,23 @@ def claims(runs: AllRuns) -> list[Claim]:
     return [mixed(runs), alone(runs)]
 
 
-def _over_games(runs: AllRuns, numerator: str) -> Outcome:
+def beside_training(runs: AllRuns, played: Quantity, of_baseline: bool = False) -> Outcome:
     """Judge, on each game of the largest gains, greedy play of a method over the training return of the best baseline.
 
     Args:
-        numerator: the method whose greedy play is taken; "best": the best baseline's own.
+        played: returns the return of greedy play by seed, None if it was not evaluated.
+        of_baseline: whether the greedy play is the best baseline's own; otherwise it is that of Greedy-Step DQN.
     """
-    outcomes = {}
-    for task in LARGEST_GAINS:
-        best = None if missing_runs(runs, task) else best_method(runs, task)
-        played = None if best is None else runs[task, best if numerator == "best" else numerator].greedy_play
-        if best is None or played is None:
-            outcomes[task] = Outcome("untested", missing_runs(runs, task) or "greedy play was not evaluated")
-            continue
-        times = Estimate(*ratio(played, runs[task, best].final_return, "mean"))
-        reason = "acting greedily does not make up for what it is behind in training" if numerator == GREEDY else ""
-        outcomes[task] = Outcome(times.above(ALMOST_TWICE), f"{times} times", reason, f"{times}")
-    return combine(outcomes)
+
+    def judge(own: Mapping[str, MethodRuns]) -> Outcome:
+        best = max(BASELINES, key=lambda method: float(own[method].final_return.mean()))
+        top = played(own[best if of_baseline else GREEDY])
+        assert top is not None
+        times = Estimate(*ratio(top, own[best].final_return, "mean"))
+        reason = "" if of_baseline else "acting greedily does not make up for what it is behind in training"
+        return Outcome(times.above(ALMOST_TWICE), f"{times} times", reason, f"{times}")
+
+    return on_largest_gains(runs, judge, played)
 
 
 @rule(
@@ -73,7 +80,7 @@ def mixed(runs: AllRuns) -> Outcome:
 
     The rule was written after the trainings, before this ratio was computed.
     """
-    return _over_games(runs, GREEDY)
+    return beside_training(runs, lambda one: one.greedy_play)
 
 
 @rule(
@@ -88,7 +95,7 @@ def alone(runs: AllRuns) -> Outcome:
     If so, a method that is no better than the baseline looks almost twice as good in such a comparison. The rule was
     written after the trainings, when two of these ratios were roughly known.
     """
-    return _over_games(runs, "best")
+    return beside_training(runs, lambda one: one.greedy_play, of_baseline=True)
 
 
 # -- output -----------------------------------------------------------------------------------------------------------
@@ -96,58 +103,73 @@ def alone(runs: AllRuns) -> Outcome:
 
 def beside_best_baseline(tasks: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
     """Yield (task, label of its best baseline, final numbers of Greedy-Step DQN, and of that baseline)."""
-    for task in tasks.values():
-        finals = {name: one["final"] for name, one in task["methods"].items() if name in (*BASELINES, GREEDY)}
-        rivals = [name for name in finals if name != GREEDY]
+    for name, task in tasks.items():
+        finals = {method: one["final"] for method, one in task["methods"].items() if method in (*BASELINES, GREEDY)}
+        rivals = [method for method in finals if method != GREEDY]
         if GREEDY in finals and rivals:
-            best = max(rivals, key=lambda name: np.mean(finals[name][TRAINING]))
-            yield task["title"], task["methods"][best]["label"], finals[GREEDY], finals[best]
+            best = max(rivals, key=lambda method: np.mean(finals[method]["returns"]))
+            yield name, task["methods"][best]["label"], finals[GREEDY], finals[best]
 
 
-def ratios(tasks: Mapping[str, Any]) -> list[tuple[str, str, dict[str, tuple[float, float, float]]]]:
-    """Return (task, best baseline, {comparison: ratio with 95 % CI}), where returns are positive."""
-    found = []
+def ratios(
+    tasks: Mapping[str, Any], played: str = "greedy_play"
+) -> list[tuple[str, str, dict[str, tuple[float, float, float]]]]:
+    """Return (task, best baseline, {comparison: ratio with 95 % CI}), where returns are positive.
+
+    Args:
+        played: name of the final numbers that are the return of greedy play.
+    """
+    found, keys = [], {TRAINING: "returns", PLAY: played}
     for task, label, ours, best in beside_best_baseline(tasks):
-        known = all(final[PLAY] is not None for final in (ours, best))
-        if not known or min(np.mean(final[TRAINING]) for final in (ours, best)) <= 0:
+        known = all(final[played] is not None for final in (ours, best))
+        if not known or min(np.mean(final["returns"]) for final in (ours, best)) <= 0:
             continue
         estimates = {}
         for comparison, (is_ours, above, below) in COMPARISONS.items():
-            top = np.asarray((ours if is_ours else best)[above], float)
-            times = ratio(top, np.asarray(best[below], float), "mean")
+            top = np.asarray((ours if is_ours else best)[keys[above]], float)
+            times = ratio(top, np.asarray(best[keys[below]], float), "mean")
             estimates[comparison] = (float(times.estimate), float(times.low), float(times.high))
         found.append((task, label, estimates))
     return found
 
 
-def table(tasks: Mapping[str, Any]) -> Table:
-    """Return the three ratios of every task, each with its CI."""
+def table(id: str, tasks: Mapping[str, Any], played: str = "greedy_play") -> Table:
+    """Return the four ratios of every task, each with its CI."""
     header = ["task", "best baseline", "comparison", "ratio", "95 % CI low", "95 % CI high"]
-    rows = [[task, best, name, *numbers] for task, best, times in ratios(tasks) for name, numbers in times.items()]
+    rows = [
+        [TASKS[task].title, best, name, *numbers]
+        for task, best, times in ratios(tasks, played)
+        for name, numbers in times.items()
+    ]
     title = "Ratios of final returns to those of the best of the paper's baselines, by what is compared"
-    return Table("fig3-greedy-play", title, header, rows)
+    return Table(id, title, header, rows)
 
 
 @figures.style()
-def draw(tasks: Mapping[str, Any]) -> Figure | None:
+def draw(tasks: Mapping[str, Any], played: str = "greedy_play") -> Figure | None:
     """Draw the ratios of every task as bars with 95 % CIs, and a line at 2 where the paper claims almost that."""
-    rows = ratios(tasks)
+    rows = ratios(tasks, played)
     if not rows:
         return None
     figure, axes = figures.panels(1, 1, squeeze=False)
-    figure.set_size_inches(2.0 + 1.3 * len(rows), 4.4)
-    axis, gains = axes[0, 0], {TASKS[task].title for task in LARGEST_GAINS}
+    figure.set_size_inches(2.0 + 1.3 * max(len(rows), 4), 4.4)
+    axis = axes[0, 0]
     for offset, (name, colour) in enumerate(zip(COMPARISONS, COLOURS, strict=True)):
         means, lows, highs = np.array([times[name] for *_, times in rows]).T
         at = np.arange(len(rows)) + 0.2 * (offset - 1.5)
         error = [np.maximum(means - lows, 0), np.maximum(highs - means, 0)]
         axis.bar(at, means, 0.19, yerr=error, color=colour, label=name, capsize=2)
+    label = "the paper: almost 2"
     for place, (task, *_) in enumerate(rows):
-        if task in gains:
-            label = "claimed: almost 2" if task == rows[0][0] else None
+        if task in LARGEST_GAINS:
             axis.plot([place - 0.4, place + 0.4], [2, 2], "-", color="black", linewidth=2, label=label)
+            label = None
     axis.axhline(1, color="black", linewidth=0.8, linestyle=":")
-    axis.set_xticks(range(len(rows)), [f"{task}\n{best}" for task, best, _ in rows], fontsize=8)
+    axis.set_xticks(range(len(rows)), [_tick(task, best) for task, best, _ in rows], fontsize=8)
     axis.set_ylabel("ratio")
     figures.legend(figure, axes)
     return figure
+
+
+def _tick(task: str, best: str) -> str:
+    return f"{TASKS[task].title}\n{best}" + ("" if task in NAMED else "\n(not named in the paper)")
