@@ -167,7 +167,7 @@ BAD = {
     "train --stps 100": "Unrecognized options: --stps; did you mean '--steps'?",
     "fit --sed 3 log.npz": "Unrecognized options: --sed; did you mean '--seed'?",
     "reproduce": "names: give at least one of table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, "
-    "protocol, evaluation, settings, auto, offline, or all",
+    "protocol, evaluation, released, settings, auto, offline, or all",
     "reproduce fig9": "invalid choice 'fig9'",
     "reproduce fig1 --scale huge": "invalid choice 'huge'",
     "reproduce fig1 --only breakout": "only: fig1 is short and made in one piece",

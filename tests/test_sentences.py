@@ -20,6 +20,7 @@ from greedystep.experiments import (
     offline,
     paper_protocol,
     presets,
+    released_code,
     settings,
     table1,
 )
@@ -51,7 +52,7 @@ def results():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(table1.SCALES, "quick", TINY)
-        made = {"table1": table1.run("quick", silent), "fig1": fig1.run("quick", silent)}
+        made = {one.NAME: one.run("quick", silent) for one in (table1, fig1, released_code)}
     claims = {
         "fig3": fig3.claims({}, None),
         "fig4": fig4.claims({}),

@@ -36,7 +36,7 @@ class Reproduce:
     """Run experiments of the paper and compare what they measure with what it claims."""
 
     # Which experiments to run: table1, fig1, fig2, fig3, fig4, fig5, horizon, luck, presets, protocol, evaluation,
-    # settings, auto, offline, or all.
+    # released, settings, auto, offline, or all.
     names: Annotated[Positional[tuple[Literal[experiments.Name, "all"], ...]], NAMES]
 
     # quick takes minutes on two cores; paper has the paper's sizes.
@@ -56,7 +56,7 @@ class Reproduce:
     only: Annotated[tuple[str, ...], one_or_more("TASK"), arg(help_behavior_hint="(default: all)")] = ()
 
     # Run nothing: judge and draw what the folder has so far, say after an interruption, and pack what it has in parts.
-    # For fig2 to offline.
+    # For all but table1, fig1 and released.
     gather: bool = False
 
     # Folder with results of the full size, for scale quick: the page shows them, with their verdicts, as soon as the
@@ -64,7 +64,8 @@ class Reproduce:
     # there).
     kept: MaybePath = None
 
-    # With --on ray, what is trained or tried in parts (fig2 to offline) is made by the workers of the cluster.
+    # With --on ray, what is trained or tried in parts (all but table1, fig1 and released) is made by the workers of the
+    # cluster.
     ray: OmitArgPrefixes[RayOptions] = field(default_factory=RayOptions)
 
     def run(self) -> int:

@@ -56,17 +56,23 @@ Name = Literal[
     "presets",
     "protocol",
     "evaluation",
+    "released",
     "settings",
     "auto",
     "offline",
 ]
 NAMES: tuple[Name, ...] = get_args(Name)
 """All experiments: the paper's in its order, then horizon N, sticky actions (luck), presets, the paper's
-protocol in full, evaluation along the training, fixed settings, auto, logs."""
+protocol in full, evaluation along the training, the authors' released code, fixed settings, auto, logs."""
 
-HEADINGS = {"luck": "Sticky actions"}
+HEADINGS = {"luck": "Sticky actions", "released": "The released code"}
 """Experiment -> its heading, where that is not its name."""
-MODULES = {"luck": "sticky_actions", "protocol": "paper_protocol", "evaluation": "greedy_curves"}
+MODULES = {
+    "luck": "sticky_actions",
+    "protocol": "paper_protocol",
+    "evaluation": "greedy_curves",
+    "released": "released_code",
+}
 """Experiment -> its module, where that has another name."""
 
 Scale = Literal["quick", "paper"]

@@ -18,6 +18,7 @@ BEYOND_THE_PAPER += ("luck-for-skill", "luck-ahead", "presets-agree", "settings-
 BEYOND_THE_PAPER += ("protocol-twice", "protocol-twice-greedy-play", "protocol-like-published")
 BEYOND_THE_PAPER += ("protocol-mixed-comparison", "protocol-greedy-beside-training")
 BEYOND_THE_PAPER += ("evaluation-twice", "evaluation-overestimation")
+BEYOND_THE_PAPER += ("released-first-looks-ahead", "released-last-is-greedy-step", "released-drawing")
 BEYOND_THE_PAPER += ("auto-as-good", "auto-better-than-single")
 BEYOND_THE_PAPER += ("offline-narrow", "offline-broad", "offline-greedy-step")
 """Claims of experiments that are not the paper's: checks of our baselines, and findings of our own."""
