@@ -1,5 +1,7 @@
 """Rules for Figures 3 to 5 that came after the first quick runs, and the reasons of failures, on made-up trainings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from made_runs import against, made, verdicts
@@ -238,8 +240,29 @@ def test_over_estimation_is_a_reason_where_it_is_larger_than_the_rivals():
     assert "horizon-overestimation" in performance_claims.twice(behind, "breakout").reason
     ahead = against("breakout", made(11, over=5.0), made(10, over=1.0))
     assert "horizon-overestimation" not in performance_claims.twice(ahead, "breakout").reason
-    assert performance_claims.overestimates(made(1, over=1.0), made(1, over=5.0), "dqn") == []
-    assert performance_claims.overestimates(made(1, over=-1.0), made(1, over=-5.0), "dqn") == []
+    for ours, theirs in ((1.0, 5.0), (-1.0, -5.0)):
+        own = {GREEDY: made(1, over=ours), "dqn": made(1, over=theirs)}
+        assert performance_claims.overestimates(own, "dqn") == []
+
+
+def test_over_estimation_is_no_reason_where_a_better_method_over_estimates_as_much():
+    own = {GREEDY: made(9, over=5.0), "multi-step": made(12, over=1.0), "dqn": made(11, over=7.0)}
+    assert performance_claims.overestimates(own, "multi-step") == []
+    own["dqn"] = made(8, over=7.0)  # it over-estimates more, and ends lower
+    assert "horizon-overestimation" in performance_claims.overestimates(own, "multi-step")[0]
+
+
+def test_greedy_play_is_explained_by_q_beside_greedy_play():
+    def played(final, q_minus_play):
+        q = np.full(5, q_minus_play) + np.arange(5) / 100
+        return replace(made(final, over=5.0), final_greedy_overestimation=q)
+
+    own = {GREEDY: played(9, 4.0), "dqn": played(12, 1.0)}
+    assert performance_claims.overestimates(own, "dqn") == []
+    (said,) = performance_claims.overestimates(own, "dqn", in_greedy_play=True)
+    assert "return of greedy play" in said
+    assert "evaluation-overestimation" in said
+    assert performance_claims.overestimates({**own, GREEDY: made(9, over=5.0)}, "dqn", in_greedy_play=True) == []
 
 
 def test_pessimism_is_a_reason_with_several_networks_only():

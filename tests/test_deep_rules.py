@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_runs import SPREAD, against, made, verdicts
 
-from greedystep.experiments import fig4, fig5, horizon
+from greedystep.experiments import fig4, fig5, horizon, paper_protocol
 from greedystep.experiments.deep import judging
 from greedystep.experiments.deep.method_runs import from_records
 from greedystep.experiments.deep.suite import GREEDY, LARGEST_GAINS, METHODS, TASKS
@@ -66,11 +66,14 @@ def test_greedy_play_beside_training_returns(ours, theirs, expected):
     """The best baseline has 10 in training, Greedy-Step DQN 8; what each gets in greedy play is given."""
     found = {}
     for task in LARGEST_GAINS:
-        mine, best = (
-            replace(made(final), greedy_play=played + SPREAD[:, 0]) for final, played in ((8, ours), (10, theirs))
+        mine, dqn, best, other = (
+            replace(made(final), greedy_play=played + SPREAD[:, 0], final_greedy_return=played + SPREAD[:, 0])
+            for final, played in ((8, ours), (3, 3), (10, theirs), (7, 7))
         )
-        found |= against(task, mine, made(3), best, made(7))
+        found |= against(task, mine, dqn, best, other)
     assert tuple(claim.verdict for claim in greedy_play.claims(found)) == expected
+    protocol = paper_protocol.mixed(found), paper_protocol.baseline_alone(found)
+    assert tuple(claim.verdict for claim in protocol) == expected
     found[LARGEST_GAINS[0], GREEDY] = made(8)  # never evaluated
     assert "greedy play was not evaluated" in greedy_play.mixed(found).measured
     assert {claim.verdict for claim in greedy_play.claims({})} == {"untested"}

@@ -299,7 +299,7 @@ def test_the_first_screen_has_one_paragraph_and_at_most_ten_rows():
 
 def test_the_words_follow_the_verdicts():
     said = {verdict: outcome.paragraph([{"claims": claims_of(verdict).values()}]) for verdict in VERDICTS}
-    games = "on Breakout, Seaquest and Space Invaders Greedy-Step DQN gets <fig3-twice-breakout>, <fig3-twice-seaquest>"
+    games = "on Breakout, Seaquest and Space Invaders Greedy-Step DQN gets <protocol-twice> times the return"
     assert f"is not reproduced: {games}" in said["refuted"]
     assert f"is reproduced: {games}" in said["confirmed"]
     assert "is undecided" in said["undecided"]
@@ -312,6 +312,7 @@ def test_the_words_follow_the_verdicts():
     row = outcome.rows([{"claims": claims.values()}])[0]
     assert row.verdict == "untested"
     assert "Breakout (not run: fig3), Seaquest <fig3-twice-seaquest>" in row.measured
+    assert row.measured.startswith("<protocol-twice> times with the paper's own protocol")
     assert outcome.rows([{"claims": []}]) == []
     claims["fig3-equal-time"]["brief"] = ""
     assert any(one.measured == "x" for one in outcome.rows([{"claims": claims.values()}]))

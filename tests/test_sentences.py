@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from greedystep.experiments.sentence_verdicts import (
     verdict_of_test,
 )
 from greedystep.experiments.sentences import BEYOND_THE_PAPER, SENTENCES, TESTS, CheckedBy
+from greedystep.report import verdicts
 
 REPOSITORY = Path(__file__).parent.parent
 TINY = {"side": 3, "pairs": 4, "trials": 10, "states": [8, 16], "steps": [2, 4]}
@@ -235,3 +237,11 @@ def test_what_is_measured_twice_is_said_once():
     row = by_name([])["deep-twice"]
     assert len(row.evidence) == 3
     assert row.measured == "not run: greedystep reproduce fig3"
+
+
+def test_rules_that_came_after_the_runs_are_shown_as_such(results):
+    claims = [claim for result in results.values() for claim in result["claims"] if claim["rule"]]
+    late = {claim["id"] for claim in claims if verdicts.is_late(claim["rule"])}
+    assert {claim["id"] for claim in claims if re.search("after the (first runs|runs|trainings|code)", claim["rule"])} == late
+    assert {"fig3-same-level-pong", "protocol-mixed-comparison", "horizon-double", "released-drawing"} <= late
+    assert not late & {"fig3-twice-breakout", "protocol-twice", "evaluation-overestimation"}
