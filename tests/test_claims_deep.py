@@ -248,6 +248,7 @@ def test_over_estimation_is_a_reason_where_it_is_larger_than_the_rivals():
 def test_over_estimation_is_no_reason_where_a_better_method_over_estimates_as_much():
     own = {GREEDY: made(9, over=5.0), "multi-step": made(12, over=1.0), "dqn": made(11, over=7.0)}
     assert performance_claims.overestimates(own, "multi-step") == []
+    assert "Q of DQN exceeds" in performance_claims.not_overestimation_alone(own)[0]
     own["dqn"] = made(8, over=7.0)  # it over-estimates more, and ends lower
     assert "horizon-overestimation" in performance_claims.overestimates(own, "multi-step")[0]
 

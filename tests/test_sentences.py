@@ -242,6 +242,7 @@ def test_what_is_measured_twice_is_said_once():
 def test_rules_that_came_after_the_runs_are_shown_as_such(results):
     claims = [claim for result in results.values() for claim in result["claims"] if claim["rule"]]
     late = {claim["id"] for claim in claims if verdicts.is_late(claim["rule"])}
-    assert {claim["id"] for claim in claims if re.search("after the (first runs|runs|trainings|code)", claim["rule"])} == late
+    said = "after (the (first )?(runs|trainings|code)|a change of the agent)"
+    assert {claim["id"] for claim in claims if re.search(said, claim["rule"])} == late
     assert {"fig3-same-level-pong", "protocol-mixed-comparison", "horizon-double", "released-drawing"} <= late
     assert not late & {"fig3-twice-breakout", "protocol-twice", "evaluation-overestimation"}
