@@ -1,6 +1,16 @@
 """Fixtures of several test files."""
 
+import sys
+
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_programs_of_one_file():
+    """Forget JAX's compiled programs after each file: those of the whole suite take 6 GB per process."""
+    yield
+    if (jax := sys.modules.get("jax")) is not None:
+        jax.clear_caches()
 
 
 @pytest.fixture
@@ -41,8 +51,6 @@ def is_refused(tmp_path, monkeypatch, capsys):
 @pytest.fixture(scope="session")
 def cluster():
     """One local Ray with two CPUs for all tests of the session."""
-    import sys
-
     from greedystep.runs import ray_cluster
 
     ray_cluster.start(2, object_store_memory=80 * 2**20)

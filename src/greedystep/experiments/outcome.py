@@ -149,8 +149,8 @@ PARAGRAPH = (
             f"for the baselines, does not explain it: that gives {MIXED}.",
             "undecided": "Greedy play (ε = 0), as in the released code, beside training curves (ε = 0.1), as published "
             f"for the baselines, gives {MIXED}.",
-            "partly": "A part may be what is compared: greedy play (ε = 0), as in the released code, beside training "
-            f"curves (ε = 0.1), as published for the baselines, gives {MIXED}.",
+            "partly": "Part of the difference may come from what is compared: greedy play (ε = 0), as in the released "
+            f"code, beside training curves (ε = 0.1), as published for the baselines, gives {MIXED}.",
             "confirmed": "What is compared may explain it: greedy play (ε = 0), as in the released code, beside "
             f"training curves (ε = 0.1), as published for the baselines, gives {MIXED}.",
         },

@@ -49,12 +49,12 @@ def folded(summary: str, *parts: str) -> str:
     return "\n".join([f"<details open><summary>{text(summary)}</summary>", *parts, "</details>"])
 
 
-def picture(name: str, svg: bytes, title: str, caption: str = "") -> str:
+def picture(name: str, svg: bytes, title: str, caption: str) -> str:
     """Return an <img> element of an SVG file; unlike inline SVG, ids of two drawings cannot clash."""
     source = quote(shorten_svg(svg).replace(b"\n", b" "), safe=" ,;:=/.()-!?@*+_~[]")  # shorter than base64
     return (
         f'<figure><img alt="{text(f"{title} ({name})")}" src="data:image/svg+xml,{source}">'
-        f"<figcaption>{text(caption) or f'<code>{text(name)}</code>'}</figcaption></figure>"
+        f"<figcaption>{text(caption)}</figcaption></figure>"
     )
 
 

@@ -115,7 +115,11 @@ def _section(section: Section) -> str:
 def _shown(section: Section, id: str) -> list[str]:
     """Return the figures, charts, tables, settings and provenance of one run of an experiment."""
     result = section.result
-    pictures = {name: elements.picture(name, svg, result["title"]) for name, svg in section.pictures.items()}
+    titles = {table.id: table.title for table in section.tables}
+    pictures = {
+        name: elements.picture(name, svg, result["title"], titles.get(name, result["title"]))
+        for name, svg in section.pictures.items()
+    }
     drawn = list(pictures.values())
     if section.charts is not None:
         charts, caption, replaced = section.charts

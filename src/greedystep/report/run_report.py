@@ -181,7 +181,9 @@ def write(groups: Sequence[RunGroup], folder: Path) -> Path:
     tables.write(table, folder / "runs")
     body = [
         f"<p>{elements.text(caption(numbers))}</p>",
-        elements.charts("runs", drawn, [elements.picture("runs", svg.read_bytes(), "Learning curves")]),
+        elements.charts(
+            "runs", drawn, [elements.picture("runs", svg.read_bytes(), "Learning curves", "Learning curves")]
+        ),
         elements.table(table),
         *(part for group in groups for part in _section(group)),
     ]
