@@ -183,7 +183,7 @@ BAD = {
     "report nowhere nowhere": "out: name a folder to write to",
     "report broken.npz": "out: name a folder to write to",
     "report broken.npz --out here": "broken.npz is not a readable JSON file",
-    "bench": "names: give at least one of choosing, data, devices, envs, gym, install, offline, planning",
+    "bench": "names: give at least one of auto-alternatives, data, devices, envs, gym, install, offline, planning",
     "bench speed": "invalid choice 'speed'",
     "bench returns --repeats 0": "repeats: expected an integer >= 1, got 0",
 }
