@@ -35,6 +35,7 @@ from jax import lax
 from greedystep import returns
 from greedystep.deep import target_pool
 from greedystep.deep.device_loop import DeviceLoop
+from greedystep.deep.heads import HeadScores
 from greedystep.deep.learner import LearnerState, UpdateInfo
 from greedystep.deep.target_pool import TargetPool
 from greedystep.deep.targets import LaneHyperparams, discounts_and_cuts
@@ -44,8 +45,6 @@ from greedystep.replay import ReplayState, random_bits
 
 HEADS, PAIR = 4, 2
 """Heads of a variant, at most, and networks of each head."""
-FORGETTING = 4.0
-"""An episode that ended after t steps counts (t / T)^FORGETTING at step T."""
 REPLACE_MARGIN = 3.0
 """Standard errors by which a head that is replaced by a copy is behind the best one."""
 GREEDY_EVERY = 8
@@ -97,15 +96,7 @@ class VariantHeads(NamedTuple):
     """Which head plays in each of N environments, and what is known of the heads in one training."""
 
     variant: AutoVariant
-    playing: jax.Array
-    """int32 [N]: the head of each environment."""
-    rounds: jax.Array
-    count: jax.Array
-    """[H]: episodes, each with its weight."""
-    total: jax.Array
-    """[H]: sum of their returns."""
-    squares: jax.Array
-    """[H]: sum of their squared returns."""
+    scores: HeadScores
     extra_pessimism: jax.Array
     """What calibration has added to the pessimism."""
     error: jax.Array
@@ -113,45 +104,29 @@ class VariantHeads(NamedTuple):
     size: jax.Array
     """Sum of |Q(s, a)| over the same steps, about."""
 
-    def posterior(self) -> tuple[jax.Array, jax.Array]:
-        """Return the mean of each head's expected return, -inf for heads that are not used, and the variance of one."""
-        everything = jnp.maximum(self.count.sum(), 1e-6)
-        overall = self.total.sum() / everything
-        own = self.total / jnp.maximum(self.count, 1e-6)
-        variance = (self.squares.sum() - (self.count * own**2).sum()) / everything
-        mean = jnp.where(self.variant.is_used, (self.total + overall) / (self.count + 1), -jnp.inf)
-        return mean, jnp.maximum(variance, (0.01 * overall) ** 2 + 1e-8)
-
     def sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Draw heads by Thompson sampling."""
-        mean, variance = self.posterior()
-        noise = jnp.sqrt(variance / (self.count + 1)) * jax.random.normal(key, (*shape, HEADS))
-        return (mean + noise).argmax(axis=-1).astype(jnp.int32)
+        return self.scores.sample(key, shape, self.variant.is_used)
 
     def after_round(self, key: jax.Array, episode_return: jax.Array, over: jax.Array) -> VariantHeads:
-        """Forget a little, count the episodes that are over, and choose who plays the next ones."""
-        weight = (self.rounds / (self.rounds + 1)) ** FORGETTING
-        ended = (jax.nn.one_hot(self.playing, HEADS) * over[:, None]).T
-        powers = (jnp.ones_like(episode_return), episode_return, episode_return**2)
-        sums = zip((self.count, self.total, self.squares), powers, strict=True)
-        count, total, squares = (weight * x + ended @ y for x, y in sums)
-        heads = self._replace(rounds=self.rounds + 1, count=count, total=total, squares=squares)
-        return heads._replace(playing=jnp.where(over, heads.sample(key, over.shape), self.playing))
+        """Do what `HeadScores.after_round` does."""
+        return self._replace(scores=self.scores.after_round(key, episode_return, over, self.variant.is_used))
 
     def sources(self) -> jax.Array:
         """Return whose networks each head goes on with, int [H]: its own, or the best head's where it is far behind."""
-        mean, variance = self.posterior()
-        best, own = mean.argmax(), self.total / jnp.maximum(self.count, 1e-6)
-        deviation = jnp.sqrt(variance / jnp.maximum(self.count, 1e-3) + variance / jnp.maximum(self.count[best], 1e-3))
-        can_be_copy = self.variant.copies & self.variant.is_used
-        is_behind = (own[best] - own > REPLACE_MARGIN * deviation) & (self.count > 5) & can_be_copy
+        count, total, is_used = self.scores.count, self.scores.total, self.variant.is_used
+        expected, (_, variance) = self.scores.posterior()[0], self.scores.overall()
+        best, own = jnp.where(is_used, expected, -jnp.inf).argmax(), total / jnp.maximum(count, 1e-6)
+        deviation = jnp.sqrt(variance / jnp.maximum(count, 1e-3) + variance / jnp.maximum(count[best], 1e-3))
+        is_behind = (own[best] - own > REPLACE_MARGIN * deviation) & (count > 5) & is_used & self.variant.copies
         return jnp.where(is_behind, best, jnp.arange(HEADS))
 
     def after_copies(self, source: jax.Array) -> VariantHeads:
         """Let copies begin with the returns of the best head, as if from ten episodes."""
-        share = jnp.where(source == jnp.arange(HEADS), 1, jnp.minimum(1, 10 / jnp.maximum(self.count[source], 1e-6)))
-        sums = {name: getattr(self, name)[source] * share for name in ("count", "total", "squares")}
-        return self._replace(**sums)
+        scores = self.scores
+        share = jnp.where(source == jnp.arange(HEADS), 1, jnp.minimum(1, 10 / jnp.maximum(scores.count[source], 1e-6)))
+        sums = {name: getattr(scores, name)[source] * share for name in ("count", "total", "squares")}
+        return self._replace(scores=scores._replace(**sums))
 
     def calibrated(self) -> VariantHeads:
         """Move the pessimism towards where Q meets the returns, and begin to compare anew."""
@@ -170,11 +145,7 @@ class VariantLoop(DeviceLoop):
         playing = jnp.where(variant.is_used[jnp.arange(count) % HEADS], jnp.arange(count, dtype=jnp.int32) % HEADS, 0)
         heads = VariantHeads(
             variant=variant,
-            playing=playing,
-            rounds=jnp.int32(0),
-            count=jnp.zeros(HEADS),
-            total=jnp.zeros(HEADS),
-            squares=jnp.zeros(HEADS),
+            scores=HeadScores(playing, jnp.int32(0), *[jnp.zeros(HEADS) for _ in range(4)]),
             extra_pessimism=jnp.float32(0),
             error=jnp.float32(0),
             size=jnp.float32(0),
@@ -202,7 +173,7 @@ class VariantLoop(DeviceLoop):
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         params, heads = policy
         q, _ = self.head_q(params, heads, observation)
-        q = jnp.take_along_axis(q, heads.playing[None, :, None], axis=0)[0]
+        q = jnp.take_along_axis(q, heads.scores.playing[None, :, None], axis=0)[0]
         epsilon = jnp.where(self._plays_greedily(heads), 0, self.epsilon(round_, hyperparams))
         action, probability = draws.choose(q, epsilon)
         return action, probability, jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
@@ -317,16 +288,14 @@ class VariantLoop(DeviceLoop):
             params, opt_state = jax.tree.map(lambda x: x[networks], (state.params, state.opt_state))
             rate = hyperparams.learning_rate * variant.learning_rate[head] * decay
 
-            def step(params: Any, opt_state: Any, part: target_pool.Batch) -> tuple[Any, jax.Array]:
-                learner = self.learner
-                (value, _), gradient = jax.value_and_grad(learner._loss, has_aux=True)(params, part, part.targets)
-                return learner._descend(params, opt_state, gradient, rate), value
+            def step(params: Any, opt_state: Any, part: target_pool.Batch) -> tuple[Any, Any, UpdateInfo]:
+                return self.learner.network_step(params, opt_state, part, part.targets, rate)
 
-            new, losses = jax.vmap(step)(params, opt_state, own)
+            *new, infos = jax.vmap(step)(params, opt_state, own)
             params, opt_state = jax.tree.map(
-                lambda x, changed: x.at[networks].set(changed), (state.params, state.opt_state), new
+                lambda x, changed: x.at[networks].set(changed), (state.params, state.opt_state), tuple(new)
             )
-            info = UpdateInfo(loss=losses.mean(), mean_q=jnp.float32(0))
+            info = UpdateInfo(loss=infos.loss.mean(), mean_q=jnp.float32(0))
             return LearnerState(params, params, opt_state), metrics.after_update(round_, info, batch.steps)
 
         state, metrics = lax.fori_loop(0, config.updates, update, (lane.learner, metrics))

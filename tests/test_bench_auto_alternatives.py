@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import auto_alternatives, auto_variants
 from benchmarks.auto_variants import HEADS, VARIANTS, VariantHeads
+from greedystep.deep.heads import HeadScores
 from greedystep.io import read_json, write_json
 
 RESULTS = Path(auto_alternatives.__file__).parent / "results" / auto_alternatives.NAME
@@ -20,7 +21,8 @@ def heads(variant, count, total, squares, **more):
     zero = jnp.float32(0)
     known = {"extra_pessimism": zero, "error": zero, "size": zero, **more}
     sums = [jnp.array(x, float) for x in (count, total, squares)]
-    return VariantHeads(VARIANTS[variant], jnp.zeros(2, int), jnp.int32(9), *sums, **known)
+    scores = HeadScores(jnp.zeros(2, int), jnp.int32(9), *sums, jnp.zeros(HEADS))
+    return VariantHeads(VARIANTS[variant], scores, **known)
 
 
 def test_lambda_weighs_two_estimates_by_their_variances():
@@ -54,7 +56,7 @@ def test_only_heads_that_are_clearly_behind_become_copies():
     source = heads("copies", *known).sources()
     assert source.tolist() == [0, 1, 3, 3]
     assert heads("bandit", *known).sources().tolist() == [0, 1, 2, 3]
-    after = heads("copies", *known).after_copies(source)
+    after = heads("copies", *known).after_copies(source).scores
     np.testing.assert_allclose(after.count, [20, 20, 10, 20])
     np.testing.assert_allclose(after.total[2] / after.count[2], 5.1)
 

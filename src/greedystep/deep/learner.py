@@ -331,8 +331,7 @@ class Learner:
             return self._update_by_kernels(self.kernel_shape, state, batch, network, learning_rate)
 
         def step(params: Any, opt_state: Any, targets: jax.Array):
-            (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, batch, targets)
-            return *self._descend(params, opt_state, gradient, learning_rate), UpdateInfo(loss, q)
+            return self.network_step(params, opt_state, batch, targets, learning_rate)
 
         def unchanged(params: Any, opt_state: Any, targets: jax.Array):
             return params, opt_state, UpdateInfo(jnp.float32(0), jnp.float32(0))
@@ -410,10 +409,8 @@ class Learner:
         rate = np.repeat(np.arange(rates), len(members))
         chosen = rate * config.ensemble + jnp.tile(members, rates)
 
-        def step(one: tuple[Any, Any, Batch, jax.Array]) -> tuple[tuple[Any, Any], UpdateInfo]:
-            params, opt_state, part, learning_rate = one
-            (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, part, part.targets)
-            return self._descend(params, opt_state, gradient, learning_rate), UpdateInfo(loss, q)
+        def step(params: Any, opt_state: Any, part: Batch, learning_rate: jax.Array) -> tuple[Any, Any, UpdateInfo]:
+            return self.network_step(params, opt_state, part, part.targets, learning_rate)
 
         def parts(x: jax.Array) -> jax.Array:
             return x[: rates * size].reshape(rates, size, *x.shape[1:])
@@ -422,9 +419,21 @@ class Learner:
         own = Batch(parts(batch.observations), parts(batch.action), own_targets, parts(batch.steps))
         params, opt_state = jax.tree.map(lambda x: x[chosen], networks)
         part = jax.tree.map(lambda x: x[rate], own)
-        arguments = (params, opt_state, part, learning_rate * jnp.array(AUTO_RATES)[rate])
-        changed, info = jax.vmap(step)(arguments)
-        return jax.tree.map(lambda x, new: x.at[chosen].set(new), networks, changed), jax.tree.map(jnp.mean, info)
+        *new, info = jax.vmap(step)(params, opt_state, part, learning_rate * jnp.array(AUTO_RATES)[rate])
+        networks = jax.tree.map(lambda x, changed: x.at[chosen].set(changed), networks, tuple(new))
+        return networks, jax.tree.map(jnp.mean, info)
+
+    def network_step(
+        self, params: Any, opt_state: Any, batch: Batch, targets: jax.Array, learning_rate: jax.Array
+    ) -> tuple[Any, Any, UpdateInfo]:
+        """Make one gradient step of one network, whatever it is one of; return its arrays and the metrics of the step.
+
+        Args:
+            params, opt_state: those of this network, without a leading axis.
+            targets: those of this network, [B], with "auto" [B, O]; those of the batch are not used.
+        """
+        (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, batch, targets)
+        return *self._descend(params, opt_state, gradient, learning_rate), UpdateInfo(loss, q)
 
     def _descend(self, params: Any, opt_state: Any, gradient: Any, learning_rate: jax.Array) -> tuple[Any, Any]:
         """Return the parameters and the optimiser state of one network after a step down its gradient."""
