@@ -96,7 +96,7 @@ class Learner:
 
     @property
     def _num_outputs(self) -> int:
-        """Outputs of a network: one per action, for "auto" one per action and way of bootstrapping."""
+        """Outputs of a network: one per action, for "auto" one per action and `AutoOutput`."""
         return self.num_actions * self.config.outputs
 
     @cached_property
@@ -174,9 +174,9 @@ class Learner:
     def q_and_support(self, params: Any, observations: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """Return the Q-values of every network, [B, ...] -> [M, B, A], and with bcq the actions in the data, [B, A].
 
-        With returns="auto" each network has several outputs per action, output by output: [K, B, O A] (`heads.py`).
+        Those are the actions with μ(a|s) ≥ threshold · max_b μ(b|s), where μ is the cloned behaviour.
 
-        These are the actions with μ(a|s) ≥ threshold · max_b μ(b|s), where μ is the cloned behaviour.
+        With returns="auto" each network has several outputs per action, output by output: [K, B, O A] (`heads.py`).
         """
         if self.kernel_shape is not None:
             return conv_kernels.ensemble_q(params, observations, self.kernel_shape), None
