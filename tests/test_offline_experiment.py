@@ -76,10 +76,10 @@ def test_lanes_are_fits_of_their_own_and_empty_rows_of_a_buffer_do_not_count():
     hyperparams = LaneHyperparams(*(jnp.full(3, x, jnp.float32) for x in numbers))._replace(
         learning_rate=jnp.full(3, 0.01)
     )
-    states, which = jax.vmap(learner.init)(keys), UpdateRange.of(0, 12, 12)
-    together = in_lanes(fit, learner, buffer)(replay, which, states, hyperparams, keys, None)
+    states, update_range = jax.vmap(learner.init)(keys), UpdateRange.of(0, 12, 12)
+    together = in_lanes(fit, learner, buffer)(replay, update_range, states, hyperparams, keys, None)
     own = jax.tree.map(lambda x: x[2], (states, hyperparams, keys))
-    alone = jax.jit(partial(fit, learner, buffer))(replay, which, *own, None)
+    alone = jax.jit(partial(fit, learner, buffer))(replay, update_range, *own, None)
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x[2], y, rtol=1e-5, atol=1e-6),
         together.state.params,
