@@ -23,7 +23,7 @@ from greedystep.cli.args import (
 )
 
 Name = Literal[
-    "choosing",
+    "auto-alternatives",
     "data",
     "devices",
     "envs",
@@ -41,7 +41,7 @@ Texts = Annotated[tuple[str, ...], one_or_more("TEXT"), NO_HINT]
 
 OPTION_OWNERS: dict[str, tuple[Name, ...]] = {
     "problems": ("planning",),
-    "games": ("choosing", "devices", "envs", "offline", "settings", "train"),
+    "games": ("auto-alternatives", "devices", "envs", "offline", "settings", "train"),
     "numbers": ("devices", "envs", "train"),
     "preset": ("train",),
 }
@@ -63,27 +63,27 @@ def load(name: Name) -> Benchmark:
 class Bench:
     """Time greedystep beside other packages (the extra `peers`) on this machine."""
 
-    # What to time: choosing (returns of the ways to let the data choose that were tried before returns="auto"), data
-    # (learning from a large dataset), devices (lanes on one device and on many), envs, gym (training in Gymnasium
-    # environments), install (size and start-up time of the wheel with each extra), offline (learning from logs),
-    # planning, planning-large (10 and 100 million states, which takes an hour), returns, settings (greedy play after
-    # training in Gymnasium environments), train.
+    # What to time: auto-alternatives (returns of the rules that were tried besides returns="auto"), data (learning from
+    # a large dataset), devices (lanes on one device and on many), envs, gym (training in Gymnasium environments),
+    # install (size and start-up time of the wheel with each extra), offline (learning from logs), planning,
+    # planning-large (10 and 100 million states, which takes an hour), returns, settings (greedy play after training in
+    # Gymnasium environments), train.
     names: Annotated[Positional[tuple[Name, ...]], NAMES]
 
     # Folder to write NAME.json and NAME.md to.
     out: PathArg = Path("benchmarks/results")
 
-    # How often each case is timed; medians are reported. For choosing, offline and settings: the number
-    # of seeds.
+    # How often each case is timed; medians are reported. For auto-alternatives, offline and settings: the number of
+    # seeds.
     repeats: Count = 5
 
     # For planning: only the problems of these kinds (goal, diffusive, mixing, other), or with these texts in their
     # names (default: all).
     problems: Texts = ()
 
-    # For choosing, devices, envs, offline, settings and train: only the environments whose names contain one of these
-    # texts (default: for choosing catcher, pixelcopter and mountaincar, for devices minatar/breakout and
-    # classic/mountaincar, for envs all but the toy tasks, for offline classic/cartpole, ple/catcher,
+    # For auto-alternatives, devices, envs, offline, settings and train: only the environments whose names contain one
+    # of these texts (default: for auto-alternatives catcher, pixelcopter and mountaincar, for devices minatar/breakout
+    # and classic/mountaincar, for envs all but the toy tasks, for offline classic/cartpole, ple/catcher,
     # classic/mountaincar and minatar/breakout, for settings CartPole-v1, Acrobot-v1 and LunarLander-v3, for train
     # minatar/breakout, minatar/freeway and classic/mountaincar; it knows minatar/seaquest too).
     games: Texts = ()
@@ -138,7 +138,7 @@ class Bench:
 def _known_games(name: Name) -> list[str]:
     """Return the environments from which `--games` chooses for a benchmark."""
     match name:
-        case "choosing":
+        case "auto-alternatives":
             from greedystep.experiments.deep.suite import FIGURE_3
 
             return list(FIGURE_3)

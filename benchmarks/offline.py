@@ -18,7 +18,8 @@ import numpy as np
 from benchmarks.offline_peers import METHODS as PEER_METHODS
 from benchmarks.offline_peers import PEER, fit_peer, peer_is_installed
 from benchmarks.targets import bound_text, check_target, met_text, three_digits
-from greedystep.experiments.offline import METHODS, SCALES, method
+from greedystep.experiments.offline import SCALES
+from greedystep.experiments.offline.fit_methods import METHODS, method
 from greedystep.experiments.offline.fits import LaneFit
 from greedystep.experiments.offline.logs import OfflineTask, behaviour_return, make_logs
 from greedystep.io import write_json, write_text

@@ -37,6 +37,7 @@ from greedystep.cli.args import (
     warnings_as_notes,
 )
 from greedystep.cli.parser import parse
+from greedystep.deep.policy_export import numpy_policy
 from greedystep.evaluation import Evaluation
 from greedystep.extras import MissingExtraError
 from greedystep.numpy_policy import NumpyPolicy
@@ -156,7 +157,7 @@ class Make:
         )
         means = np.asarray(trial.returns).mean(axis=1)
         lane = int(means.argmax())
-        chosen = trainer.learner.numpy_policy(lane_of(trainer.params, lane), env=game)
+        chosen = numpy_policy(trainer.learner, lane_of(trainer.params, lane), env=game)
         file = self.out / pretrained.file_name(game, "npz")
         chosen.save(file, max_bytes=MAX_BYTES)
         play = PolicyEvaluator(NumpyPolicy.load(file), trainer.env)

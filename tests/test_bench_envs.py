@@ -115,7 +115,7 @@ def test_games_and_numbers_are_chosen_on_the_command_line(monkeypatch, tmp_path,
     assert "numbers: expected an integer from 1 to 2147483647, got 0" in capsys.readouterr().err
     assert main(["bench", "returns", "--games", "breakout"]) == 2
     said = capsys.readouterr().err
-    assert "games: only choosing, devices, envs, offline, settings and train have this option" in said
+    assert "games: only auto-alternatives, devices, envs, offline, settings and train have this option" in said
 
 
 @pytest.mark.parametrize("package", ["pgx", "gymnax"])

@@ -82,7 +82,7 @@ def test_every_option_is_explained(name, capsys):
 
 
 def test_deep_settings_are_those_of_the_config():
-    """The options are written out for the sake of static types: their names, order and choices are `DQNConfig`'s."""
+    """Names, order and choices."""
     config, options = get_type_hints(DQNConfig), get_type_hints(deep_settings.DeepSettings)
     assert [field.name for field in dataclasses.fields(deep_settings.DeepSettings)] == [
         field.name for field in dataclasses.fields(DQNConfig)
@@ -90,6 +90,16 @@ def test_deep_settings_are_those_of_the_config():
     unions = {name: config[name] if name == "double" else config[name] | deep_settings.Unset for name in config}
     assert options == unions
     assert deep_settings.given(deep_settings.DeepSettings()) == {}
+
+
+def test_deep_settings_are_explained_by_the_docstrings_of_the_config(capsys):
+    docs = deep_settings.field_docs(DQNConfig)
+    assert list(docs) == [field.name for field in dataclasses.fields(DQNConfig)]
+    assert docs["n"] == "Steps before bootstrapping (n-step, sarsa)."
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert [name for name, doc in docs.items() if doc.removesuffix(".") not in shown] == []
 
 
 @pytest.mark.parametrize("command", ["train", "fit"])
@@ -183,7 +193,7 @@ BAD = {
     "report nowhere nowhere": "out: name a folder to write to",
     "report broken.npz": "out: name a folder to write to",
     "report broken.npz --out here": "broken.npz is not a readable JSON file",
-    "bench": "names: give at least one of choosing, data, devices, envs, gym, install, offline, planning",
+    "bench": "names: give at least one of auto-alternatives, data, devices, envs, gym, install, offline, planning",
     "bench speed": "invalid choice 'speed'",
     "bench returns --repeats 0": "repeats: expected an integer >= 1, got 0",
 }

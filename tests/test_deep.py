@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -11,6 +12,7 @@ import oracles_deep
 import pytest
 from oracles_replay import ListColumn
 
+from greedystep.deep import target_pool
 from greedystep.deep.config import ONE_BOOTSTRAP, DQNConfig
 from greedystep.deep.learner import Learner, LearnerState
 from greedystep.deep.networks import (
@@ -220,7 +222,10 @@ def test_an_update_equals_the_one_written_out(case, whole_replay):
 
     @jax.jit
     def update(replay, state):
-        pool = learner.make_pool(buffer, hyperparams, keys[2], replay, state) if config.is_pooled else None
+        pool = None
+        if config.is_pooled:
+            valued_by = partial(learner.bootstrap_q, state)
+            pool = target_pool.make(config, buffer, hyperparams, keys[2], replay, valued_by)
         draws = learner.draw_update(keys[3], hyperparams)
         batch = learner.sample_batch(buffer, hyperparams, draws.bits, replay, pool, state)
         return batch, *learner.update(state, batch, draws.network, hyperparams.learning_rate)
@@ -301,9 +306,8 @@ def test_a_period_begins_with_copies_of_all_networks_and_a_pool_valued_by_the_ri
     targets, pool = learner.refresh_targets(buffer, hyperparams, jax.random.key(2), replay, mixed)
     assert eqx.tree_equal(targets, one.params if rate == 1 else other.params)
     chooses = other.params if double and rate == 1 else one.params
-    valued_by = mixed._replace(params=chooses, target_params=targets)
-    expected = learner.make_pool(buffer, hyperparams, jax.random.key(2), replay, valued_by)
-    assert expected is not None
+    valued_by = partial(learner.bootstrap_q, mixed._replace(params=chooses, target_params=targets))
+    expected = target_pool.make(config, buffer, hyperparams, jax.random.key(2), replay, valued_by)
     assert pool is not None
     np.testing.assert_allclose(pool.targets, expected.targets, rtol=1e-6)
 

@@ -8,6 +8,7 @@ import pytest
 from deep_runs import tiny
 
 from greedystep.deep.evaluator import Evaluator, PolicyEvaluator, play
+from greedystep.deep.policy_export import numpy_policy
 from greedystep.deep.train_loop import epsilon_greedy
 
 
@@ -60,7 +61,7 @@ def test_episodes_are_those_of_a_plain_loop(trainer, epsilon):
     lanes = Evaluator(trainer.learner, trainer.env)(trainer.params, 7, episodes=4, epsilon=epsilon, limit=15)
     assert lanes.returns.shape == (2, 4)
     np.testing.assert_array_equal(lanes.returns[1], played.returns)
-    exported = PolicyEvaluator(trainer.learner.numpy_policy(networks), trainer.env)
+    exported = PolicyEvaluator(numpy_policy(trainer.learner, networks), trainer.env)
     again = exported(7, episodes=4, epsilon=epsilon, limit=15)
     for found, expected in zip(again[:3], played, strict=False):
         np.testing.assert_array_equal(found, expected)

@@ -1,5 +1,7 @@
 """returns="auto": heads that learn side by side, and the choice of the one that acts."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ import greedystep as gs
 from greedystep import envs
 from greedystep.cli import main
 from greedystep.datasets import Dataset
-from greedystep.deep import heads
+from greedystep.deep import heads, target_pool
 from greedystep.deep.config import AUTO_OUTPUTS, AUTO_RATES, DQNConfig
 from greedystep.deep.heads import FORGETTING, HEADS, HeadPolicy, HeadScores, head_q
 from greedystep.deep.learner import Learner
@@ -198,8 +200,8 @@ def test_each_head_has_the_lambda_return_of_its_own_values_as_target():
     one.run(100)
     lane = jax.tree.map(lambda x: x[0], one.state.lanes)
     hyperparams = jax.tree.map(lambda x: x[0], one.hyperparams)
-    pool = one.learner.make_pool(one.loop.buffer, hyperparams, jax.random.key(0), lane.replay, lane.learner)
-    assert pool is not None
+    bootstrap_q = partial(one.learner.bootstrap_q, lane.learner)
+    pool = target_pool.make(one.config, one.loop.buffer, hyperparams, jax.random.key(0), lane.replay, bootstrap_q)
     assert pool.targets.shape[0] == HEADS
     buffer = one.loop.buffer
     index = jax.tree.map(jnp.ravel, buffer.chronological(lane.replay)[0])

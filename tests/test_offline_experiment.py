@@ -20,7 +20,9 @@ from greedystep.deep.target_pool import pool_size
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.envs.core import ObservationSpec
 from greedystep.experiments import NOTHING, offline
+from greedystep.experiments.offline.fit_methods import METHODS, method
 from greedystep.experiments.offline.logs import OfflineTask, behaviour_return, cut_to, make_logs
+from greedystep.experiments.offline.offline_claims import broad, claims, narrow, returns_on_data
 from greedystep.replay import ReplayBuffer
 
 
@@ -74,10 +76,10 @@ def test_lanes_are_fits_of_their_own_and_empty_rows_of_a_buffer_do_not_count():
     hyperparams = LaneHyperparams(*(jnp.full(3, x, jnp.float32) for x in numbers))._replace(
         learning_rate=jnp.full(3, 0.01)
     )
-    states, which = jax.vmap(learner.init)(keys), UpdateRange.of(0, 12, 12)
-    together = in_lanes(fit, learner, buffer)(replay, which, states, hyperparams, keys, None)
+    states, update_range = jax.vmap(learner.init)(keys), UpdateRange.of(0, 12, 12)
+    together = in_lanes(fit, learner, buffer)(replay, update_range, states, hyperparams, keys, None)
     own = jax.tree.map(lambda x: x[2], (states, hyperparams, keys))
-    alone = jax.jit(partial(fit, learner, buffer))(replay, which, *own, None)
+    alone = jax.jit(partial(fit, learner, buffer))(replay, update_range, *own, None)
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x[2], y, rtol=1e-5, atol=1e-6),
         together.state.params,
@@ -116,7 +118,7 @@ def fits(monkeypatch):
 
 
 def test_every_method_is_fitted_to_every_log_once(fits, tmp_path):
-    one_task = len(offline.METHODS) * 3
+    one_task = len(METHODS) * 3
     result = offline.run("paper", silent, tmp_path, ["catcher"])
     assert len(fits) == len(set(fits)) == one_task == 48
     numbers = result["numbers"]
@@ -149,7 +151,7 @@ def test_figures_tables_and_claims_come_from_the_result_alone(fits, tmp_path):
 def logged(**scores):
     """A task with scores by method on the random and on the expert log."""
     fits = [
-        {"kind": kind, "method": offline.method("one-step", name), "scores": seeds}
+        {"kind": kind, "method": method("one-step", name), "scores": seeds}
         for name, by_kind in scores.items()
         for kind, seeds in by_kind.items()
     ]
@@ -166,7 +168,7 @@ def logged(**scores):
     ],
 )
 def test_conservatism_is_judged_by_intervals_of_differences(kind, without, bcq, verdict):
-    judge = offline.narrow if kind == "expert" else offline.broad
+    judge = narrow if kind == "expert" else broad
     assert judge(logged(none={kind: without}, bcq={kind: bcq})).verdict == verdict
 
 
@@ -176,12 +178,12 @@ def test_conservatism_is_judged_by_intervals_of_differences(kind, without, bcq, 
 def test_a_difference_of_returns_must_be_large_enough_to_count(more, verdict):
     one_step = [0.5, 0.51, 0.49, 0.5]
     found = logged(bcq={"expert": one_step})
-    name = offline.method("greedy-step", "bcq")
+    name = method("greedy-step", "bcq")
     found["task"]["fits"].append({"kind": "expert", "method": name, "scores": [x + more for x in one_step]})
-    claim = offline.returns_on_data(found)
+    claim = returns_on_data(found)
     assert claim.verdict == verdict
     assert "0.05" in claim.claimed
 
 
 def test_nothing_is_judged_without_fits():
-    assert {claim.verdict for claim in offline.claims({})} == {"untested"}
+    assert {claim.verdict for claim in claims({})} == {"untested"}

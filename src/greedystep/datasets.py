@@ -225,7 +225,7 @@ def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajecto
         if high > low:
             last = arrays["observations"][high : high + 1] if high < end else arrays["observations"][high - 1 : high]
             last = last if following is None else following[high - 1 : high]
-            chances = arrays.get("behaviour_prob")
+            behaviour_prob = arrays.get("behaviour_prob")
             with _Naming(name, number, low):
                 found.append(
                     Trajectory(
@@ -234,7 +234,7 @@ def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajecto
                         arrays["rewards"][low:high],
                         terminated[low:high],
                         truncated[low:high],
-                        None if chances is None else chances[low:high],
+                        None if behaviour_prob is None else behaviour_prob[low:high],
                     )
                 )
         low = end

@@ -254,8 +254,8 @@ class ReplayBuffer:
             marks = IS_STEP + TERMINATED * one.terminated.astype(np.uint32) + TRUNCATED * truncated
             words[0, here, 0] = marks | one.actions.astype(np.uint32) << (WORD - ACTION_BITS)
             words[0, here, 1] = one.rewards.astype(np.float32).view(np.uint32)
-            chances = np.full(T, np.nan) if one.behaviour_prob is None else one.behaviour_prob
-            words[0, here, 2] = chances.astype(np.float32).view(np.uint32)
+            behaviour_prob = np.full(T, np.nan) if one.behaviour_prob is None else one.behaviour_prob
+            words[0, here, 2] = behaviour_prob.astype(np.float32).view(np.uint32)
             at += T + 1
         if at != total:
             raise ValueError(f"dataset: it says that it has {steps} steps in {count} episodes, and has fewer")

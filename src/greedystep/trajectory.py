@@ -76,9 +76,9 @@ class Trajectory:
         for name, ends in (("terminated", self.terminated), ("truncated", self.truncated)):
             if ends[:-1].any():
                 raise ValueError(f"{name}: step {np.argmax(ends)} of {T} ends the episode; make a trajectory of each")
-        chances = self.behaviour_prob
-        if chances is not None and not ((chances > 0) & (chances <= 1)).all():
-            wrong = chances[~((chances > 0) & (chances <= 1))][0]
+        behaviour_prob = self.behaviour_prob
+        if behaviour_prob is not None and not ((behaviour_prob > 0) & (behaviour_prob <= 1)).all():
+            wrong = behaviour_prob[~((behaviour_prob > 0) & (behaviour_prob <= 1))][0]
             raise ValueError(f"behaviour_prob: expected probabilities in (0, 1], got {wrong}")
 
     def __len__(self) -> int:
@@ -168,11 +168,11 @@ def load(path: str | os.PathLike) -> list[Trajectory]:
 
 
 def _part(arrays: dict[str, np.ndarray], number: int, low: int, high: int) -> Trajectory:
-    chances = arrays["behaviour_prob"][low:high]
+    behaviour_prob = arrays["behaviour_prob"][low:high]
     return Trajectory(
         arrays["observations"][low + number : high + number + 1],
         **{name: arrays[name][low:high] for name in ("actions", "rewards", "terminated", "truncated")},
-        behaviour_prob=None if np.isnan(chances).any() else chances,
+        behaviour_prob=None if np.isnan(behaviour_prob).any() else behaviour_prob,
     )
 
 
@@ -211,14 +211,14 @@ def from_minari_episode(episode: Any, observation_space: Any = None) -> Trajecto
         if not isinstance(values, np.ndarray):
             kind = type(values).__name__
             raise ValueError(f"dataset: {name} of episode {episode.id} are a {kind}; expected one array")
-    chances = (episode.infos or {}).get(MINARI_KEY)
+    behaviour_prob = (episode.infos or {}).get(MINARI_KEY)
     return Trajectory(
         observations,
         episode.actions,
         episode.rewards,
         episode.terminations,
         episode.truncations,
-        None if chances is None else np.asarray(chances)[1:],
+        None if behaviour_prob is None else np.asarray(behaviour_prob)[1:],
     )
 
 
@@ -241,7 +241,7 @@ def to_minari(
     minari_store.check_new_id(dataset_id)
     buffers = []
     for number, one in enumerate(found):
-        chances = one.behaviour_prob
+        behaviour_prob = one.behaviour_prob
         buffers.append(
             EpisodeBuffer(
                 id=number,
@@ -250,7 +250,7 @@ def to_minari(
                 rewards=one.rewards.tolist(),
                 terminations=one.terminated.tolist(),
                 truncations=one.truncated.tolist(),
-                infos={} if chances is None else {MINARI_KEY: [np.nan, *chances.tolist()]},
+                infos={} if behaviour_prob is None else {MINARI_KEY: [np.nan, *behaviour_prob.tolist()]},
             )
         )
     about = {"observation_space": observation_space, "action_space": action_space} | about

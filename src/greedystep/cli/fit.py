@@ -58,7 +58,7 @@ class FitTable(TableMethod):
 class FitNetwork:
     """Options of networks"""
 
-    # Former name of --updates.
+    # Deprecated: the former name of --updates.
     batches: MaybeCount = None
 
     # Fit that many agents, with the seeds SEED, SEED + 1, ..., to a folder; the same command goes on with what is not

@@ -341,10 +341,10 @@ class ActorLoop(HostLoop):
 
         return jax.jit(one)
 
-    def _draws(self, round_: int, bits: jax.Array, numbers: jax.Array) -> Iterator[float]:
+    def _draws(self, round_: int, key_data: jax.Array, packed_hyperparams: jax.Array) -> Iterator[float]:
         """Yield the ε of each round from `round_` on."""
         for now in count_from(round_):
-            yield float(self._epsilons(np.int32(now), LaneHyperparams(*numbers.T)))
+            yield float(self._epsilons(np.int32(now), LaneHyperparams(*packed_hyperparams.T)))
 
     def _host_action(
         self, round_: int, draws: float, policy: list, seen: np.ndarray

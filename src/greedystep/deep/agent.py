@@ -29,6 +29,7 @@ from greedystep.deep.divergence import DivergedError, UnreachableValueWarning, r
 from greedystep.deep.env_spec import as_environment, config_for, logged_environment, same_spaces
 from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.networks import MakeNetwork
+from greedystep.deep.policy_export import numpy_policy
 from greedystep.deep.presets import OFFLINE_RULE, Preset, offline_settings
 from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import Row, Trainer
@@ -340,7 +341,7 @@ class DQN:
         about: dict[str, Any] = {} if isinstance(self.env, LoggedEnvironment) else {"env": self.env.name}
         if isinstance(self.env, HostEnvironment):
             about["first_action"] = self.env.first_action
-        policy = self.trainer.learner.numpy_policy(self.networks, **about)
+        policy = numpy_policy(self.trainer.learner, self.networks, **about)
         policy.save(path)
         return policy
 

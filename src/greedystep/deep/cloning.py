@@ -54,7 +54,7 @@ def clone(
     learner: Learner,
     buffer: ReplayBuffer,
     replay: ReplayState,
-    which: UpdateRange,
+    update_range: UpdateRange,
     state: LearnerState,
     hyperparams: LaneHyperparams,
     key: jax.Array,
@@ -69,15 +69,15 @@ def clone(
         params, opt_state, total = carry
         index = buffer.sample(jax.random.fold_in(key, i), replay, config.batch_size)
         seen, action = buffer.observations(replay, index), buffer.read(replay, index).action
-        rate = which.learning_rate(hyperparams.learning_rate, i)
+        rate = update_range.learning_rate(hyperparams.learning_rate, i)
         params, opt_state, loss = learner.clone_behaviour(params, opt_state, seen, action, rate)
         return params, opt_state, total + loss
 
     others, behaviour = split_behaviour(state, config.num_q_networks)
     first = behaviour.params, behaviour.opt_state, jnp.float32(0)
-    params, opt_state, total = lax.fori_loop(which.begin, which.end, update, first)
+    params, opt_state, total = lax.fori_loop(update_range.begin, update_range.end, update, first)
     state = join_behaviour(others, LearnerState(params, params, opt_state))
-    return state, total / jnp.maximum(which.end - which.begin, 1)
+    return state, total / jnp.maximum(update_range.end - update_range.begin, 1)
 
 
 def split_behaviour(state: LearnerState, size: int) -> tuple[LearnerState, LearnerState]:

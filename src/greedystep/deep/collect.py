@@ -42,8 +42,8 @@ def collect(
     params = one_lane(trainer.params, lane)
 
     @jax.jit
-    def act(key: jax.Array, seen: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return epsilon_greedy(key, trainer.learner.acting_q(params, seen), jnp.float32(epsilon))
+    def act(key: jax.Array, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return epsilon_greedy(key, trainer.learner.acting_q(params, observations), jnp.float32(epsilon))
 
     env, count = trainer.env, min(episodes, SIDE_BY_SIDE)
     if isinstance(env, HostEnvironment):

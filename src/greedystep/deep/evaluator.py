@@ -132,8 +132,8 @@ class Evaluator:
         for lane in range(_num_lanes(params)):
             own = one_lane(params, lane)
 
-            def act(t: int, seen: np.ndarray, own: Any = own) -> np.ndarray:
-                return np.asarray(self._actions(own, key, np.int32(t), seen, np.float32(epsilon)))
+            def act(t: int, observations: np.ndarray, own: Any = own) -> np.ndarray:
+                return np.asarray(self._actions(own, key, np.int32(t), observations, np.float32(epsilon)))
 
             played.append(evaluate_on_host(env, act, seed=seed, episodes=episodes, limit=limit))
         return jax.tree.map(lambda *x: np.stack(x), *played)
@@ -204,17 +204,19 @@ def evaluate_policy(
         found, choose = as_environment(env), _chooser(model, deterministic)
         host = found if isinstance(found, HostEnvironment) else HostEnvironment(partial(GymnasiumEnv, found))
 
-        def act(t: int, seen: np.ndarray) -> np.ndarray:
-            actions = np.asarray(choose(seen))
+        def act(t: int, observations: np.ndarray) -> np.ndarray:
+            actions = np.asarray(choose(observations))
             if actions.ndim == 0:  # a plain int, as functions for one environment return
                 actions = (
-                    np.array([choose(seen[i : i + 1]) for i in range(len(seen))]) if len(seen) > 1 else actions[None]
+                    np.array([choose(observations[i : i + 1]) for i in range(len(observations))])
+                    if len(observations) > 1
+                    else actions[None]
                 )
             first, last = host.first_action, host.first_action + host.num_actions - 1
-            is_action = actions.dtype.kind in "iu" and actions.shape == (len(seen),)
+            is_action = actions.dtype.kind in "iu" and actions.shape == (len(observations),)
             if not (is_action and first <= actions.min() <= actions.max() <= last):
                 raise ValueError(
-                    f"model: expected {len(seen)} actions from {first} to {last}, got {short_repr(actions)}"
+                    f"model: expected {len(observations)} actions from {first} to {last}, got {short_repr(actions)}"
                 )
             return actions - first
 
@@ -234,8 +236,8 @@ def _chooser(model: Any, deterministic: bool) -> Callable[[np.ndarray], Any]:
     elif not deterministic:
         raise ValueError("deterministic: this policy always takes the same action; leave deterministic=True")
 
-    def choose(seen: np.ndarray) -> Any:
-        found = predict(seen)
+    def choose(observations: np.ndarray) -> Any:
+        found = predict(observations)
         return found[0] if isinstance(found, tuple) else found  # stable-baselines3 returns a recurrent state besides
 
     return choose

@@ -12,7 +12,9 @@ with n episodes of mean return x gets a draw from Normal((n x + x̄) / (n + 1), 
 and σ² the variance within them; the head with the largest draw plays.
 
 An episode that ended after t steps counts (t / T)^FORGETTING at step T. So the last fifth of the training counts most,
-however long it has lasted, and a head that has not played for long is tried again.
+whether it is short or long, and a head that has not played for long is tried again. That holds for 2^24 rounds (steps of
+all environments): the weights are float32, in which (1 - 1 / rounds)^FORGETTING is rounded to 1 soon after. From there on
+little or nothing is forgotten.
 
 Where no head has played, because everything was learned from a log, the best head is the one with the largest R² of its
 own one-step targets on episodes held out of training (`offline.r_squared`).
@@ -82,34 +84,43 @@ class HeadScores(NamedTuple):
         sums = [jnp.zeros(HEADS) for _ in range(4)]
         return cls(jax.random.randint(key, (envs,), 0, HEADS), jnp.int32(0), *sums)
 
-    def after_round(self, key: jax.Array, episode_return: jax.Array, over: jax.Array) -> HeadScores:
+    def after_round(
+        self, key: jax.Array, episode_return: jax.Array, over: jax.Array, is_allowed: jax.Array | None = None
+    ) -> HeadScores:
         """Forget a little, count the episodes that are over, and choose a head for each environment that begins anew.
 
         Args:
             episode_return: [N], the sum of rewards of each environment's episode so far.
             over: bool [N], whether the episode has ended in this round.
+            is_allowed: bool [H], the heads that may play; None: all.
         """
         weight = (self.rounds / (self.rounds + 1)) ** FORGETTING
-        ended = (jax.nn.one_hot(self.playing, HEADS) * over[:, None]).T
+        ended = (jax.nn.one_hot(self.playing, len(self.count)) * over[:, None]).T
         sums = [self.count, self.total, self.squares]
         powers = [jnp.ones_like(episode_return), episode_return, episode_return**2]
         count, total, squares = (weight * x + ended @ y for x, y in zip(sums, powers, strict=True))
         scores = self._replace(rounds=self.rounds + 1, count=count, total=total, squares=squares)
-        return scores._replace(playing=jnp.where(over, scores.sample(key, over.shape), self.playing))
+        return scores._replace(playing=jnp.where(over, scores.sample(key, over.shape, is_allowed), self.playing))
 
     def posterior(self) -> tuple[jax.Array, jax.Array]:
         """Return mean and standard deviation of the normal distribution of each head's expected return, [H]."""
+        mean, variance = self.overall()
+        return (self.total + mean) / (self.count + 1), jnp.sqrt(variance / (self.count + 1))
+
+    def overall(self) -> tuple[jax.Array, jax.Array]:
+        """Return the mean return over all heads, and the variance of returns within the heads."""
         everything = jnp.maximum(self.count.sum(), 1e-6)
         mean = self.total.sum() / everything
         own = self.total / jnp.maximum(self.count, 1e-6)
         variance = (self.squares.sum() - (self.count * own**2).sum()) / everything
-        variance = jnp.maximum(variance, (LEAST_DEVIATION * mean) ** 2 + 1e-8)
-        return (self.total + mean) / (self.count + 1), jnp.sqrt(variance / (self.count + 1))
+        return mean, jnp.maximum(variance, (LEAST_DEVIATION * mean) ** 2 + 1e-8)
 
-    def sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """Draw heads by Thompson sampling: int32 of this shape."""
+    def sample(self, key: jax.Array, shape: tuple[int, ...], is_allowed: jax.Array | None = None) -> jax.Array:
+        """Draw heads by Thompson sampling among those that are allowed: int32 of this shape."""
         mean, deviation = self.posterior()
-        draws = mean + deviation * jax.random.normal(key, (*shape, HEADS))
+        if is_allowed is not None:
+            mean = jnp.where(is_allowed, mean, -jnp.inf)
+        draws = mean + deviation * jax.random.normal(key, (*shape, len(self.count)))
         return draws.argmax(axis=-1).astype(jnp.int32)
 
     def best(self) -> jax.Array:

@@ -152,7 +152,7 @@ class HostLoop(TrainLoop):
     # -- compiled programs of all lanes --------------------------------------------------------------------------------
     # A round is called thousands of times per second, so its calls are kept cheap: the state of the lanes is passed as
     # few arrays (`Packing`), and what a program has on the device already is not passed again. Random keys are passed
-    # as their bits: JAX calls programs that return a typed key by a much slower path.
+    # as their data: JAX calls programs that return a typed key by a much slower path.
 
     @cached_property
     def _packings(self) -> tuple[Packing, Packing, Packing]:
@@ -173,38 +173,41 @@ class HostLoop(TrainLoop):
         rest = lane._replace(key=None, envs=None, pool=None, learner=learner, heads=heads)
         return self.policy(lane), (rest, metrics), (targets, lane.pool)
 
-    def _join_lane(self, bits: Any, policy: Any, changing: Any, slow: Any) -> tuple[LaneState, ChunkMetrics]:
-        """Return a lane without its `envs`, and its metrics, from the bits of its key and `_split_lane`."""
+    def _join_lane(self, key_data: Any, policy: Any, changing: Any, slow: Any) -> tuple[LaneState, ChunkMetrics]:
+        """Return a lane without its `envs`, and its metrics, from the data of its key and `_split_lane`."""
         params, head = split_policy(policy)
         (lane, metrics), (targets, pool) = changing, slow
         learner = lane.learner._replace(params=params)
         if targets is not None:
             learner = learner._replace(target_params=targets)
         heads = None if lane.heads is None else lane.heads._replace(playing=head)
-        return lane._replace(key=jax.random.wrap_key_data(bits), learner=learner, pool=pool, heads=heads), metrics
+        return lane._replace(key=jax.random.wrap_key_data(key_data), learner=learner, pool=pool, heads=heads), metrics
 
     def _pack(self, lane: LaneState, metrics: ChunkMetrics) -> list[list[jax.Array]]:
         """Return the parts of lanes as packed arrays."""
         parts = zip(self._packings, self._split_lane(lane, metrics), strict=True)
         return [packing.pack(part) for packing, part in parts]
 
-    def _unpack(self, bits: Any, *parts: Sequence[Any]) -> tuple[LaneState, ChunkMetrics]:
-        """Return lanes without their `envs`, and their metrics, from the bits of their keys and `_pack`."""
+    def _unpack(self, key_data: Any, *parts: Sequence[Any]) -> tuple[LaneState, ChunkMetrics]:
+        """Return lanes without their `envs`, and their metrics, from the data of their keys and `_pack`."""
         unpacked = (packing.unpack(part) for packing, part in zip(self._packings, parts, strict=True))
-        return self._join_lane(bits, *unpacked)
+        return self._join_lane(key_data, *unpacked)
 
     @cached_property
     def _random_action(self) -> Callable[..., Any]:
-        def one(round_: Any, bits: jax.Array, seen: jax.Array) -> tuple:
-            action, probability = self.random_action(_key(bits, round_, ACT))
+        def one(round_: Any, key_data: jax.Array, seen: jax.Array) -> tuple:
+            action, probability = self.random_action(_key(key_data, round_, ACT))
             return seen, jnp.stack([action.astype(jnp.float32), probability, jnp.zeros_like(probability)], axis=-1)
 
         return self._program(one)
 
     @cached_property
     def _greedy_action(self) -> Callable[..., Any]:
-        def one(round_: Any, bits: jax.Array, numbers: jax.Array, policy: list, seen: jax.Array) -> tuple:
-            own, hyperparams, key = self._packings[0].unpack(policy), LaneHyperparams(*numbers), _key(bits, round_, ACT)
+        def one(
+            round_: Any, key_data: jax.Array, packed_hyperparams: jax.Array, policy: list, seen: jax.Array
+        ) -> tuple:
+            own, hyperparams = self._packings[0].unpack(policy), LaneHyperparams(*packed_hyperparams)
+            key = _key(key_data, round_, ACT)
             action, probability, q = self.action(round_, own, hyperparams, self.draw_actions(key), seen)
             return seen, jnp.stack([action.astype(jnp.float32), probability, q], axis=-1)
 
@@ -220,13 +223,13 @@ class HostLoop(TrainLoop):
             policy: list,
             changing: list,
             slow: list,
-            bits: jax.Array,
-            numbers: jax.Array,
+            key_data: jax.Array,
+            packed_hyperparams: jax.Array,
             before: jax.Array,
             step: jax.Array,
             last: jax.Array,
         ) -> list:
-            lane, metrics = self._unpack(bits, policy, changing, slow)
+            lane, metrics = self._unpack(key_data, policy, changing, slow)
             action, probability, q, reward, *flags = jnp.unstack(step, axis=-1)
             terminated, truncated, is_step = (flag != 0 for flag in flags)
             taken = Transition(
@@ -240,9 +243,9 @@ class HostLoop(TrainLoop):
                 next_observation=last,
                 is_step=None if self.envs.always_steps else is_step,
             )
-            lane, metrics = self.store(lane, metrics, taken, _key(bits, round_, HEADS))
+            lane, metrics = self.store(lane, metrics, taken, _key(key_data, round_, HEADS))
             if updates:
-                hyperparams, key = LaneHyperparams(*numbers), _key(bits, round_, UPDATE)
+                hyperparams, key = LaneHyperparams(*packed_hyperparams), _key(key_data, round_, UPDATE)
                 lane, metrics = self.update(round_, lane, metrics, hyperparams, self.draw_updates(key, hyperparams))
             return self._pack(lane, metrics)[:2]
 
@@ -252,9 +255,11 @@ class HostLoop(TrainLoop):
 
     @cached_property
     def _refresh(self) -> Callable[..., Any]:
-        def one(round_: Any, slow: list, policy: list, changing: list, bits: jax.Array, numbers: jax.Array) -> list:
-            lane, metrics = self._unpack(bits, policy, changing, slow)
-            key, hyperparams = _key(bits, round_, REFRESH), LaneHyperparams(*numbers)
+        def one(
+            round_: Any, slow: list, policy: list, changing: list, key_data: jax.Array, packed_hyperparams: jax.Array
+        ) -> list:
+            lane, metrics = self._unpack(key_data, policy, changing, slow)
+            key, hyperparams = _key(key_data, round_, REFRESH), LaneHyperparams(*packed_hyperparams)
             target_params, pool = self.refresh_targets(key, lane.learner, lane.replay, hyperparams)
             lane = lane._replace(learner=lane.learner._replace(target_params=target_params), pool=pool)
             return self._pack(lane, metrics)[2]
@@ -274,11 +279,11 @@ class HostLoop(TrainLoop):
         """
         return self.learner.is_plain_mlp and jax.default_backend() == "cpu"
 
-    def _draws(self, round_: int, bits: jax.Array, numbers: jax.Array) -> Iterator[Any]:
+    def _draws(self, round_: int, key_data: jax.Array, packed_hyperparams: jax.Array) -> Iterator[Any]:
         """Yield the random numbers that `_host_action` needs in each round from `round_` on; many are drawn at once."""
         while True:
             rounds = np.arange(round_, round_ + DRAWS, dtype=np.int32)
-            explores, random, epsilon, first = jax.device_get(self._draw(rounds, bits, numbers))
+            explores, random, epsilon, first = jax.device_get(self._draw(rounds, key_data, packed_hyperparams))
             other = epsilon / self.learner.num_actions
             yield from zip(explores, random, other + (1 - epsilon), other, first, strict=True)
             round_ += DRAWS
@@ -287,8 +292,8 @@ class HostLoop(TrainLoop):
     def _draw(self) -> Callable[..., Any]:
         """Draw what exploration needs for several rounds at once: arrays [rounds, L, ...]."""
 
-        def one(round_: Any, bits: jax.Array, numbers: jax.Array) -> tuple:
-            epsilon, key = self.epsilon(round_, LaneHyperparams(*numbers)), _key(bits, round_, ACT)
+        def one(round_: Any, key_data: jax.Array, packed_hyperparams: jax.Array) -> tuple:
+            epsilon, key = self.epsilon(round_, LaneHyperparams(*packed_hyperparams)), _key(key_data, round_, ACT)
             draws = self.draw_actions(key)
             return draws.uniform < epsilon, draws.action, epsilon[None], self.random_action(key)[0]
 
@@ -331,28 +336,30 @@ class HostLoop(TrainLoop):
         config, count = self.learner.config, len(self.seeds)
         warmup, period = config.warmup // config.num_envs, config.target_period // config.num_envs
         empty = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], count, axis=0), ChunkMetrics.init())
-        bits, (policy, changing, slow) = jax.random.key_data(lanes.key), self._pack(lanes, empty)
-        numbers = jnp.stack(hyperparams, axis=1)
+        key_data, (policy, changing, slow) = jax.random.key_data(lanes.key), self._pack(lanes, empty)
+        packed_hyperparams = jnp.stack(hyperparams, axis=1)
         (before, *chosen), ends, last = jax.tree.map(np.asarray, lanes.envs.pending)
         # The pending step in one array, float32 [L, N, 7]: action, its probability, Q(s, a), and `PendingStep.ends`.
         step = np.concatenate([np.stack(chosen, axis=-1), ends], axis=-1, dtype=np.float32)
         seen = np.asarray(lanes.envs.observation)
-        on_host, draws = self.acts_on_host, self._draws(done, bits, numbers)
+        on_host, draws = self.acts_on_host, self._draws(done, key_data, packed_hyperparams)
         round_, failure, is_pending = done, None, bool(step[..., 1].any())
         while round_ < done + rounds and not stop:
             acting, now, choice = policy, seen, None
             if not on_host:  # first, so that the device answers before it learns
                 if round_ < warmup:
-                    now, choice = self._random_action(np.int32(round_), bits, seen)
+                    now, choice = self._random_action(np.int32(round_), key_data, seen)
                 else:
-                    now, choice = self._greedy_action(np.int32(round_), bits, numbers, acting, seen)
+                    now, choice = self._greedy_action(np.int32(round_), key_data, packed_hyperparams, acting, seen)
             if is_pending:
                 newest = np.int32(round_ - 1)
                 if newest >= warmup and (newest - warmup) % period == 0:
-                    slow = self._refresh(newest, slow, policy, changing, bits, numbers)
+                    slow = self._refresh(newest, slow, policy, changing, key_data, packed_hyperparams)
                 after = now if last is seen else last  # the same observations: then they are on the device already
                 learn = self._learn[bool(newest >= warmup)]
-                policy, changing = learn(newest, policy, changing, slow, bits, numbers, before, step, after)
+                policy, changing = learn(
+                    newest, policy, changing, slow, key_data, packed_hyperparams, before, step, after
+                )
             try:
                 if on_host:  # while the device learns
                     action, probability, q = self._host_action(round_, next(draws), acting, seen)
@@ -369,7 +376,7 @@ class HostLoop(TrainLoop):
             seen = self._split(result.observation)
             last = seen if result.last is result.observation else self._split(result.last)
             round_, is_pending = round_ + 1, True
-        lanes, metrics = self._unpack(bits, policy, changing, slow)
+        lanes, metrics = self._unpack(key_data, policy, changing, slow)
         if failure is not None:
             cut = lanes._replace(
                 envs=jax.vmap(_without_pending)(jnp.asarray(seen)),
@@ -389,6 +396,6 @@ def _without_pending(seen: jax.Array) -> HostState:
     return HostState(PendingStep(chosen, jnp.zeros((n, 4)), jnp.zeros_like(seen)), seen)
 
 
-def _key(bits: jax.Array, round_: Any, use: int) -> jax.Array:
-    """Return the random key for one use (ACT, UPDATE, REFRESH or HEADS) in one round, from the bits of a lane's key."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(bits), round_), use)
+def _key(key_data: jax.Array, round_: Any, use: int) -> jax.Array:
+    """Return the random key for one use (ACT, UPDATE, REFRESH or HEADS) in one round, from the data of a lane's key."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(key_data), round_), use)

@@ -23,7 +23,7 @@ import optax
 from jax import lax
 
 from greedystep.deep import conv_gradient, conv_kernels, target_pool
-from greedystep.deep.config import AUTO_OUTPUTS, AUTO_RATES, DQNConfig
+from greedystep.deep.config import AUTO_RATES, DQNConfig
 from greedystep.deep.conv_kernels import ConvShape
 from greedystep.deep.heads import head_q, split_policy
 from greedystep.deep.networks import (
@@ -36,13 +36,11 @@ from greedystep.deep.networks import (
     ensemble_q,
     leave_out,
     make_ensemble,
-    numpy_layers,
 )
 from greedystep.deep.optimisers import make_optimiser
 from greedystep.deep.target_pool import Batch, TargetPool
 from greedystep.deep.targets import BootstrapValues, LaneHyperparams, n_step_targets, within
 from greedystep.envs.core import ObservationSpec
-from greedystep.numpy_policy import NumpyPolicy
 from greedystep.replay import ReplayBuffer, ReplayState, integers_below, random_bits
 
 CLONING_RATE = 10.0
@@ -98,7 +96,7 @@ class Learner:
 
     @property
     def _num_outputs(self) -> int:
-        """Outputs of a network: one per action, for "auto" one per action and way of bootstrapping."""
+        """Outputs of a network: one per action, for "auto" one per action and `AutoOutput`."""
         return self.num_actions * self.config.outputs
 
     @cached_property
@@ -109,6 +107,10 @@ class Learner:
         )
         check_network(network, self.observation, self._num_outputs)
         return eqx.filter(network, lambda leaf: not isinstance(leaf, jax.ShapeDtypeStruct))
+
+    def networks_of(self, params: Any) -> Any:
+        """Return the network or networks that have these arrays."""
+        return eqx.combine(params, self._static)
 
     @property
     def is_plain_mlp(self) -> bool:
@@ -172,13 +174,13 @@ class Learner:
     def q_and_support(self, params: Any, observations: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """Return the Q-values of every network, [B, ...] -> [M, B, A], and with bcq the actions in the data, [B, A].
 
-        With returns="auto" each network has several outputs per action, output by output: [K, B, O A] (`heads.py`).
+        Those are the actions with μ(a|s) ≥ threshold · max_b μ(b|s), where μ is the cloned behaviour.
 
-        These are the actions with μ(a|s) ≥ threshold · max_b μ(b|s), where μ is the cloned behaviour.
+        With returns="auto" each network has several outputs per action, output by output: [K, B, O A] (`heads.py`).
         """
         if self.kernel_shape is not None:
             return conv_kernels.ensemble_q(params, observations, self.kernel_shape), None
-        outputs = ensemble_q(eqx.combine(params, self._static), observations)
+        outputs = ensemble_q(self.networks_of(params), observations)
         threshold = self.config.bcq_threshold
         if threshold is None:
             return outputs, None
@@ -213,30 +215,6 @@ class Learner:
         q, support = self.q_and_support(state.target_params, observations)
         return BootstrapValues(q, selection_q, support)
 
-    def numpy_policy(self, policy: Any, **about: Any) -> NumpyPolicy:
-        """Return the greedy policy of these networks, with "auto" of its best head, for use without JAX.
-
-        Args:
-            about: what `NumpyPolicy` keeps of the environment: `env`, `first_action`.
-        """
-        networks, head = split_policy(policy)
-        kind, layers = numpy_layers(eqx.combine(networks, self._static))
-        pessimism, config = 1.0, self.config
-        if config.returns == "auto":
-            rate, output = divmod(int(head), config.outputs)
-            pessimism = AUTO_OUTPUTS[output].pessimism
-            own = slice(rate * config.ensemble, (rate + 1) * config.ensemble)
-            ours, first = (slice(i * self.num_actions, (i + 1) * self.num_actions) for i in (output, 0))
-            *hidden, last = layers
-            # Behind the networks of the head stands that of the behaviour, if there is one, with its first output.
-            rest = slice(config.num_q_networks, None)
-            layers = [(np.concatenate([w[own], w[rest]]), np.concatenate([b[own], b[rest]])) for w, b in hidden]
-            w, b = (np.concatenate([x[own][..., ours], x[rest][..., first]]) for x in last)
-            layers.append((w, b))
-        scale = 255.0 if self.observation.dtype == np.uint8 else 1.0
-        about["dtype"] = str(self.observation.dtype)
-        return NumpyPolicy(kind, self.observation.shape, layers, scale, config.bcq_threshold, pessimism, **about)
-
     # -- targets and minibatches ---------------------------------------------------------------------------------------
 
     def refresh_targets(
@@ -255,33 +233,17 @@ class Learner:
         which choose elsewhere, are what has just been copied.
 
         Args:
+            periods: number of periods whose samples the pool has.
             support: bool [N, R, A], the actions in the data for all rows of the buffer, where they are known already.
         """
         config = self.config
         copied = state._replace(target_params=state.params) if config.target_rate == 1 else state
         valued_by = copied._replace(params=state.target_params) if config.double and config.target_rate == 1 else copied
-        pool = self.make_pool(buffer, hyperparams, key, replay, valued_by, periods, support)
+        pool = None
+        if config.is_pooled:
+            bootstrap_q = partial(self.bootstrap_q, valued_by)
+            pool = target_pool.make(config, buffer, hyperparams, key, replay, bootstrap_q, periods, support)
         return copied.target_params, pool
-
-    def make_pool(
-        self,
-        buffer: ReplayBuffer,
-        hyperparams: LaneHyperparams,
-        key: jax.Array,
-        replay: ReplayState,
-        state: LearnerState,
-        periods: int = 1,
-        support: jax.Array | None = None,
-    ) -> TargetPool | None:
-        """Make a target pool for `periods` periods from the replay buffer; None for returns that need none.
-
-        Args:
-            support: see `refresh_targets`.
-        """
-        if not self.config.is_pooled:
-            return None
-        bootstrap_q = partial(self.bootstrap_q, state)
-        return target_pool.make(self.config, buffer, hyperparams, key, replay, bootstrap_q, periods, support)
 
     def sample_batch(
         self,
@@ -331,8 +293,7 @@ class Learner:
             return self._update_by_kernels(self.kernel_shape, state, batch, network, learning_rate)
 
         def step(params: Any, opt_state: Any, targets: jax.Array):
-            (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, batch, targets)
-            return *self._descend(params, opt_state, gradient, learning_rate), UpdateInfo(loss, q)
+            return self.network_step(params, opt_state, batch, targets, learning_rate)
 
         def unchanged(params: Any, opt_state: Any, targets: jax.Array):
             return params, opt_state, UpdateInfo(jnp.float32(0), jnp.float32(0))
@@ -410,10 +371,8 @@ class Learner:
         rate = np.repeat(np.arange(rates), len(members))
         chosen = rate * config.ensemble + jnp.tile(members, rates)
 
-        def step(one: tuple[Any, Any, Batch, jax.Array]) -> tuple[tuple[Any, Any], UpdateInfo]:
-            params, opt_state, part, learning_rate = one
-            (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, part, part.targets)
-            return self._descend(params, opt_state, gradient, learning_rate), UpdateInfo(loss, q)
+        def step(params: Any, opt_state: Any, part: Batch, learning_rate: jax.Array) -> tuple[Any, Any, UpdateInfo]:
+            return self.network_step(params, opt_state, part, part.targets, learning_rate)
 
         def parts(x: jax.Array) -> jax.Array:
             return x[: rates * size].reshape(rates, size, *x.shape[1:])
@@ -422,9 +381,21 @@ class Learner:
         own = Batch(parts(batch.observations), parts(batch.action), own_targets, parts(batch.steps))
         params, opt_state = jax.tree.map(lambda x: x[chosen], networks)
         part = jax.tree.map(lambda x: x[rate], own)
-        arguments = (params, opt_state, part, learning_rate * jnp.array(AUTO_RATES)[rate])
-        changed, info = jax.vmap(step)(arguments)
-        return jax.tree.map(lambda x, new: x.at[chosen].set(new), networks, changed), jax.tree.map(jnp.mean, info)
+        *new, info = jax.vmap(step)(params, opt_state, part, learning_rate * jnp.array(AUTO_RATES)[rate])
+        networks = jax.tree.map(lambda x, changed: x.at[chosen].set(changed), networks, tuple(new))
+        return networks, jax.tree.map(jnp.mean, info)
+
+    def network_step(
+        self, params: Any, opt_state: Any, batch: Batch, targets: jax.Array, learning_rate: jax.Array
+    ) -> tuple[Any, Any, UpdateInfo]:
+        """Make one gradient step of one network, whatever it is one of; return its arrays and the metrics of the step.
+
+        Args:
+            params, opt_state: those of this network, without a leading axis.
+            targets: those of this network, [B], with "auto" [B, O]; those of the batch are not used.
+        """
+        (loss, q), gradient = jax.value_and_grad(self._loss, has_aux=True)(params, batch, targets)
+        return *self._descend(params, opt_state, gradient, learning_rate), UpdateInfo(loss, q)
 
     def _descend(self, params: Any, opt_state: Any, gradient: Any, learning_rate: jax.Array) -> tuple[Any, Any]:
         """Return the parameters and the optimiser state of one network after a step down its gradient."""
@@ -440,7 +411,7 @@ class Learner:
         """
 
         def cross_entropy(params: Any) -> jax.Array:
-            logits = batch_q(eqx.combine(params, self._static), observations)[:, : self.num_actions]
+            logits = batch_q(self.networks_of(params), observations)[:, : self.num_actions]
             return optax.softmax_cross_entropy_with_integer_labels(logits, action).mean()
 
         loss, gradient = jax.value_and_grad(cross_entropy)(params)
@@ -452,7 +423,7 @@ class Learner:
         Conservative Q-learning (Kumar et al. 2020, CQL(H)) adds α (log Σ_b exp Q(s, b) - Q(s, a)), which lowers the
         values of the actions that are not in the data relative to those that are.
         """
-        q = batch_q(eqx.combine(params, self._static), batch.observations)
+        q = batch_q(self.networks_of(params), batch.observations)
         if self.config.returns == "auto":  # [B, O, A]; Q(s, a) and targets are [B, O]
             q = q.reshape(len(q), self.config.outputs, -1)
             taken = jnp.take_along_axis(q, batch.action[:, None, None], axis=2)[..., 0]

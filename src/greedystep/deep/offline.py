@@ -56,7 +56,7 @@ def fit(
     learner: Learner,
     buffer: ReplayBuffer,
     replay: ReplayState,
-    which: UpdateRange,
+    update_range: UpdateRange,
     state: LearnerState,
     hyperparams: LaneHyperparams,
     key: jax.Array,
@@ -70,8 +70,8 @@ def fit(
     The learning rate falls linearly, to 0 after the last of all updates: update i has (1 - i / updates) times the
     `learning_rate`. So the last networks, which act, are not those of a random moment in the noise of minibatches.
 
-    Target networks and pool are refreshed as often as in training, and at `which.begin`, which must be the start of a
-    period (the updates between two target network updates).
+    Target networks and pool are refreshed as often as in training, and at `update_range.begin`, which must be the start
+    of a period (the updates between two target network updates).
 
     Where a period is short, the pool is larger than in training. There the episodes of one period are enough, since the
     buffer changes all the time and new ones come in. A log stays as it is, and where its episodes are long, those of a
@@ -94,20 +94,20 @@ def fit(
             state, total = carry
             draws = learner.draw_update(jax.random.fold_in(update_key, i), hyperparams)
             batch = learner.sample_batch(buffer, hyperparams, draws.bits, replay, pool, state, support)
-            learning_rate = which.learning_rate(hyperparams.learning_rate, i)
+            learning_rate = update_range.learning_rate(hyperparams.learning_rate, i)
             state, info = learner.update(state, batch, draws.network, learning_rate)
             loss, _ = total
             return state, (loss + info.loss, info.mean_q)
 
-        until = done + jnp.minimum(period, which.end - done)
+        until = done + jnp.minimum(period, update_range.end - done)
         state, total = lax.fori_loop(done, until, update, (state._replace(target_params=target_params), total))
         return until, key, state, pool, total
 
-    first = which.begin, key, state, pool, (jnp.float32(0), jnp.float32(0))
-    _, key, state, _, (loss, mean_q) = lax.while_loop(lambda carry: carry[0] < which.end, one_period, first)
+    first = update_range.begin, key, state, pool, (jnp.float32(0), jnp.float32(0))
+    _, key, state, _, (loss, mean_q) = lax.while_loop(lambda carry: carry[0] < update_range.end, one_period, first)
     if behaviour is not None:
         state = cloning.join_behaviour(state, behaviour)
-    return FitResult(state, key, loss / jnp.maximum(which.end - which.begin, 1), mean_q)
+    return FitResult(state, key, loss / jnp.maximum(update_range.end - update_range.begin, 1), mean_q)
 
 
 def pool_periods(config: DQNConfig, buffer: ReplayBuffer) -> int:
@@ -190,8 +190,8 @@ class LogFit:
             keys = jax.vmap(lambda key: jax.random.split(key, 3)[0])(keys)  # as `fit` does in each period
         for first in range(learned, updates, size):
             end = min(first + size, updates)
-            which = UpdateRange.of(first, end, updates)
-            states, keys, loss, mean_q = self._fit(replay, which, states, hyperparams, keys, support)
+            update_range = UpdateRange.of(first, end, updates)
+            states, keys, loss, mean_q = self._fit(replay, update_range, states, hyperparams, keys, support)
             yield FitPiece(cloned + end, states, loss, mean_q)
 
     @property
@@ -202,8 +202,8 @@ class LogFit:
 def in_lanes(function: Callable[..., Any], learner: Learner, buffer: ReplayBuffer) -> Callable[..., Any]:
     """Compile `cloning.clone` or `fit` for several lanes, [L, ...] each, which share the replay buffer."""
 
-    def each(replay: ReplayState, which: UpdateRange, *lanes: Any) -> Any:
-        return map_lanes(partial(function, learner, buffer, replay, which), *lanes)
+    def each(replay: ReplayState, update_range: UpdateRange, *lanes: Any) -> Any:
+        return map_lanes(partial(function, learner, buffer, replay, update_range), *lanes)
 
     return jax.jit(each)
 

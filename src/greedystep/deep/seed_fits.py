@@ -63,8 +63,8 @@ class FitConfig:
         return agent
 
 
-class FitResult(NamedTuple):
-    """How a fit ended."""
+class SeedFitResult(NamedTuple):
+    """How the fit of one seed ended."""
 
     seed: int
     loss: float
@@ -73,7 +73,7 @@ class FitResult(NamedTuple):
     """Mean return of EVALUATION_EPISODES episodes in `eval_env`; None without one."""
 
 
-def fit_seed(config: FitConfig, data: Dataset, seed: int, *, folder: Path, report: Report) -> FitResult:
+def fit_seed(config: FitConfig, data: Dataset, seed: int, *, folder: Path, report: Report) -> SeedFitResult:
     """Fit one agent, from the checkpoint in `folder` if there is one, and save it there."""
     agent = config.make_agent(data, seed)
     agent.choose_conservatism()
@@ -96,7 +96,7 @@ def fit_seed(config: FitConfig, data: Dataset, seed: int, *, folder: Path, repor
             raise StoppedError
     agent.save(folder / AGENT)
     played = None if config.eval_env is None else agent.evaluate(EVALUATION_EPISODES, env=config.eval_env).mean
-    return FitResult(seed, loss, None if played is None else float(played))
+    return SeedFitResult(seed, loss, None if played is None else float(played))
 
 
 def fit_seeds(
@@ -106,7 +106,7 @@ def fit_seeds(
     folder: Path,
     workers: RayWorkers | None,
     report: ReportProgress,
-) -> list[FitResult]:
+) -> list[SeedFitResult]:
     """Fit one agent per seed, side by side where there are `workers`, and return how they ended, in order of the seeds.
 
     What an earlier call with the same config and data has finished in `folder` is not fitted again, and what it began
@@ -124,7 +124,7 @@ def fit_seeds(
             done[seed] = updates
             report(sum(done.values()) / (len(seeds) * config.updates), f"seed {seed}: {what}")
 
-    def fit_one(seed: int) -> FitResult:
+    def fit_one(seed: int) -> SeedFitResult:
         half_way = folder / HALF_WAY / f"seed{seed}"
         half_way.mkdir(parents=True, exist_ok=True)
         if workers is None:

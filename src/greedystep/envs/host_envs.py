@@ -102,18 +102,18 @@ class HostEnvs(ABC):
         self._seeds, self._episodes = list(seeds), list(episodes)
         return self.begin_episodes(self._all)
 
-    def begin_episodes(self, which: np.ndarray) -> np.ndarray:
-        """Begin a new episode where `which`, bool [N], is True; return the observations of all environments."""
-        for i in which.nonzero()[0].tolist():
+    def begin_episodes(self, mask: np.ndarray) -> np.ndarray:
+        """Begin a new episode where `mask`, bool [N], is True; return the observations of all environments."""
+        for i in mask.nonzero()[0].tolist():
             self._episodes[i] += 1
             self._actions[i] = []
-        return self._codec.check(self._reset(self._episode_seeds(which)))
+        return self._codec.check(self._reset(self._episode_seeds(mask)))
 
-    def _episode_seeds(self, which: np.ndarray) -> dict[int, int]:
-        """Return the seeds of the current episodes of the environments `which`, by their index."""
+    def _episode_seeds(self, mask: np.ndarray) -> dict[int, int]:
+        """Return the seeds of the current episodes where `mask` is True, by the index of the environment."""
         return {
             i: int(np.random.SeedSequence([*self._seeds[i], self._episodes[i]]).generate_state(1)[0])
-            for i in which.nonzero()[0].tolist()
+            for i in mask.nonzero()[0].tolist()
         }
 
     def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:

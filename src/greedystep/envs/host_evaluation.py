@@ -65,8 +65,8 @@ def evaluate_policy_on_host(
     check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
     random = np.random.default_rng(seed)
 
-    def act(t: int, seen: np.ndarray) -> np.ndarray:
-        actions = policy.predict(seen) - policy.first_action
+    def act(t: int, observations: np.ndarray) -> np.ndarray:
+        actions = policy.predict(observations) - policy.first_action
         explores = random.random(len(actions)) < epsilon
         return np.where(explores, random.integers(env.num_actions, size=len(actions)), actions)
 

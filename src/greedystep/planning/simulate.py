@@ -25,17 +25,17 @@ def simulate(
     check_int("episodes", episodes)
     check_int("max_steps", max_steps)
     random, chosen = np.random.default_rng(check_seed(seed)), mdp.check_policy(policy)
-    chances = chosen if chosen.ndim == 2 else np.eye(mdp.num_actions)[chosen]
+    probabilities = chosen if chosen.ndim == 2 else np.eye(mdp.num_actions)[chosen]
     rows = sp.csr_array(mdp.transitions)
-    return [_episode(mdp, rows, chances, start, max_steps, random) for _ in range(episodes)]
+    return [_episode(mdp, rows, probabilities, start, max_steps, random) for _ in range(episodes)]
 
 
 def _episode(
-    mdp: MDP, rows: sp.csr_array, chances: np.ndarray, state: int, max_steps: int, random: np.random.Generator
+    mdp: MDP, rows: sp.csr_array, probabilities: np.ndarray, state: int, max_steps: int, random: np.random.Generator
 ) -> Trajectory:
     states, actions, ended = [state], [], False
     while len(actions) < max_steps and not ended:
-        action = _draw(random, chances[state])
+        action = _draw(random, probabilities[state])
         row = state * mdp.num_actions + action
         low, high = rows.indptr[row], rows.indptr[row + 1]
         end = 0.0 if mdp.termination is None else mdp.termination[state, action]
@@ -46,7 +46,8 @@ def _episode(
         states.append(state)
     taken, T = (np.array(states[:-1]), np.array(actions)), len(actions)
     last = np.arange(T) == T - 1
-    return Trajectory(np.array(states), taken[1], mdp.rewards[taken], last & ended, last & (not ended), chances[taken])
+    ends = last & ended, last & (not ended)
+    return Trajectory(np.array(states), taken[1], mdp.rewards[taken], *ends, probabilities[taken])
 
 
 def _draw(random: np.random.Generator, weights: np.ndarray) -> int:

@@ -45,8 +45,8 @@ RECORD = {
     "steps_per_second": schema.Nullable(schema.Float(0)),
 }
 """Schema of one run in a part."""
-GREEDY = {"step": [schema.Int()], "return": _NUMBERS, "overestimation": _NUMBERS}
-"""Schema of its evaluations along the training, which only some have."""
+GREEDY_CURVE_SCHEMA = {"step": [schema.Int()], "return": _NUMBERS, "overestimation": _NUMBERS}
+"""Schema of the evaluations along a training, which only some runs have."""
 COMPILING = 2
 """Number of programs that are compiled ahead while a GPU computes: compiling one takes tens of seconds."""
 
@@ -103,7 +103,7 @@ def _checked(part: Any, where: str) -> list[Record]:
         records = schema.check(part, {"lanes": [RECORD]}, "it")["lanes"]
         for record in records:
             if "greedy" in record:
-                schema.check(record["greedy"], GREEDY, "greedy")
+                schema.check(record["greedy"], GREEDY_CURVE_SCHEMA, "greedy")
     except ValueError as problem:
         raise ValueError(f"{where} holds a training that cannot be read ({problem})") from None
     if not records:

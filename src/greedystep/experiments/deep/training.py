@@ -65,7 +65,7 @@ class RunSpec:
     @cached_property
     def name(self) -> str:
         """Hash of what is trained: equal for equal runs, whichever experiment needs them and however long."""
-        return provenance.config_hash(self._identity | {"seed": self.seed})
+        return provenance.config_hash(self.identity | {"seed": self.seed})
 
     @cached_property
     def lane_config(self) -> DQNConfig:
@@ -77,7 +77,7 @@ class RunSpec:
     def program(self) -> str:
         """Hash of the compiled program: runs with equal hashes can be trained side by side."""
         config = {name: x for name, x in _what_is_trained(self.lane_config).items() if name not in self._varying}
-        return provenance.config_hash(self._identity | {"config": config})
+        return provenance.config_hash(self.identity | {"config": config})
 
     @cached_property
     def _varying(self) -> tuple[str, ...]:
@@ -90,7 +90,8 @@ class RunSpec:
         return VARYING if by_kernels else tuple(name for name in VARYING if name != "ensemble")
 
     @cached_property
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """The environment and the settings that decide the training: what its hashes are made of."""
         return {"env": spec_of(self.env), "config": _what_is_trained(self.config)}
 
 
@@ -258,7 +259,7 @@ def _record(run: RunSpec, rows: Sequence[Row], budget: Budget) -> dict[str, Any]
     greedy |= {name: _column(played, f"greedy_{name}") for name in ("return", "overestimation")}
     return {
         **{name: getattr(run, name) for name in ("name", "task", "preset", "setting", "seed")},
-        "env": run._identity["env"],
+        "env": run.identity["env"],
         "steps": budget.steps,
         "curve": only_end(curve) if budget.only_end else curve,
         **({"greedy": greedy} if played else {}),

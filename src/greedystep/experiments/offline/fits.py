@@ -46,7 +46,9 @@ class LaneFit:
         self._evaluate = Evaluator(self._learner, self._env)
 
     def run(self, log: Sequence[Trajectory], on_piece: Callable[[int], Any] = lambda updates: None) -> dict[str, Any]:
-        """Fit all seeds to a log; return the mean return of each in greedy play, and the seconds per update.
+        """Fit all seeds to a log; return what a part holds of it (`fit_parts.FIT`), and the losses.
+
+        `returns` are mean returns in greedy play, one per seed; `microseconds` is the time per update and seed.
 
         Args:
             on_piece: called with the updates of a piece, of one seed, when they are made. If it raises, the fit stops.

@@ -100,8 +100,8 @@ def cut_to(log: Sequence[Trajectory], steps: int) -> list[Trajectory]:
             break
         if len(one) > left:
             last = np.arange(left) == left - 1
-            chances = None if one.behaviour_prob is None else one.behaviour_prob[:left]
-            columns = one.actions[:left], one.rewards[:left], np.zeros(left, bool), last, chances
+            behaviour_prob = None if one.behaviour_prob is None else one.behaviour_prob[:left]
+            columns = one.actions[:left], one.rewards[:left], np.zeros(left, bool), last, behaviour_prob
             one = Trajectory(one.observations[: left + 1], *columns)
         kept.append(one)
     return kept

@@ -1,10 +1,10 @@
-"""Benchmark of ways to let the data choose the return, pessimism and learning rate: what `auto` was chosen from.
+"""Variants of returns="auto": other rules by which the data choose the return, pessimism and learning rate.
 
-Each way has up to HEADS heads with PAIR networks each and learns from one replay buffer. A head bootstraps from
+Each variant has up to HEADS heads with PAIR networks each and learns from one replay buffer. A head bootstraps from
 
     Q_h(s, a) = mean of its networks - c_h · half of their distance        (c_h = 1: the minimum of the two)
 
-with λ-returns. The ways differ in what is chosen, and by what:
+with λ-returns. The variants differ in what is chosen, and by what:
 
 - fixed: one head, λ = 0.5, the minimum of two networks, a middle learning rate. Nothing is chosen.
 - bandit: four heads. Thompson sampling from the returns of recent episodes chooses who plays an episode, and gets half
@@ -18,15 +18,13 @@ with λ-returns. The ways differ in what is chosen, and by what:
   below. Every eighth environment plays greedily for it.
 - decay: one head, whose learning rate begins high and falls with the square root of time.
 
-`auto` is the rule as it is in the library: two rates, three outputs on each network.
+`auto_alternatives` trains all of them beside the rule of the library.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -34,39 +32,27 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from greedystep import envs, returns
+from greedystep import returns
 from greedystep.deep import target_pool
 from greedystep.deep.device_loop import DeviceLoop
-from greedystep.deep.learner import Learner, LearnerState, UpdateInfo
-from greedystep.deep.presets import make_config
+from greedystep.deep.heads import HeadScores
+from greedystep.deep.learner import LearnerState, UpdateInfo
 from greedystep.deep.target_pool import TargetPool
 from greedystep.deep.targets import LaneHyperparams, discounts_and_cuts
-from greedystep.deep.train_loop import ActionDraws, LaneState, Transition, map_lanes
+from greedystep.deep.train_loop import ActionDraws, LaneState, Transition
 from greedystep.deep.train_metrics import ChunkMetrics, compare_with_return
-from greedystep.deep.trainer import Trainer, keep_compiled_programs
-from greedystep.experiments.deep.suite import TASKS
-from greedystep.io import read_json, write_json, write_text
-from greedystep.provenance import provenance
 from greedystep.replay import ReplayState, random_bits
 
 HEADS, PAIR = 4, 2
-AUTO = "auto"
-GAMES = ("catcher", "pixelcopter", "mountaincar")
-"""Tasks that a CPU trains in; those of MinAtar want a GPU."""
-STEPS = {"minatar": 1_000_000, "ple": 250_000, "classic": 100_000}
-"""Steps of each training, by family of environments."""
-FIRST_SEED = 900
-"""A seed that no other experiment uses."""
-FORGETTING = 4.0
-"""An episode that ended after t steps counts (t / T)^FORGETTING at step T."""
-CLEARLY = 3.0
+"""Heads of a variant, at most, and networks of each head."""
+REPLACE_MARGIN = 3.0
 """Standard errors by which a head that is replaced by a copy is behind the best one."""
 GREEDY_EVERY = 8
 """With `calibration`, one of so many environments plays greedily."""
 
 
-class Way(NamedTuple):
-    """What one way to choose does; arrays, so that all ways are lanes of one program."""
+class AutoVariant(NamedTuple):
+    """What one variant does; arrays, so that all variants are lanes of one program."""
 
     lambda_: Any
     """[H]."""
@@ -83,38 +69,34 @@ class Way(NamedTuple):
     """Steps after which the learning rate is 1/√2 of the first one."""
 
 
-def _way(lambda_: Sequence[float], pessimism: Sequence[float], rate: Sequence[float], **more: Any) -> Way:
+def make_variant(
+    lambda_: Sequence[float], pessimism: Sequence[float], rate: Sequence[float], **more: Any
+) -> AutoVariant:
+    """Return the variant whose heads have these numbers, with heads that are not used behind them."""
+
     def padded(x: Sequence[float]) -> np.ndarray:
         return np.array([*x, *[x[-1]] * (HEADS - len(x))], np.float32)
 
-    return Way(padded(lambda_), padded(pessimism), padded(rate), np.arange(HEADS) < len(rate), **more)
+    return AutoVariant(padded(lambda_), padded(pessimism), padded(rate), np.arange(HEADS) < len(rate), **more)
 
 
 _BANDIT = ([0.3, 0.5, 0.7, 0.3], [0.5, 0.5, 2.0, 1.0], [1 / 3, 10 / 3, 1.0, 1.0])
 _ONE = ([0.5], [1.0], [1.0])
-WAYS = {
-    "fixed": _way(*_ONE),
-    "bandit": _way(*_BANDIT),
-    "copies": _way(*_BANDIT, copies=True),
-    "uncertainty": _way(*_ONE, uncertainty=True),
-    "calibration": _way([0.5], [0.0], [1.0], calibration=True),
-    "decay": _way([0.5], [1.0], [10 / 3], decay=3e5),
+VARIANTS = {
+    "fixed": make_variant(*_ONE),
+    "bandit": make_variant(*_BANDIT),
+    "copies": make_variant(*_BANDIT, copies=True),
+    "uncertainty": make_variant(*_ONE, uncertainty=True),
+    "calibration": make_variant([0.5], [0.0], [1.0], calibration=True),
+    "decay": make_variant([0.5], [1.0], [10 / 3], decay=3e5),
 }
 
 
-class Heads(NamedTuple):
-    """What is known of the heads in one training."""
+class VariantHeads(NamedTuple):
+    """Which head plays in each of N environments, and what is known of the heads in one training."""
 
-    way: Way
-    playing: jax.Array
-    """int32 [N]: the head of each environment."""
-    rounds: jax.Array
-    count: jax.Array
-    """[H]: episodes, each with its weight."""
-    total: jax.Array
-    """[H]: sum of their returns."""
-    squares: jax.Array
-    """[H]: sum of their squared returns."""
+    variant: AutoVariant
+    scores: HeadScores
     extra_pessimism: jax.Array
     """What calibration has added to the pessimism."""
     error: jax.Array
@@ -122,67 +104,48 @@ class Heads(NamedTuple):
     size: jax.Array
     """Sum of |Q(s, a)| over the same steps, about."""
 
-    def posterior(self) -> tuple[jax.Array, jax.Array]:
-        """Return the mean of each head's expected return, -inf for heads that are not used, and the variance of one."""
-        everything = jnp.maximum(self.count.sum(), 1e-6)
-        overall = self.total.sum() / everything
-        own = self.total / jnp.maximum(self.count, 1e-6)
-        variance = (self.squares.sum() - (self.count * own**2).sum()) / everything
-        mean = jnp.where(self.way.is_used, (self.total + overall) / (self.count + 1), -jnp.inf)
-        return mean, jnp.maximum(variance, (0.01 * overall) ** 2 + 1e-8)
-
     def sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Draw heads by Thompson sampling."""
-        mean, variance = self.posterior()
-        noise = jnp.sqrt(variance / (self.count + 1)) * jax.random.normal(key, (*shape, HEADS))
-        return (mean + noise).argmax(axis=-1).astype(jnp.int32)
+        return self.scores.sample(key, shape, self.variant.is_used)
 
-    def after_round(self, key: jax.Array, episode_return: jax.Array, over: jax.Array) -> Heads:
-        """Forget a little, count the episodes that are over, and choose who plays the next ones."""
-        weight = (self.rounds / (self.rounds + 1)) ** FORGETTING
-        ended = (jax.nn.one_hot(self.playing, HEADS) * over[:, None]).T
-        powers = (jnp.ones_like(episode_return), episode_return, episode_return**2)
-        sums = zip((self.count, self.total, self.squares), powers, strict=True)
-        count, total, squares = (weight * x + ended @ y for x, y in sums)
-        heads = self._replace(rounds=self.rounds + 1, count=count, total=total, squares=squares)
-        return heads._replace(playing=jnp.where(over, heads.sample(key, over.shape), self.playing))
+    def after_round(self, key: jax.Array, episode_return: jax.Array, over: jax.Array) -> VariantHeads:
+        """Do what `HeadScores.after_round` does."""
+        return self._replace(scores=self.scores.after_round(key, episode_return, over, self.variant.is_used))
 
     def sources(self) -> jax.Array:
         """Return whose networks each head goes on with, int [H]: its own, or the best head's where it is far behind."""
-        mean, variance = self.posterior()
-        best, own = mean.argmax(), self.total / jnp.maximum(self.count, 1e-6)
-        deviation = jnp.sqrt(variance / jnp.maximum(self.count, 1e-3) + variance / jnp.maximum(self.count[best], 1e-3))
-        is_behind = (own[best] - own > CLEARLY * deviation) & (self.count > 5) & self.way.is_used & self.way.copies
+        count, total, is_used = self.scores.count, self.scores.total, self.variant.is_used
+        expected, (_, variance) = self.scores.posterior()[0], self.scores.overall()
+        best, own = jnp.where(is_used, expected, -jnp.inf).argmax(), total / jnp.maximum(count, 1e-6)
+        deviation = jnp.sqrt(variance / jnp.maximum(count, 1e-3) + variance / jnp.maximum(count[best], 1e-3))
+        is_behind = (own[best] - own > REPLACE_MARGIN * deviation) & (count > 5) & is_used & self.variant.copies
         return jnp.where(is_behind, best, jnp.arange(HEADS))
 
-    def after_copies(self, source: jax.Array) -> Heads:
+    def after_copies(self, source: jax.Array) -> VariantHeads:
         """Let copies begin with the returns of the best head, as if from ten episodes."""
-        share = jnp.where(source == jnp.arange(HEADS), 1, jnp.minimum(1, 10 / jnp.maximum(self.count[source], 1e-6)))
-        sums = {name: getattr(self, name)[source] * share for name in ("count", "total", "squares")}
-        return self._replace(**sums)
+        scores = self.scores
+        share = jnp.where(source == jnp.arange(HEADS), 1, jnp.minimum(1, 10 / jnp.maximum(scores.count[source], 1e-6)))
+        sums = {name: getattr(scores, name)[source] * share for name in ("count", "total", "squares")}
+        return self._replace(scores=scores._replace(**sums))
 
-    def calibrated(self) -> Heads:
+    def calibrated(self) -> VariantHeads:
         """Move the pessimism towards where Q meets the returns, and begin to compare anew."""
         moved = self.extra_pessimism + 0.05 * jnp.tanh(2 * self.error / jnp.maximum(self.size, 1e-6))
-        moved = jnp.where(self.way.calibration & (self.size > 0), jnp.clip(moved, -1, 4), self.extra_pessimism)
+        moved = jnp.where(self.variant.calibration & (self.size > 0), jnp.clip(moved, -1, 4), self.extra_pessimism)
         return self._replace(extra_pessimism=moved, error=jnp.float32(0), size=jnp.float32(0))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class WayLoop(DeviceLoop):
+class VariantLoop(DeviceLoop):
     """The training loop of the library with other heads, targets and updates."""
 
-    def init_way(self, seed: jax.Array, way: Way) -> LaneState:
+    def init_variant(self, seed: jax.Array, variant: AutoVariant) -> LaneState:
         """Return the state of a training before its first step."""
         lane, count = self.init(seed), self.learner.config.num_envs
-        playing = jnp.where(way.is_used[jnp.arange(count) % HEADS], jnp.arange(count, dtype=jnp.int32) % HEADS, 0)
-        heads = Heads(
-            way=way,
-            playing=playing,
-            rounds=jnp.int32(0),
-            count=jnp.zeros(HEADS),
-            total=jnp.zeros(HEADS),
-            squares=jnp.zeros(HEADS),
+        playing = jnp.where(variant.is_used[jnp.arange(count) % HEADS], jnp.arange(count, dtype=jnp.int32) % HEADS, 0)
+        heads = VariantHeads(
+            variant=variant,
+            scores=HeadScores(playing, jnp.int32(0), *[jnp.zeros(HEADS) for _ in range(4)]),
             extra_pessimism=jnp.float32(0),
             error=jnp.float32(0),
             size=jnp.float32(0),
@@ -191,12 +154,12 @@ class WayLoop(DeviceLoop):
         pool = lane.pool._replace(targets=jnp.zeros((HEADS, lane.pool.action.shape[0])))
         return lane._replace(heads=heads, pool=pool)  # type: ignore[arg-type]
 
-    def head_q(self, params: Any, heads: Heads, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def head_q(self, params: Any, heads: VariantHeads, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return Q_h(s, a), and half of the distance of the head's networks, both [H, B, A]."""
         q, _ = self.learner.q_and_support(params, observations)
         q = q.reshape(HEADS, PAIR, *q.shape[1:])
         half = jnp.abs(q[:, 0] - q[:, 1]) / 2
-        pessimism = heads.way.pessimism + heads.extra_pessimism
+        pessimism = heads.variant.pessimism + heads.extra_pessimism
         return q.mean(axis=1) - pessimism[:, None, None] * half, half
 
     # -- acting --------------------------------------------------------------------------------------------------------
@@ -210,15 +173,15 @@ class WayLoop(DeviceLoop):
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         params, heads = policy
         q, _ = self.head_q(params, heads, observation)
-        q = jnp.take_along_axis(q, heads.playing[None, :, None], axis=0)[0]
+        q = jnp.take_along_axis(q, heads.scores.playing[None, :, None], axis=0)[0]
         epsilon = jnp.where(self._plays_greedily(heads), 0, self.epsilon(round_, hyperparams))
         action, probability = draws.choose(q, epsilon)
         return action, probability, jnp.take_along_axis(q, action[:, None], axis=1)[:, 0]
 
-    def _plays_greedily(self, heads: Heads) -> jax.Array:
+    def _plays_greedily(self, heads: VariantHeads) -> jax.Array:
         """Return which environments play without exploration, bool [N]; one that is alone explores."""
         count = self.learner.config.num_envs
-        return heads.way.calibration & (jnp.arange(count) % GREEDY_EVERY == 0) & (count > 1)
+        return heads.variant.calibration & (jnp.arange(count) % GREEDY_EVERY == 0) & (count > 1)
 
     def store(
         self, lane: LaneState, metrics: ChunkMetrics, step: Transition, key: jax.Array
@@ -243,22 +206,22 @@ class WayLoop(DeviceLoop):
     def _refresh_if(self, due: jax.Array, lane: LaneState, hyperparams: LaneHyperparams) -> LaneState:
         key, pool_key = jax.random.split(lane.key)
 
-        def refresh(state: LearnerState, heads: Heads, pool: TargetPool, replay: ReplayState) -> tuple:
+        def refresh(state: LearnerState, heads: VariantHeads, pool: TargetPool, replay: ReplayState) -> tuple:
             source = heads.sources()
             networks = (PAIR * source[:, None] + jnp.arange(PAIR)).reshape(-1)
             state = jax.tree.map(lambda x: x[networks], state)
             heads = heads.after_copies(source).calibrated()
             return state, heads, self._make_pool(pool_key, state.params, heads, replay)
 
-        def keep(state: LearnerState, heads: Heads, pool: TargetPool, replay: ReplayState) -> tuple:
+        def keep(state: LearnerState, heads: VariantHeads, pool: TargetPool, replay: ReplayState) -> tuple:
             return state, heads, pool
 
         state, heads, pool = lax.cond(due, refresh, keep, lane.learner, lane.heads, lane.pool, lane.replay)
         return lane._replace(key=jnp.where(due, key, lane.key), learner=state, heads=heads, pool=pool)
 
-    def _make_pool(self, key: jax.Array, params: Any, heads: Heads, replay: ReplayState) -> TargetPool:
+    def _make_pool(self, key: jax.Array, params: Any, heads: VariantHeads, replay: ReplayState) -> TargetPool:
         """Sample whole episodes, and compute the targets of every head [H, P] for all their steps."""
-        config, buffer, way = self.learner.config, self.buffer, heads.way
+        config, buffer, variant = self.learner.config, self.buffer, heads.variant
         size = target_pool.pool_size(config, buffer)
         index, columns = target_pool.sample_rows(buffer, key, replay, size)
         rows, packed = buffer.read(replay, index), buffer.packed_observations(replay, index)
@@ -281,10 +244,10 @@ class WayLoop(DeviceLoop):
             error = jnp.where(steps.is_step, rewards + discounts * v - q, 0)
             noise = 0.5 * (error**2).sum() / jnp.maximum(steps.is_step.sum(), 1)  # of a reward and its next state
             chosen = lambda_from_variance(variance, noise, discounts, cuts)
-            lambdas = jnp.where(way.uncertainty, chosen, lambda_)
+            lambdas = jnp.where(variant.uncertainty, chosen, lambda_)
             return returns.lambda_return(rewards, discounts, v, lambdas, cuts=cuts)
 
-        found = jax.vmap(targets)(v, half, q, way.lambda_)
+        found = jax.vmap(targets)(v, half, q, variant.lambda_)
         return TargetPool(
             observations=packed,
             action=rows.action,
@@ -308,33 +271,31 @@ class WayLoop(DeviceLoop):
     ) -> tuple[LaneState, ChunkMetrics]:
         """Let the networks of one head learn, each from half of a batch."""
         config, heads, pool = self.learner.config, lane.heads, lane.pool
-        assert isinstance(heads, Heads)
+        assert isinstance(heads, VariantHeads)
         assert pool is not None
-        way, done = heads.way, round_ * config.num_envs
-        decay = (1 + done / way.decay) ** -0.5
+        variant, done = heads.variant, round_ * config.num_envs
+        decay = (1 + done / variant.decay) ** -0.5
 
         def update(i: jax.Array, carry: tuple) -> tuple:
             state, metrics = carry
             batch_key, coin, random, thompson = jax.random.split(jax.random.fold_in(draws, i), 4)
-            any_head = (jax.random.uniform(random, (HEADS,)) + way.is_used).argmax()
+            any_head = (jax.random.uniform(random, (HEADS,)) + variant.is_used).argmax()
             head = jnp.where(jax.random.uniform(coin) < 0.5, any_head, heads.sample(thompson, ()))
             batch = target_pool.batch_at(self.buffer, pool, random_bits(batch_key, config.batch_size))
             batch = batch._replace(targets=batch.targets[head])
             own = jax.tree.map(lambda x: x.reshape(PAIR, -1, *x.shape[1:]), batch)
             networks = PAIR * head + jnp.arange(PAIR)
             params, opt_state = jax.tree.map(lambda x: x[networks], (state.params, state.opt_state))
-            rate = hyperparams.learning_rate * way.learning_rate[head] * decay
+            rate = hyperparams.learning_rate * variant.learning_rate[head] * decay
 
-            def step(params: Any, opt_state: Any, part: target_pool.Batch) -> tuple[Any, jax.Array]:
-                learner = self.learner
-                (value, _), gradient = jax.value_and_grad(learner._loss, has_aux=True)(params, part, part.targets)
-                return learner._descend(params, opt_state, gradient, rate), value
+            def step(params: Any, opt_state: Any, part: target_pool.Batch) -> tuple[Any, Any, UpdateInfo]:
+                return self.learner.network_step(params, opt_state, part, part.targets, rate)
 
-            new, losses = jax.vmap(step)(params, opt_state, own)
+            *new, infos = jax.vmap(step)(params, opt_state, own)
             params, opt_state = jax.tree.map(
-                lambda x, changed: x.at[networks].set(changed), (state.params, state.opt_state), new
+                lambda x, changed: x.at[networks].set(changed), (state.params, state.opt_state), tuple(new)
             )
-            info = UpdateInfo(loss=losses.mean(), mean_q=jnp.float32(0))
+            info = UpdateInfo(loss=infos.loss.mean(), mean_q=jnp.float32(0))
             return LearnerState(params, params, opt_state), metrics.after_update(round_, info, batch.steps)
 
         state, metrics = lax.fori_loop(0, config.updates, update, (lane.learner, metrics))
@@ -355,87 +316,3 @@ def lambda_from_variance(variance: jax.Array, noise: jax.Array, discounts: jax.A
         return noise + discount**2 * ((1 - lambda_) ** 2 * v + lambda_**2 * g), lambda_
 
     return lax.scan(back, jnp.full(variance.shape[1:], 1e9), (variance, discounts, cuts), reverse=True)[1]
-
-
-# -- runs -------------------------------------------------------------------------------------------------------------
-
-
-def run(out: Path, repeats: int = 2, names: Sequence[str] | None = None) -> dict[str, Any]:
-    """Train every way on each task, write `choosing.json` and `choosing.md` to `out`, and return the JSON's content.
-
-    Args:
-        repeats: number of seeds, from FIRST_SEED on.
-        names: tasks of Figure 3; GAMES by default. Tasks that are in `choosing.json` with as many seeds are kept.
-    """
-    keep_compiled_programs()
-    path, seeds = out / "choosing.json", [FIRST_SEED + i for i in range(repeats)]
-    result = read_json(path) if path.exists() else {"tasks": {}}
-    for name in names or GAMES:
-        if len(result["tasks"].get(name, {}).get("seeds", ())) < repeats:
-            steps = STEPS[TASKS[name].env.split("/")[0]]
-            finals = train_ways(name, steps, seeds) | {AUTO: train_auto(name, steps, seeds)}
-            about = provenance({"task": name, "steps": steps})
-            result["tasks"][name] = {"steps": steps, "seeds": seeds, "finals": finals, "provenance": about}
-            write_json(path, result)
-    write_text(out / "choosing.md", markdown(result))
-    return result
-
-
-def _preset(name: str) -> str:
-    return "paper" if name == "mountaincar" else "fast"
-
-
-def train_ways(name: str, steps: int, seeds: Sequence[int]) -> dict[str, list[float]]:
-    """Train all WAYS with all seeds as lanes of one program; return the final return of each seed."""
-    task = TASKS[name]
-    env = envs.make(task.env, **task.env_options)
-    config = make_config(task.env, _preset(name), returns="lambda", lambda_=0.5, ensemble=HEADS * PAIR)
-    loop = WayLoop(Learner(config, env.observation, env.num_actions), env)
-    lanes = [(way, seed) for way in WAYS for seed in seeds]
-    ways = jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y) for y in x]), *[WAYS[way] for way, _ in lanes])
-    numbers = jnp.array([seed for _, seed in lanes], jnp.uint32)
-    state = jax.jit(partial(map_lanes, loop.init_way))(numbers, ways)
-    hyperparams = LaneHyperparams(
-        learning_rate=jnp.float32(config.learning_rate),
-        epsilon_end=jnp.float32(config.epsilon_end),
-        lambda_=jnp.float32(0),
-        gate=jnp.float32(0),
-        n=jnp.float32(0),
-        ensemble=jnp.float32(config.ensemble),
-    )
-
-    def chunk(done: jax.Array, state: LaneState, rounds: jax.Array) -> tuple[LaneState, ChunkMetrics]:
-        return map_lanes(lambda lane: loop.run(done, lane, hyperparams, rounds), state)
-
-    train, rounds = jax.jit(chunk, donate_argnums=1), steps // config.num_envs
-    last_tenth = rounds - rounds // 10
-    state, _ = train(jnp.int32(0), state, jnp.int32(last_tenth))
-    state, metrics = train(jnp.int32(last_tenth), state, jnp.int32(rounds - last_tenth))
-    final = np.asarray(metrics.episode_return) / np.asarray(metrics.episodes)
-    return {way: [float(x) for (w, _), x in zip(lanes, final, strict=True) if w == way] for way in WAYS}
-
-
-def train_auto(name: str, steps: int, seeds: Sequence[int]) -> list[float]:
-    """Train the rule of the library; return the mean return of the episodes in the last tenth, of each seed."""
-    task = TASKS[name]
-    config = make_config(task.env, _preset(name), returns=AUTO)
-    # One row of metrics for the last tenth, as `train_ways` has it.
-    config = dataclasses.replace(config, log_every=-(-steps // config.num_envs) * config.num_envs)
-    last_tenth = steps // config.num_envs // 10 * config.num_envs
-    trainer = Trainer(config, envs.make(task.env, **task.env_options), seeds)
-    trainer.run(steps - last_tenth)
-    return [float(row["episode_return"]) for row in trainer.run(last_tenth)]
-
-
-def markdown(result: dict[str, Any]) -> str:
-    """Return the table as text: the mean over seeds, and each of them."""
-    tasks = result["tasks"]
-    lines = ["# Ways to let the data choose", "", "Mean return of the episodes in the last tenth of the training."]
-    for name, one in tasks.items():
-        lines.append(f"{TASKS[name].title}: {one['steps']:,} steps, {len(one['seeds'])} seeds.")
-    lines += ["", f"| way | {' | '.join(TASKS[name].title for name in tasks)} |", "| --- " * (len(tasks) + 1) + "|"]
-    for way in (*WAYS, AUTO):
-        cells = [one["finals"][way] for one in tasks.values()]
-        shown = [f"{np.mean(x):.1f} ({', '.join(f'{y:.1f}' for y in x)})" for x in cells]
-        lines.append(f"| {way} | {' | '.join(shown)} |")
-    return "\n".join(lines) + "\n"
