@@ -12,9 +12,9 @@ with n episodes of mean return x gets a draw from Normal((n x + x̄) / (n + 1), 
 and σ² the variance within them; the head with the largest draw plays.
 
 An episode that ended after t steps counts (t / T)^FORGETTING at step T. So the last fifth of the training counts most,
-whether it is short or long, and a head that has not played for long is tried again. That holds for 2^24 rounds (steps of
-all environments): the weights are float32, in which (1 - 1 / rounds)^FORGETTING is rounded to 1 soon after. From there on
-little or nothing is forgotten.
+whether it is short or long, and a head that has not played for long is tried again. That holds for 2^24 rounds (steps
+of all environments): the weights are float32, in which (1 - 1 / rounds)^FORGETTING is rounded to 1 soon after. From
+there on little or nothing is forgotten.
 
 Where no head has played, because everything was learned from a log, the best head is the one with the largest R² of its
 own one-step targets on episodes held out of training (`offline.r_squared`).

@@ -1,4 +1,4 @@
-"""The one figure of the first page: the paper's ratio, ours like for like, and ours in a mixed comparison, by task."""
+"""Draw the one figure of the first page (`outcome.FIGURE`); imports JAX, as the experiments with networks do."""
 
 from __future__ import annotations
 
@@ -12,14 +12,6 @@ from greedystep import figures
 from greedystep.experiments import paper_protocol
 from greedystep.experiments.deep.suite import LARGEST_GAINS, TASKS
 from greedystep.experiments.fig3.greedy_play import IN_TRAINING, MIXED, ratios
-
-NAME = "outcome"
-"""The name of its files."""
-CAPTION = (
-    "Final return of Greedy-Step DQN relative to the best of the paper's four baselines, with 95 % CIs over seeds. "
-    "Filled: training returns of both. Hollow: its greedy play (ε = 0) over the baseline's training return (ε = 0.1). "
-    "Returns of Pong and MountainCar are negative and have no ratio."
-)
 
 PLAYED = {"protocol": paper_protocol.PLAYED, "fig3": "greedy_play"}
 """Experiment -> the name of its final numbers of greedy play."""

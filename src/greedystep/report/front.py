@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from greedystep import experiments
-from greedystep.experiments import outcome, outcome_figure
+from greedystep.experiments import outcome
 from greedystep.experiments.claims import check
 from greedystep.experiments.sentences import BEYOND_THE_PAPER
 from greedystep.report import elements, verdicts
@@ -29,7 +29,7 @@ def front(results: verdicts.Results, picture: bytes | None, checks: verdicts.Che
     ]
     parts = ['<section id="outcome">', '<div class="first">', f"<div>{''.join(said)}</div>"]
     if picture is not None:
-        parts.append(elements.picture(outcome_figure.NAME, picture, outcome_figure.CAPTION, outcome_figure.CAPTION))
+        parts.append(elements.picture(outcome.FIGURE, picture, outcome.CAPTION, outcome.CAPTION))
     parts.append("</div>")
     if rows:
         cards = [(f'data-headline="{escape(row.id)}" data-verdict="{row.verdict}"', _cells(row, known)) for row in rows]

@@ -117,7 +117,7 @@ def _shown(section: Section, id: str) -> list[str]:
     result = section.result
     titles = {table.id: table.title for table in section.tables}
     pictures = {
-        name: elements.picture(name, svg, result["title"], titles.get(name, result["title"]))
+        name: elements.picture(name, svg, result["title"], titles.get(name) or result["title"])
         for name, svg in section.pictures.items()
     }
     drawn = list(pictures.values())

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from greedystep import experiments, figures, schema, tables
-from greedystep.experiments import outcome, outcome_figure
+from greedystep.experiments import outcome
 from greedystep.experiments.claims import Claim, check
 from greedystep.io import read_json, write_text
 from greedystep.report import page
@@ -142,18 +142,22 @@ def write(found: Found, folder: Path, drawn: Drawn | None = None) -> Path:
 
 def _draw_outcome(results: list[dict[str, Any]], folder: Path) -> bytes | None:
     """Write the figure of the first screen and return its SVG file; None if no result has the numbers for it."""
+    if not {"fig3", "protocol"} & {result["name"] for result in results}:
+        return None
+    from greedystep.experiments import outcome_figure  # imports JAX, which reports of models and tables do without
+
     try:
         drawing = outcome_figure.draw(results)
     except MALFORMED:  # the section of that result names the problem
         return None
-    return None if drawing is None else figures.save(drawing, folder / outcome_figure.NAME)[1].read_bytes()
+    return None if drawing is None else figures.save(drawing, folder / outcome.FIGURE)[1].read_bytes()
 
 
 def _outcome_markdown(paragraph: str, rows: list[outcome.Row], has_figure: bool) -> str:
     """Return the first screen of the page as Markdown."""
     header = ["the paper says", "measured", "verdict"]
     table = Table("outcome", "The outcome", header, [[row.says, row.measured, row.verdict] for row in rows])
-    figure = f"![{outcome_figure.CAPTION}]({outcome_figure.NAME}.png)\n\n" if has_figure else ""
+    figure = f"![{outcome.CAPTION}]({outcome.FIGURE}.png)\n\n" if has_figure else ""
     return f"{paragraph}\n\n{figure}{tables.markdown(table)}"
 
 
