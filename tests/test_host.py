@@ -20,10 +20,13 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import greedystep as gs
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.divergence import UnreachableValueWarning, unreachable_value
+from greedystep.deep.env_spec import make_from_spec, spec_of
 from greedystep.deep.host_loop import HostLoop
+from greedystep.deep.networks import MLP
 from greedystep.deep.trainer import Trainer
 from greedystep.envs.gymnasium_rules import EnvironmentFailedError
-from greedystep.envs.host import HostEnvironment
+from greedystep.envs.host import HostEnvironment, LoggedEnvironment
+from greedystep.envs.observation_spec import ObservationSpec
 
 TINY = {
     "returns": "one-step",
@@ -499,8 +502,20 @@ def test_an_agent_takes_observations_and_gives_actions_as_its_environment_does(t
 def test_states_of_a_discrete_space_are_counted_from_its_start():
     agent = gs.DQN(partial(Odd, spaces.Discrete(4, start=2), seen=lambda t: np.int64(2 + t % 4)), **TINY)
     assert agent.values(np.arange(2, 6)).shape == (4, 2)
-    with pytest.raises(ValueError, match=r"^observations: expected states 0 to 3, got array\(4\)$"):
+    with pytest.raises(ValueError, match=r"^observations: expected states 0 to 3, got 4$"):
         agent.predict(6)
+
+
+def test_a_single_integer_of_a_box_is_a_quantity_and_no_state(tmp_path):
+    for high in (3, 2**31 - 1):  # an input for each of these would take terabytes
+        space = spaces.Box(-high, high, (), np.int32)
+        agent = gs.DQN(lambda space=space: Odd(space, seen=-2), **TINY)
+        agent.learn(80)
+        assert isinstance(agent.networks, MLP)
+        assert len(set(agent.values(np.array([-3, -2, 2]))[:, 0])) == 3
+    quantity = ObservationSpec((), np.dtype(np.int32), 0, 5, is_quantity=True)
+    for spec in (quantity, quantity._replace(is_quantity=False)):
+        assert make_from_spec(spec_of(LoggedEnvironment("log", spec, 2)), "file").observation == spec
 
 
 def test_observations_that_are_not_finite_are_refused():

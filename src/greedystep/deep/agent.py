@@ -33,6 +33,7 @@ from greedystep.deep.presets import OFFLINE_RULE, Preset, offline_settings
 from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import Row, Trainer
 from greedystep.envs.host import HostEnvironment, LoggedEnvironment, Vectorization
+from greedystep.envs.observation_spec import first_unfit
 from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
 from greedystep.numpy_policy import NumpyPolicy
 from greedystep.runs.progress import ReportProgress, progress_line
@@ -275,10 +276,11 @@ class DQN:
             raise ValueError(f"observations: expected real numbers, got {observations.dtype}")
         if observations.dtype.kind == "f" and not np.isfinite(observations).all():
             raise ValueError(f"observations: expected finite numbers, got {short_repr(observations)}")
-        if shape == () and dtype.kind in "iu" and ((observations < 0) | (observations > spec.high)).any():
-            raise ValueError(f"observations: expected states 0 to {int(spec.high)}, got {short_repr(observations)}")
         batch = observations.shape[: observations.ndim - len(shape)]
-        q = self._q(self.networks, jnp.asarray(observations.reshape(-1, *shape), dtype))
+        observations = observations.reshape(-1, *shape)
+        if (unfit := first_unfit(spec, observations)) is not None:
+            raise ValueError(f"observations: expected {spec.expected}, got {unfit[1]}")
+        q = self._q(self.networks, jnp.asarray(observations, dtype))
         return np.asarray(q).reshape(*batch, q.shape[-1])
 
     def predict(self, observations: Any, deterministic: bool = True) -> Any:
