@@ -194,7 +194,8 @@ class DQN:
 
         Args:
             dataset: trajectories, arrays, a file or a Minari dataset (see `datasets`); by default the one that the
-                agent was made from.
+                agent was made from. Actions are counted from 0, and so are states, also where the spaces of the
+                environment start elsewhere and `predict` counts as they do; Minari's are counted so when they are read.
             progress_bar: see `learn`.
         """
         with _progress(progress_bar, self.env.name) as report:
@@ -222,11 +223,12 @@ class DQN:
         self.choose_conservatism()
         check_int("begin", begin, 0, offline.all_updates(self.config, updates))
         learner, data = self.trainer.learner, Dataset.of(self._data if dataset is None else dataset)
-        score_heads = None
+        score_heads, first_action = None, getattr(self.env, "first_action", 0)
+        offline.warn_of_missing_action(data, first_action)
         if self.config.returns == "auto":
             data, held_out = data.split(offline.HELD_OUT_EVERY)
-            score_heads = offline.head_scorer(learner, held_out)
-        buffer, replay = offline.fill_replay(learner, data)
+            score_heads = offline.head_scorer(learner, held_out, first_action)
+        buffer, replay = offline.fill_replay(learner, data, first_action)
         before, fit = self.trainer.state, offline.LogFit(learner, buffer)
         states, hyperparams, keys = before.lanes.learner, self.trainer.hyperparams, jax.random.key(seed)[None]
         if not self.steps:
