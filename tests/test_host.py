@@ -18,6 +18,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import greedystep as gs
+from greedystep.deep.collect import collect
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.divergence import UnreachableValueWarning, unreachable_value
 from greedystep.deep.env_spec import make_from_spec, spec_of
@@ -452,10 +453,11 @@ def test_an_observation_is_flattened_as_gymnasium_does():
     assert env.open(1).reset([(0, 0)]).tolist() == [[0.5, -0.5, 0, 0, 1]]
 
 
-def test_evaluation_in_the_given_environment_truncates_the_running_episode():
+@pytest.mark.parametrize("play", [lambda agent: agent.evaluate(2).returns, lambda agent: collect(agent.trainer, 2)])
+def test_playing_in_the_given_environment_truncates_the_running_episode(play):
     agent = gs.DQN(Counting(), **TINY)
     agent.learn(102)
-    assert len(agent.evaluate(2).returns) == 2
+    assert len(play(agent)) == 2
     agent.learn(40)
     for seen, *_, then in stored(agent):
         assert then.tolist() == [seen[0], seen[1] + 1]

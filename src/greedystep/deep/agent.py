@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -316,11 +316,8 @@ class DQN:
             env = None
         evaluate = self._evaluator if env is None else self._evaluator_in(env)
         check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
-        try:
+        with self.trainer.env_lent() if env is None else nullcontext():
             played = evaluate(self.trainer.params, seed, episodes=episodes, epsilon=epsilon, limit=limit)
-        finally:
-            if env is None and isinstance(self.env, HostEnvironment) and self.env.fixed_num_envs is not None:
-                self.trainer.cut_episodes()
         return played.map(lambda lanes: lanes[0])
 
     def _evaluator_in(self, env: Any) -> Evaluator:

@@ -15,6 +15,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -48,6 +49,7 @@ from greedystep.deep.train_loop import LaneState, map_lanes
 from greedystep.deep.train_metrics import ChunkMetrics, metrics_row
 from greedystep.deep.trainer_description import ENV_STATE, config_from_json, current_name, read_about
 from greedystep.envs.core import Environment
+from greedystep.envs.host import HostEnvironment
 from greedystep.signals import deferred
 
 Row = dict[str, Any]
@@ -304,6 +306,15 @@ class Trainer:
                 stacklevel=4,
             )
         return lanes
+
+    @contextmanager
+    def env_lent(self) -> Iterator[None]:
+        """Within the block others play in `env`, where that may be the very environment that is learned from."""
+        try:
+            yield
+        finally:
+            if isinstance(self.env, HostEnvironment) and self.env.fixed_num_envs is not None:
+                self.cut_episodes()
 
     def cut_episodes(self) -> None:
         """Truncate the running episodes of host environments, because an evaluation has played in them.
