@@ -257,6 +257,28 @@ def test_new_episodes_begin_where_a_vector_environment_resets_itself(tmp_path):
     assert again.evaluate(3, env=Counting).lengths.tolist() == [4, 4, 4]  # the first episode of each environment
 
 
+class Endless(gymnasium.Env):
+    """Episodes that never end."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (1,)), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_evaluation_stops_where_no_episode_ends_and_environments_reset_themselves(mode):
+    agent = gs.DQN(SyncVectorEnv([Endless] * 2, autoreset_mode=mode), **TINY)
+    found = agent.evaluate(5, limit=10)
+    assert found.lengths.tolist() == [10] * 5
+    assert found.returns.tolist() == [10] * 5
+    assert found.unfinished.all()
+
+
 # -- environments that fail --------------------------------------------------------------------------------------------
 
 
