@@ -335,6 +335,10 @@ def test_a_period_begins_with_copies_of_all_networks_and_a_pool_valued_by_the_ri
         ({"target_rate": 0.0}, r"^target_rate: expected a number in \(0, 1\], got 0.0$"),
         ({"replay_size": 2}, "^replay_size: expected at least 3 rows"),
         ({"hidden": [64]}, "^hidden: expected a tuple"),
+        (
+            {"returns": "auto", "batch_size": 2, "target_period": 1},  # a row of the pool for each learning rate
+            "^target_period: too short for a pool of returns, got 1$",
+        ),
         ({"batch_size": 32.5}, "^batch_size: expected an integer"),
     ],
 )

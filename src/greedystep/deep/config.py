@@ -263,7 +263,7 @@ class DQNConfig:
                     f"{name}: expected at most {most * self.num_envs} with num_envs={self.num_envs}, "
                     f"got {getattr(self, name)}"
                 )
-        if self.is_pooled and self.samples_per_period < 2:
+        if self.is_pooled and self.samples_per_period // self.rates < 2:
             raise ValueError(f"target_period: too short for a pool of returns, got {self.target_period}")
 
 
