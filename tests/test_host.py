@@ -25,6 +25,7 @@ from greedystep.deep.env_spec import make_from_spec, spec_of
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.networks import MLP
 from greedystep.deep.trainer import Trainer
+from greedystep.envs import host_envs
 from greedystep.envs.gymnasium_rules import EnvironmentFailedError
 from greedystep.envs.host import HostEnvironment, LoggedEnvironment
 from greedystep.envs.observation_spec import ObservationSpec
@@ -277,6 +278,21 @@ def test_evaluation_stops_where_no_episode_ends_and_environments_reset_themselve
     assert found.lengths.tolist() == [10] * 5
     assert found.returns.tolist() == [10] * 5
     assert found.unfinished.all()
+
+
+def test_the_actions_of_an_endless_episode_are_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_envs, "MOST_ACTIONS", 50)
+    agent = gs.DQN(Endless, **TINY)
+    agent.learn(40)
+    assert len(agent.trainer.loop.envs.state["actions"][0]) == 40
+    agent.learn(40)
+    assert agent.trainer.loop.envs.state == {"episodes": [1], "actions": [None]}
+    agent.save(tmp_path / "agent")
+    again = gs.load(tmp_path / "agent", Endless)
+    with pytest.warns(RuntimeWarning, match="cannot be brought back to where it was .* steps in an episode"):
+        again.learn(40)
+    assert again.trainer.loop.envs.state["episodes"] == [2]
+    assert [truncated for *_, truncated, _ in stored(again)].index(True) == 79
 
 
 # -- environments that fail --------------------------------------------------------------------------------------------

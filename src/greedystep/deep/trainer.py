@@ -50,6 +50,7 @@ from greedystep.deep.train_metrics import ChunkMetrics, metrics_row
 from greedystep.deep.trainer_description import ENV_STATE, config_from_json, current_name, read_about
 from greedystep.envs.core import Environment
 from greedystep.envs.host import HostEnvironment
+from greedystep.envs.host_envs import MOST_ACTIONS
 from greedystep.signals import deferred
 
 Row = dict[str, Any]
@@ -300,8 +301,8 @@ class Trainer:
         if not is_exact:
             warnings.warn(
                 f"{self.env.name} cannot be brought back to where it was (it resets itself, is not determined by its "
-                "seed and actions, or is played by actors): training goes on with new episodes, and differs from an "
-                "unbroken one",
+                f"seed and actions, has made more than {MOST_ACTIONS:,} steps in an episode, or is played by actors): "
+                "training goes on with new episodes, and differs from an unbroken one",
                 RuntimeWarning,
                 stacklevel=4,
             )
