@@ -18,10 +18,14 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import greedystep as gs
+from greedystep.deep import agent as agent_module
+from greedystep.deep.agent import OTHER_ENVS
 from greedystep.deep.collect import collect
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.divergence import UnreachableValueWarning, unreachable_value
+from greedystep.deep.dqn_run import DQNRun, DQNRunConfig
 from greedystep.deep.env_spec import make_from_spec, spec_of
+from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.host_loop import HostLoop
 from greedystep.deep.networks import MLP
 from greedystep.deep.trainer import Trainer
@@ -293,6 +297,88 @@ def test_the_actions_of_an_endless_episode_are_not_kept(tmp_path, monkeypatch):
         again.learn(40)
     assert again.trainer.loop.envs.state["episodes"] == [2]
     assert [truncated for *_, truncated, _ in stored(again)].index(True) == 79
+
+
+# -- closing -----------------------------------------------------------------------------------------------------------
+
+
+class Closing(Counting):
+    """Counts the environments that are open; episodes are determined by their seeds."""
+
+    is_open = 0
+
+    def __init__(self):
+        super().__init__()
+        Closing.is_open += 1
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode = int(self.np_random.integers(100))
+        return np.array([self.episode, 0.0]), {}
+
+    def close(self):
+        Closing.is_open -= 1
+
+
+def test_an_agent_closes_the_environments_that_it_made_and_can_go_on_bit_for_bit(monkeypatch):
+    monkeypatch.setattr(Closing, "is_open", 0)
+    with gs.DQN(Closing, **TINY, num_envs=2) as agent:
+        assert Closing.is_open == 1  # whose spaces were read
+        agent.learn(101)
+        agent.evaluate(2)
+        assert Closing.is_open == 2
+        agent.learn(0, eval_env=lambda: Closing())
+        assert Closing.is_open == 3
+    assert Closing.is_open == 0
+    unbroken = gs.DQN(Closing, **TINY, num_envs=2)
+    unbroken.learn(101)
+    for one in (agent, unbroken):
+        one.learn(40)
+        one.close()
+    assert networks_equal(agent, unbroken)
+    assert Closing.is_open == 0
+
+
+def test_an_agent_leaves_given_environments_open_but_not_those_of_make_vec(monkeypatch):
+    monkeypatch.setattr(Closing, "is_open", 0)
+    for env in (Closing(), SyncVectorEnv([Closing], autoreset_mode=AutoresetMode.DISABLED)):
+        before = Closing.is_open
+        with gs.DQN(env, **TINY) as agent:
+            agent.learn(40)
+        assert Closing.is_open == before
+        env.close()
+    with gs.DQN(make_vec=lambda: SyncVectorEnv([Closing] * 2), **TINY, num_envs=2) as agent:
+        agent.learn(40)
+    assert Closing.is_open == 0
+
+
+def test_a_run_closes_its_environments(tmp_path, monkeypatch):
+    monkeypatch.setattr(Closing, "is_open", 0)
+    gymnasium.register("test/Closing-v0", Closing, disable_env_checker=True)
+    config = DQNRunConfig.from_preset("test/Closing-v0", steps=40, **TINY)
+    run = DQNRun.start(tmp_path, config)
+    list(run.train())
+    run.close()
+    assert Closing.is_open <= 1  # the one from which the settings followed
+    gymnasium.registry.pop("test/Closing-v0")
+
+
+def test_evaluators_of_several_environments_are_kept_and_those_dropped_are_closed(monkeypatch):
+    monkeypatch.setattr(Closing, "is_open", 0)
+    agent, made = gs.DQN(Counting, **TINY), []
+    monkeypatch.setattr(agent_module, "Evaluator", lambda *how: made.append(how) or Evaluator(*how))
+    envs = [partial(Closing) for _ in range(OTHER_ENVS)]
+    for _ in range(3):
+        for env in envs:
+            agent.evaluate(1, env=env)
+    assert len(made) == OTHER_ENVS
+    for _ in range(3):
+        agent.learn(0, eval_env=partial(Closing))
+    assert Closing.is_open == 3  # they have not played yet
+    for env in envs:
+        agent.evaluate(1, env=env)
+    assert Closing.is_open == 0
+    agent.close()
 
 
 # -- environments that fail --------------------------------------------------------------------------------------------

@@ -38,6 +38,8 @@ from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
 from greedystep.numpy_policy import NumpyPolicy
 from greedystep.runs.progress import ReportProgress, progress_line
 
+OTHER_ENVS = 4
+"""Environments besides the agent's own whose evaluators are kept, so that they are compiled once."""
 PIECES = 50
 """Approximate number of pieces into which `DQN.fit_in_pieces` divides its updates."""
 
@@ -67,6 +69,9 @@ class DQN:
             (`buffer_size=`, `gamma=`) where it means exactly the same.
     """
 
+    _made_vec: VectorEnv | None = None
+    """What `make_vec` made."""
+
     def __init__(
         self,
         env: Any = None,
@@ -83,9 +88,10 @@ class DQN:
             raise ValueError(f"env: expected an environment, got {env!r}; the network follows from its observations")
         if (env is None) == (make_vec is None):
             raise ValueError("env: expected either an environment or make_vec, a function that makes a vector of them")
+        made = None
         if make_vec is not None:
             count = check_int("num_envs", settings.get("num_envs", 1), 1, INT32_MAX)
-            env = make_vec(count) if _takes_count(make_vec) else make_vec()
+            env = made = make_vec(count) if _takes_count(make_vec) else make_vec()
         found = as_environment(env, vectorization=vectorization)
         if isinstance(found, HostEnvironment) and found.fixed_num_envs is not None:
             settings = {"num_envs": found.fixed_num_envs} | settings
@@ -93,6 +99,7 @@ class DQN:
             settings["returns"] = returns
         config = config_for(found, preset, **from_sb3(settings))
         self._set_trainer(Trainer(config, found, [seed], network=network))
+        self._made_vec = made
 
     @classmethod
     def from_dataset(cls, dataset: Any, returns: Returns | None = None, **settings: Any) -> DQN:
@@ -112,7 +119,8 @@ class DQN:
         self.trainer, self.env, self.config = trainer, trainer.env, trainer.config
         self._q = jax.jit(trainer.learner.acting_q)
         self._evaluator = Evaluator(trainer.learner, trainer.env)
-        self._other_evaluator: tuple[Any, Evaluator] | None = None
+        self._other_evaluators: dict[Any, tuple[Any, Evaluator]] = {}
+        """(environment as it was given, its evaluator), the newest last; the key is its name or id."""
         self._random = np.random.default_rng(trainer.seeds[0])
         self._data: Dataset | None = None
         """The dataset that the agent was made from; `fit` learns from it by default."""
@@ -260,6 +268,7 @@ class DQN:
         if self.config.conservatism == "auto" and not self.steps:
             trainer, data = self.trainer, self._data
             config = replace(self.config, conservatism=OFFLINE_RULE["conservatism"])
+            self._close_envs()
             self._set_trainer(Trainer(config, self.env, trainer.seeds, network=trainer.learner.network))
             self._data = data
 
@@ -321,10 +330,43 @@ class DQN:
         return played.map(lambda lanes: lanes[0])
 
     def _evaluator_in(self, env: Any) -> Evaluator:
-        """Return the evaluator of another environment; the newest is kept, so that it is compiled once."""
-        if self._other_evaluator is None or self._other_evaluator[0] is not env:
-            self._other_evaluator = env, Evaluator(self.trainer.learner, same_spaces(self.env, env))
-        return self._other_evaluator[1]
+        """Return the evaluator of another environment; the OTHER_ENVS used last are kept."""
+        key = env if isinstance(env, str) else id(env)  # an object that is kept has its id for itself
+        kept = self._other_evaluators.pop(key, None)
+        if kept is None:
+            kept = env, Evaluator(self.trainer.learner, same_spaces(self.env, env))
+        self._other_evaluators[key] = kept
+        while len(self._other_evaluators) > OTHER_ENVS:
+            self._drop_evaluator(next(iter(self._other_evaluators)))
+        return kept[1]
+
+    def _drop_evaluator(self, key: Any) -> None:
+        _, evaluator = self._other_evaluators.pop(key)
+        if isinstance(evaluator.env, HostEnvironment):
+            evaluator.env.close()
+
+    def close(self) -> None:
+        """Close the environments of Gymnasium that the agent made, not those that it was given; `with` does so, too.
+
+        The agent keeps what it has learned. It can also learn and play on, in new environments, unless `make_vec` made
+        the one that it has.
+        """
+        self._close_envs()
+        if self._made_vec is not None:
+            self._made_vec.close()
+            self._made_vec = None
+
+    def _close_envs(self) -> None:
+        """Close all environments of which new ones can be made."""
+        self.trainer.close()
+        for key in list(self._other_evaluators):
+            self._drop_evaluator(key)
+
+    def __enter__(self) -> DQN:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         config = self.config

@@ -308,6 +308,17 @@ class Trainer:
             )
         return lanes
 
+    def close(self) -> None:
+        """Close the environments of Gymnasium that were made for the training, not one that was given.
+
+        Training can go on all the same: new ones then come to where the running episodes were, as after `restore`.
+        """
+        if isinstance(self.loop, HostLoop) and self.loop.env.fixed_num_envs is None:
+            if self._has_begun:
+                self._env_state, self._has_begun = self.loop.envs.state, False
+            self.loop.close()
+            self.loop.env.close()
+
     @contextmanager
     def env_lent(self) -> Iterator[None]:
         """Within the block others play in `env`, where that may be the very environment that is learned from."""
