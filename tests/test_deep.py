@@ -338,7 +338,13 @@ def test_a_period_begins_with_copies_of_all_networks_and_a_pool_valued_by_the_ri
         ({"learning_rate": 0.0}, "^learning_rate: expected a number in .1.17549e-38, 3.40282e.38., got 0.0$"),
         ({"target_rate": 0.0}, r"^target_rate: expected a number in \(0, 1\], got 0.0$"),
         ({"replay_size": 2}, "^replay_size: expected at least 3 rows"),
-        ({"hidden": [64]}, "^hidden: expected a tuple"),
+        ({"hidden": 64}, "^hidden: expected a sequence of integers, got 64$"),
+        ({"hidden": "64"}, "^hidden: expected a sequence of integers, got '64'$"),
+        ({"hidden": [64, 0]}, "^hidden: expected an integer from 1"),
+        (
+            {"returns": "auto", "batch_size": 2, "target_period": 1},  # a row of the pool for each learning rate
+            "^target_period: too short for a pool of returns, got 1$",
+        ),
         ({"batch_size": 32.5}, "^batch_size: expected an integer"),
     ],
 )
@@ -346,6 +352,10 @@ def test_contradictory_settings_are_refused_in_one_sentence(settings, message):
     with pytest.raises(ValueError, match=message) as error:
         DQNConfig(**settings)
     assert "\n" not in str(error.value)
+
+
+def test_hidden_layers_may_be_a_list():
+    assert DQNConfig(hidden=[64, np.int64(32)]) == DQNConfig(hidden=(64, 32))  # type: ignore[arg-type]
 
 
 def test_options_of_returns_are_filled_in():

@@ -1,13 +1,19 @@
 """Fits to logs: the learning rate that falls to 0, and features standardised by the log."""
 
+import warnings
+
+import gymnasium
 import numpy as np
 import oracles_deep
 import pytest
+from gymnasium import spaces
 
 import greedystep as gs
+from greedystep.datasets import Dataset
 from greedystep.deep import offline
 from greedystep.deep.learner import CLONING_RATE
 from greedystep.deep.networks import ConvNet, StandardisedMLP
+from greedystep.envs import observation_spec
 from greedystep.replay import ReplayBuffer
 
 SMALL = {"hidden": (3,), "batch_size": 4, "target_period": 2, "ensemble": 1}
@@ -116,3 +122,72 @@ def test_an_agent_that_has_acted_keeps_its_observations():
     agent.fit(random_log(0, 10.0), updates=4)
     assert not agent.networks.mean.any()
     assert (agent.networks.deviation == 1).all()
+
+
+# -- logs that do not fit an environment -------------------------------------------------------------------------------
+
+
+class Spaces(gymnasium.Env):
+    """An environment of which only the spaces matter."""
+
+    def __init__(self, seen, start=0):
+        self.observation_space, self.action_space = seen, spaces.Discrete(2, start=start)
+
+
+def log_of(observations, action=1):
+    T, ends = len(observations) - 1, np.arange(len(observations) - 1) == len(observations) - 2
+    return gs.Trajectory(np.array(observations), np.full(T, action), np.ones(T), ends, np.zeros(T, bool))
+
+
+def learner_for(seen):
+    return gs.DQN(Spaces(seen), "one-step", **SMALL).trainer.learner
+
+
+@pytest.mark.parametrize(
+    ("seen", "right", "wrong", "message"),
+    [
+        (spaces.Discrete(16), 15, 99, "states 0 to 15, got 99 in step 2"),
+        (spaces.Discrete(16), 15, -1, "states 0 to 15, got -1 in step 2"),
+        (spaces.Discrete(16), 0.0, 0.5, "states 0 to 15, got 0.5 in step 2"),
+        (spaces.Box(0, 255, (), np.uint8), 255, 256, r"whole numbers from 0 to 255 \(uint8\), got 256 in step 2"),
+        (
+            spaces.Box(-9, 9, (), np.int64),
+            -7.0,
+            1e30,
+            r"whole numbers from -2147483648 to 2147483647 \(int32\), got 1e",
+        ),
+        (spaces.Box(0, 1, (1,), np.bool_), [1.0], [2.0], r"true or false \(1 or 0\), got 2.0 in step 2"),
+        (spaces.Box(-1, 1, (1,)), [1e30], [1e300], "finite numbers of float32, got 1e"),
+    ],
+)
+def test_observations_that_would_be_stored_as_others_are_refused(seen, right, wrong, message, monkeypatch):
+    learner = learner_for(seen)
+    buffer, replay = offline.fill_replay(learner, [log_of([right, right, right])])
+    stored = np.asarray(buffer.unpack(replay.observations[0]))
+    np.testing.assert_array_equal(stored, np.array([right] * 3, stored.dtype))
+    monkeypatch.setattr(observation_spec, "ENTRIES_AT_ONCE", 2)  # the wrong one is in the second block
+    for fill in (offline.fill_replay, lambda *arguments: list(offline.checked(*arguments))):
+        with pytest.raises(ValueError, match=f"^dataset, episode 1: expected observations to be .*{message}"):
+            fill(learner, Dataset.of([log_of([right, right]), log_of([right, right, wrong])]))
+
+
+def test_images_of_other_dtypes_are_stored_only_if_they_are_bytes():
+    learner, images = learner_for(spaces.Box(0, 255, (9, 9, 1), np.uint8)), np.full((3, 9, 9, 1), 200.0)
+    buffer, replay = offline.fill_replay(learner, [log_of(images)])
+    assert (buffer.unpack(replay.observations[0]) == 200).all()
+    images[1, 3, 4, 0] = 0.25
+    with pytest.raises(ValueError, match=r"episode 0: .* whole numbers from 0 to 255 \(uint8\), got 0.25 in step 1$"):
+        offline.fill_replay(learner, [log_of(images)])
+    with pytest.raises(ValueError, match=r"^observations: expected whole numbers from 0 to 255 \(uint8\), got 0.25$"):
+        gs.DQN(Spaces(spaces.Box(0, 255, (9, 9, 1), np.uint8)), "one-step", **SMALL).values(images)
+
+
+def test_actions_of_a_log_are_counted_from_0_and_who_counts_otherwise_is_told():
+    agent = gs.DQN(Spaces(spaces.Box(-1, 1, (1,)), start=1), **SMALL)
+    with pytest.raises(ValueError, match=r"got 2 in step 0; actions are counted from 0, this space starts at 1$"):
+        agent.fit([log_of(np.zeros((3, 1)), action) for action in (0, 2)], updates=2)
+    with pytest.warns(UserWarning, match="dataset: no step has action 0; actions are counted from 0 .* starts at 1"):
+        agent.fit([log_of(np.zeros((3, 1)))], updates=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agent.fit([log_of(np.zeros((3, 1)), action) for action in (1, 0)], updates=2)

@@ -120,6 +120,30 @@ def test_the_csv_has_a_cell_for_every_number(trained):
     assert float(found[-1]["losses/td_loss"]) > 0
 
 
+def test_a_csv_that_is_there_goes_on(tmp_path):
+    path, agent = tmp_path / "rows.csv", gs.DQN(Counting, **TINY)
+    first = gs.callbacks.CSV(path)
+    agent.learn(80, callback=first)
+    agent.learn(40, callback=first, eval_env=Counting, n_eval_episodes=2)
+    agent.learn(40, callback=gs.callbacks.CSV(path))
+    with open(path, newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["global_step"] for row in found] == ["40", "80", "120", "160"]
+    assert [row["eval/episodic_return"] for row in found] == ["", "", "10.0", ""]
+
+
+def test_a_csv_of_something_else_is_refused_and_left_alone(tmp_path):
+    path, agent = tmp_path / "rows.csv", gs.DQN(Counting, **TINY)
+    path.write_text("name,age\nAda,36\n")
+    with pytest.raises(ValueError, match=r"^path: expected a new file or one .*rows.csv, which begins with 'name'$"):
+        gs.callbacks.CSV(path)
+    assert path.read_text() == "name,age\nAda,36\n"
+    path.write_text("global_step,charts/episodic_return\n")
+    with pytest.raises(ValueError, match=r"rows.csv has no column charts/\w+; choose another file$"):
+        agent.learn(40, callback=gs.callbacks.CSV(path))
+    assert path.read_text() == "global_step,charts/episodic_return\n"
+
+
 def test_wandb_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match="Weights & Biases is not installed: pip install wandb"):

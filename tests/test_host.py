@@ -18,12 +18,21 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import greedystep as gs
+from greedystep.deep import agent as agent_module
+from greedystep.deep.agent import OTHER_ENVS
+from greedystep.deep.collect import collect
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.divergence import UnreachableValueWarning, unreachable_value
+from greedystep.deep.dqn_run import DQNRun, DQNRunConfig
+from greedystep.deep.env_spec import make_from_spec, spec_of
+from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.host_loop import HostLoop
+from greedystep.deep.networks import MLP
 from greedystep.deep.trainer import Trainer
+from greedystep.envs import host_envs
 from greedystep.envs.gymnasium_rules import EnvironmentFailedError
-from greedystep.envs.host import HostEnvironment
+from greedystep.envs.host import HostEnvironment, LoggedEnvironment
+from greedystep.envs.observation_spec import ObservationSpec
 
 TINY = {
     "returns": "one-step",
@@ -253,6 +262,125 @@ def test_new_episodes_begin_where_a_vector_environment_resets_itself(tmp_path):
     assert again.evaluate(3, env=Counting).lengths.tolist() == [4, 4, 4]  # the first episode of each environment
 
 
+class Endless(gymnasium.Env):
+    """Episodes that never end."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (1,)), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_evaluation_stops_where_no_episode_ends_and_environments_reset_themselves(mode):
+    agent = gs.DQN(SyncVectorEnv([Endless] * 2, autoreset_mode=mode), **TINY)
+    found = agent.evaluate(5, limit=10)
+    assert found.lengths.tolist() == [10] * 5
+    assert found.returns.tolist() == [10] * 5
+    assert found.unfinished.all()
+
+
+def test_the_actions_of_an_endless_episode_are_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_envs, "MOST_ACTIONS", 50)
+    agent = gs.DQN(Endless, **TINY)
+    agent.learn(40)
+    assert len(agent.trainer.loop.envs.state["actions"][0]) == 40
+    agent.learn(40)
+    assert agent.trainer.loop.envs.state == {"episodes": [1], "actions": [None]}
+    agent.save(tmp_path / "agent")
+    again = gs.load(tmp_path / "agent", Endless)
+    with pytest.warns(RuntimeWarning, match="cannot be brought back to where it was .* steps in an episode"):
+        again.learn(40)
+    assert again.trainer.loop.envs.state["episodes"] == [2]
+    assert [truncated for *_, truncated, _ in stored(again)].index(True) == 79
+
+
+# -- closing -----------------------------------------------------------------------------------------------------------
+
+
+class Closing(Counting):
+    """Counts the environments that are open; episodes are determined by their seeds."""
+
+    is_open = 0
+
+    def __init__(self):
+        super().__init__()
+        Closing.is_open += 1
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode = int(self.np_random.integers(100))
+        return np.array([self.episode, 0.0]), {}
+
+    def close(self):
+        Closing.is_open -= 1
+
+
+def test_an_agent_closes_the_environments_that_it_made_and_can_go_on_bit_for_bit(monkeypatch):
+    monkeypatch.setattr(Closing, "is_open", 0)
+    with gs.DQN(Closing, **TINY, num_envs=2) as agent:
+        assert Closing.is_open == 1  # whose spaces were read
+        agent.learn(101)
+        agent.evaluate(2)
+        assert Closing.is_open == 2
+        agent.learn(0, eval_env=lambda: Closing())
+        assert Closing.is_open == 3
+    assert Closing.is_open == 0
+    unbroken = gs.DQN(Closing, **TINY, num_envs=2)
+    unbroken.learn(101)
+    for one in (agent, unbroken):
+        one.learn(40)
+        one.close()
+    assert networks_equal(agent, unbroken)
+    assert Closing.is_open == 0
+
+
+def test_an_agent_leaves_given_environments_open_but_not_those_of_make_vec(monkeypatch):
+    monkeypatch.setattr(Closing, "is_open", 0)
+    for env in (Closing(), SyncVectorEnv([Closing], autoreset_mode=AutoresetMode.DISABLED)):
+        before = Closing.is_open
+        with gs.DQN(env, **TINY) as agent:
+            agent.learn(40)
+        assert Closing.is_open == before
+        env.close()
+    with gs.DQN(make_vec=lambda: SyncVectorEnv([Closing] * 2), **TINY, num_envs=2) as agent:
+        agent.learn(40)
+    assert Closing.is_open == 0
+
+
+def test_a_run_closes_its_environments(tmp_path, monkeypatch):
+    monkeypatch.setattr(Closing, "is_open", 0)
+    gymnasium.register("test/Closing-v0", Closing, disable_env_checker=True)
+    config = DQNRunConfig.from_preset("test/Closing-v0", steps=40, **TINY)
+    run = DQNRun.start(tmp_path, config)
+    list(run.train())
+    run.close()
+    assert Closing.is_open <= 1  # the one from which the settings followed
+    gymnasium.registry.pop("test/Closing-v0")
+
+
+def test_evaluators_of_several_environments_are_kept_and_those_dropped_are_closed(monkeypatch):
+    monkeypatch.setattr(Closing, "is_open", 0)
+    agent, made = gs.DQN(Counting, **TINY), []
+    monkeypatch.setattr(agent_module, "Evaluator", lambda *how: made.append(how) or Evaluator(*how))
+    envs = [partial(Closing) for _ in range(OTHER_ENVS)]
+    for _ in range(3):
+        for env in envs:
+            agent.evaluate(1, env=env)
+    assert len(made) == OTHER_ENVS
+    for _ in range(3):
+        agent.learn(0, eval_env=partial(Closing))
+    assert Closing.is_open == 3  # they have not played yet
+    for env in envs:
+        agent.evaluate(1, env=env)
+    assert Closing.is_open == 0
+    agent.close()
+
+
 # -- environments that fail --------------------------------------------------------------------------------------------
 
 
@@ -449,10 +577,11 @@ def test_an_observation_is_flattened_as_gymnasium_does():
     assert env.open(1).reset([(0, 0)]).tolist() == [[0.5, -0.5, 0, 0, 1]]
 
 
-def test_evaluation_in_the_given_environment_truncates_the_running_episode():
+@pytest.mark.parametrize("play", [lambda agent: agent.evaluate(2).returns, lambda agent: collect(agent.trainer, 2)])
+def test_playing_in_the_given_environment_truncates_the_running_episode(play):
     agent = gs.DQN(Counting(), **TINY)
     agent.learn(102)
-    assert len(agent.evaluate(2).returns) == 2
+    assert len(play(agent)) == 2
     agent.learn(40)
     for seen, *_, then in stored(agent):
         assert then.tolist() == [seen[0], seen[1] + 1]
@@ -499,8 +628,20 @@ def test_an_agent_takes_observations_and_gives_actions_as_its_environment_does(t
 def test_states_of_a_discrete_space_are_counted_from_its_start():
     agent = gs.DQN(partial(Odd, spaces.Discrete(4, start=2), seen=lambda t: np.int64(2 + t % 4)), **TINY)
     assert agent.values(np.arange(2, 6)).shape == (4, 2)
-    with pytest.raises(ValueError, match=r"^observations: expected states 0 to 3, got array\(4\)$"):
+    with pytest.raises(ValueError, match=r"^observations: expected states 0 to 3, got 4$"):
         agent.predict(6)
+
+
+def test_a_single_integer_of_a_box_is_a_quantity_and_no_state(tmp_path):
+    for high in (3, 2**31 - 1):  # an input for each of these would take terabytes
+        space = spaces.Box(-high, high, (), np.int32)
+        agent = gs.DQN(lambda space=space: Odd(space, seen=-2), **TINY)
+        agent.learn(80)
+        assert isinstance(agent.networks, MLP)
+        assert len(set(agent.values(np.array([-3, -2, 2]))[:, 0])) == 3
+    quantity = ObservationSpec((), np.dtype(np.int32), 0, 5, is_quantity=True)
+    for spec in (quantity, quantity._replace(is_quantity=False)):
+        assert make_from_spec(spec_of(LoggedEnvironment("log", spec, 2)), "file").observation == spec
 
 
 def test_observations_that_are_not_finite_are_refused():

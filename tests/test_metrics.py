@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greedystep.metrics import MetricsFile, read_metrics
+from greedystep.metrics import EventFiles, MetricsFile, read_metrics
 
 
 def rows_of(step: int, lanes: int = 2) -> list[dict]:
@@ -278,6 +278,14 @@ def test_tensorboard_is_told_to_forget_what_came_after_the_checkpoint(tmp_path):
     started = [event.step for event in events if event.HasField("session_log")]
     assert started == [11]
     assert events[2].file_version == "brain.Event:2"
+
+
+def test_tensorboard_files_of_one_second_are_kept_apart(tmp_path):
+    for step in (10, 20, 30):  # files are named after the second, and later ones
+        events = EventFiles(tmp_path)
+        events.append([{"step": step, "lane": 0, "loss": 1.0}])
+        events.close()
+    assert [event.step for event in events_in(tmp_path / "lane-0") if event.HasField("summary")] == [10, 20, 30]
 
 
 def test_a_missing_tensorboard_package_is_named_and_nothing_is_written(tmp_path, monkeypatch):

@@ -1,6 +1,9 @@
 """Actors that play episodes for one learner: equal numbers whoever plays, bounded staleness, replaced actors."""
 
 import time
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -9,11 +12,13 @@ import sleepy_env  # noqa: F401
 from deep_runs import rows
 
 from greedystep.cli import main
-from greedystep.deep.actors import AHEAD, EpisodePool, Player
+from greedystep.deep import actors
+from greedystep.deep.actors import AHEAD, START_WITHIN, EpisodePool, Player
 from greedystep.deep.env_spec import as_environment, config_for
 from greedystep.deep.learner import Learner
 from greedystep.deep.trainer import Trainer
 from greedystep.envs.host import HostEnvironment
+from greedystep.runs.ray_cluster import ClusterError
 
 SETTINGS = {
     "returns": "n-step",
@@ -89,6 +94,73 @@ def test_the_number_of_actors_and_their_deaths_change_nothing(cluster, with_one)
     mine, theirs = (jax.tree.leaves(one.state.lanes.replay) for one in (trainer, with_one[0]))
     for one, other in zip(mine, theirs, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+class SlowRay:
+    """Stands for Ray, with a clock of its own: an actor starts within `starts_in` seconds, and all actors may die."""
+
+    class DiedError(Exception):
+        pass
+
+    exceptions = SimpleNamespace(RayTaskError=KeyError, RayError=DiedError)
+
+    def __init__(self):
+        self.now, self.starts_in, self.alive = 0.0, 5.0, 0
+
+    def remote(self, **how):
+        return lambda kind: SimpleNamespace(remote=self._start)
+
+    def _start(self):
+        self.alive += 1
+        ready, play = (SimpleNamespace(remote=partial(self._do, self.alive, t)) for t in (self.starts_in, 1.0))
+        return Actor(self.alive, ready, play)
+
+    def _do(self, actor, seconds):
+        return actor, self.now + seconds
+
+    def _is_done(self, reference):
+        return reference[0] != self.alive or reference[1] <= self.now
+
+    def wait(self, references, num_returns, timeout):
+        done = list(filter(self._is_done, references))
+        self.now += 0 if done else timeout
+        return done[:1], []
+
+    def get(self, reference):
+        if reference[0] != self.alive:
+            raise self.DiedError
+        return "episode"
+
+    def kill(self, actor):
+        pass
+
+
+class Actor(NamedTuple):
+    number: int
+    ready: Any
+    play: Any
+
+    def __hash__(self):
+        return self.number
+
+
+def test_an_only_actor_that_dies_late_is_replaced_if_another_starts_in_time(monkeypatch):
+    ray: Any = SlowRay()
+    monkeypatch.setattr(actors, "time", SimpleNamespace(monotonic=lambda: ray.now))
+    cluster: Any = SimpleNamespace(ray=ray, check=lambda: None)
+    with EpisodePool(cluster, 1) as pool:
+        pool.open()
+        pool.request((0, 1))
+        assert pool.take((0, 1)) == "episode"
+        for number, starts_in in ((2, 5.0), (3, 2 * START_WITHIN)):
+            ray.now, ray.starts_in = ray.now + 2 * START_WITHIN, starts_in
+            pool.request((0, number))
+            ray.alive += 1  # the one that was is no more
+            if starts_in < START_WITHIN:
+                assert pool.take((0, number)) == "episode"
+            else:
+                with pytest.raises(ClusterError, match="actors: none could start within 60 s"):
+                    pool.take((0, number))
 
 
 def test_staleness_and_requests_are_bounded(with_one):

@@ -438,6 +438,16 @@ def test_nan_in_the_data_is_passed_on_within_its_episode():
             np.testing.assert_array_equal(np.isnan(got), [False, False, False, True, True, False])
 
 
+@pytest.mark.parametrize("length", [3, 20])
+def test_nan_in_the_last_value_is_taken_by_every_step_that_may_look_so_far(length):
+    rdv = np.ones(length), np.full(length, 0.9), np.where(np.arange(length) < length - 1, 0, np.nan)
+    expected = np.arange(length, 0, -1)
+    for x in (rdv, to_jax(rdv)):
+        np.testing.assert_array_equal(returns.greedy_step(*x).steps, expected)
+        np.testing.assert_array_equal(returns.greedy_step(*x, horizon=2).steps, np.minimum(expected, 2))
+    np.testing.assert_array_equal(GREEDY_TREE(*to_jax(rdv), None)[1], expected)
+
+
 # --- backends --------------------------------------------------------------------------------------------------------
 
 

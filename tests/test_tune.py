@@ -7,6 +7,7 @@ from deep_runs import SETTINGS, rows
 
 from greedystep.cli import main
 from greedystep.deep import tuning
+from greedystep.deep.divergence import DivergedError
 from greedystep.deep.tuning import SPACE, TuneConfig, Tuning
 
 FIXED = {name: value for name, value in SETTINGS.items() if name not in ("returns", "target_period")}
@@ -75,6 +76,19 @@ def test_a_trial_that_was_stopped_is_finished_with_the_same_settings(tmp_path, m
     results = Tuning(tmp_path, config()).run(2, None, silent)
     assert [trial["state"] for trial in results["trials"]] == ["complete"] * 2
     assert results["trials"][0]["params"] == begun[0].params
+
+
+def test_a_trial_that_fails_counts_until_the_study_goes_on(tmp_path, monkeypatch):
+    def diverges(*arguments, folder, report):
+        raise DivergedError("the loss was not finite")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tuning, "train_seed", diverges)
+        Tuning(tmp_path, config()).run(2, None, silent)
+    said = []
+    results = Tuning(tmp_path, config()).run(2, None, lambda share, what: said.append(what))
+    assert [trial["state"] for trial in results["trials"]] == ["fail"] * 2 + ["complete"] * 2
+    assert said[0] == "0 of 2 trials are finished already"
 
 
 def test_trials_run_side_by_side_on_ray(cluster, tmp_path, capsys):

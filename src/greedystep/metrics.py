@@ -210,8 +210,9 @@ class EventFiles:
         if lane not in self._writers:
             folder = self._folder / f"lane-{lane}"
             folder.mkdir(parents=True, exist_ok=True)
-            # Files are named after the second they are opened in; the step keeps a quick resume from overwriting one.
-            self._writers[lane] = self._make_writer(str(folder / "events"), f".{self._resume_at or 0}")
+            # Files are named after the second they are opened in; without more, one of the same second is overwritten.
+            # TensorBoard reads them in the order of their names.
+            self._writers[lane] = self._make_writer(str(folder / "events"), f".{time.time_ns()}")
             if self._resume_at is not None:
                 start = self._event.SessionLog(status=self._event.SessionLog.START)
                 self._write(lane, self._resume_at + 1, session_log=start)

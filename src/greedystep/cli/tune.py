@@ -38,7 +38,7 @@ class Tune:
     # A game (`greedystep envs` lists them), or the id of a Gymnasium environment with Discrete actions.
     env: Annotated[Positional[str], arg(help_behavior_hint="(required)")] = ""
 
-    # Number of finished trials in total; more than before extends a study.
+    # Number of trials in total; more than before extends a study. Given again, it makes up for trials that failed.
     trials: Count = 20
 
     # Environment steps per trial and seed.

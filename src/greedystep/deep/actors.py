@@ -45,7 +45,7 @@ IN_FLIGHT = 2
 MOST_DEATHS = 3
 """Deaths per actor, without any episode between them, after which the actors are given up."""
 START_WITHIN = 60.0
-"""Seconds within which the first actor must have started."""
+"""Seconds within which an actor must have started where there is no other."""
 
 
 Key = tuple[int, int]
@@ -231,6 +231,8 @@ class EpisodePool:
         self._ready.discard(actor)
         self._waiting.extendleft((lost, self._requests[lost]) for lost in keys if lost is not None)
         self._start_actor()
+        if not self._ready:  # nobody plays until the new one has started
+            self._began = time.monotonic()
 
 
 class ActorEnvs(HostEnvs):

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -34,10 +34,13 @@ from greedystep.deep.presets import OFFLINE_RULE, Preset, offline_settings
 from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import Row, Trainer
 from greedystep.envs.host import HostEnvironment, LoggedEnvironment, Vectorization
+from greedystep.envs.observation_spec import first_unfit
 from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
 from greedystep.numpy_policy import NumpyPolicy
 from greedystep.runs.progress import ReportProgress, progress_line
 
+OTHER_ENVS = 4
+"""Environments besides the agent's own whose evaluators are kept, so that they are compiled once."""
 PIECES = 50
 """Approximate number of pieces into which `DQN.fit_in_pieces` divides its updates."""
 
@@ -67,6 +70,9 @@ class DQN:
             (`buffer_size=`, `gamma=`) where it means exactly the same.
     """
 
+    _made_vec: VectorEnv | None = None
+    """What `make_vec` made."""
+
     def __init__(
         self,
         env: Any = None,
@@ -83,9 +89,10 @@ class DQN:
             raise ValueError(f"env: expected an environment, got {env!r}; the network follows from its observations")
         if (env is None) == (make_vec is None):
             raise ValueError("env: expected either an environment or make_vec, a function that makes a vector of them")
+        made = None
         if make_vec is not None:
             count = check_int("num_envs", settings.get("num_envs", 1), 1, INT32_MAX)
-            env = make_vec(count) if _takes_count(make_vec) else make_vec()
+            env = made = make_vec(count) if _takes_count(make_vec) else make_vec()
         found = as_environment(env, vectorization=vectorization)
         if isinstance(found, HostEnvironment) and found.fixed_num_envs is not None:
             settings = {"num_envs": found.fixed_num_envs} | settings
@@ -93,6 +100,7 @@ class DQN:
             settings["returns"] = returns
         config = config_for(found, preset, **from_sb3(settings))
         self._set_trainer(Trainer(config, found, [seed], network=network))
+        self._made_vec = made
 
     @classmethod
     def from_dataset(cls, dataset: Any, returns: Returns | None = None, **settings: Any) -> DQN:
@@ -112,7 +120,8 @@ class DQN:
         self.trainer, self.env, self.config = trainer, trainer.env, trainer.config
         self._q = jax.jit(trainer.learner.acting_q)
         self._evaluator = Evaluator(trainer.learner, trainer.env)
-        self._other_evaluator: tuple[Any, Evaluator] | None = None
+        self._other_evaluators: dict[Any, tuple[Any, Evaluator]] = {}
+        """(environment as it was given, its evaluator), the newest last; the key is its name or id."""
         self._random = np.random.default_rng(trainer.seeds[0])
         self._data: Dataset | None = None
         """The dataset that the agent was made from; `fit` learns from it by default."""
@@ -194,7 +203,8 @@ class DQN:
 
         Args:
             dataset: trajectories, arrays, a file or a Minari dataset (see `datasets`); by default the one that the
-                agent was made from.
+                agent was made from. Actions are counted from 0, and so are states, also where the spaces of the
+                environment start elsewhere and `predict` counts as they do; Minari's are counted so when they are read.
             progress_bar: see `learn`.
         """
         with _progress(progress_bar, self.env.name) as report:
@@ -222,11 +232,12 @@ class DQN:
         self.choose_conservatism()
         check_int("begin", begin, 0, offline.all_updates(self.config, updates))
         learner, data = self.trainer.learner, Dataset.of(self._data if dataset is None else dataset)
-        score_heads = None
+        score_heads, first_action = None, getattr(self.env, "first_action", 0)
+        offline.warn_of_missing_action(data, first_action)
         if self.config.returns == "auto":
             data, held_out = data.split(offline.HELD_OUT_EVERY)
-            score_heads = offline.head_scorer(learner, held_out)
-        buffer, replay = offline.fill_replay(learner, data)
+            score_heads = offline.head_scorer(learner, held_out, first_action)
+        buffer, replay = offline.fill_replay(learner, data, first_action)
         before, fit = self.trainer.state, offline.LogFit(learner, buffer)
         states, hyperparams, keys = before.lanes.learner, self.trainer.hyperparams, jax.random.key(seed)[None]
         if not self.steps:
@@ -258,6 +269,7 @@ class DQN:
         if self.config.conservatism == "auto" and not self.steps:
             trainer, data = self.trainer, self._data
             config = replace(self.config, conservatism=OFFLINE_RULE["conservatism"])
+            self._close_envs()
             self._set_trainer(Trainer(config, self.env, trainer.seeds, network=trainer.learner.network))
             self._data = data
 
@@ -276,10 +288,11 @@ class DQN:
             raise ValueError(f"observations: expected real numbers, got {observations.dtype}")
         if observations.dtype.kind == "f" and not np.isfinite(observations).all():
             raise ValueError(f"observations: expected finite numbers, got {short_repr(observations)}")
-        if shape == () and dtype.kind in "iu" and ((observations < 0) | (observations > spec.high)).any():
-            raise ValueError(f"observations: expected states 0 to {int(spec.high)}, got {short_repr(observations)}")
         batch = observations.shape[: observations.ndim - len(shape)]
-        q = self._q(self.networks, jnp.asarray(observations.reshape(-1, *shape), dtype))
+        observations = observations.reshape(-1, *shape)
+        if (unfit := first_unfit(spec, observations)) is not None:
+            raise ValueError(f"observations: expected {spec.expected}, got {unfit[1]}")
+        q = self._q(self.networks, jnp.asarray(observations, dtype))
         return np.asarray(q).reshape(*batch, q.shape[-1])
 
     def predict(self, observations: Any, deterministic: bool = True) -> Any:
@@ -313,18 +326,48 @@ class DQN:
             env = None
         evaluate = self._evaluator if env is None else self._evaluator_in(env)
         check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
-        try:
+        with self.trainer.env_lent() if env is None else nullcontext():
             played = evaluate(self.trainer.params, seed, episodes=episodes, epsilon=epsilon, limit=limit)
-        finally:
-            if env is None and isinstance(self.env, HostEnvironment) and self.env.fixed_num_envs is not None:
-                self.trainer.cut_episodes()
         return played.map(lambda lanes: lanes[0])
 
     def _evaluator_in(self, env: Any) -> Evaluator:
-        """Return the evaluator of another environment; the newest is kept, so that it is compiled once."""
-        if self._other_evaluator is None or self._other_evaluator[0] is not env:
-            self._other_evaluator = env, Evaluator(self.trainer.learner, same_spaces(self.env, env))
-        return self._other_evaluator[1]
+        """Return the evaluator of another environment; the OTHER_ENVS used last are kept."""
+        key = env if isinstance(env, str) else id(env)  # an object that is kept has its id for itself
+        kept = self._other_evaluators.pop(key, None)
+        if kept is None:
+            kept = env, Evaluator(self.trainer.learner, same_spaces(self.env, env))
+        self._other_evaluators[key] = kept
+        while len(self._other_evaluators) > OTHER_ENVS:
+            self._drop_evaluator(next(iter(self._other_evaluators)))
+        return kept[1]
+
+    def _drop_evaluator(self, key: Any) -> None:
+        _, evaluator = self._other_evaluators.pop(key)
+        if isinstance(evaluator.env, HostEnvironment):
+            evaluator.env.close()
+
+    def close(self) -> None:
+        """Close the environments of Gymnasium that the agent made, not those that it was given; `with` does so, too.
+
+        The agent keeps what it has learned. It can also learn and play on, in new environments, unless `make_vec` made
+        the one that it has.
+        """
+        self._close_envs()
+        if self._made_vec is not None:
+            self._made_vec.close()
+            self._made_vec = None
+
+    def _close_envs(self) -> None:
+        """Close all environments of which new ones can be made."""
+        self.trainer.close()
+        for key in list(self._other_evaluators):
+            self._drop_evaluator(key)
+
+    def __enter__(self) -> DQN:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         config = self.config

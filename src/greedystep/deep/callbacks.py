@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from greedystep.checks import check_float, check_int, short_repr
-from greedystep.metrics import EventFiles, tagged
+from greedystep.metrics import TAGS, EventFiles, tagged
 
 if TYPE_CHECKING:
     from greedystep.deep.agent import DQN
@@ -135,23 +135,44 @@ class TensorBoard:
 class CSV:
     """Appends rows to a CSV file: global_step, then CleanRL's tags (charts/episodic_return, losses/td_loss, ...).
 
-    What is null in a row, such as the mean return where no episode ended, is an empty cell.
+    What is null in a row, such as the mean return where no episode ended, is an empty cell. A file that is there
+    already keeps its rows and columns.
     """
 
     path: str | os.PathLike
-    _columns: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._columns()  # a file of something else is refused before the training
 
     def __call__(self, agent: DQN, rows: Rows) -> None:
-        path, is_new = Path(self.path), self._columns is None
-        if self._columns is None:
+        path, columns, is_new = Path(self.path), self._columns(), False
+        cells = [{"global_step": row["step"]} | tagged(row) for row in rows]
+        if not columns:
             scalars = [name for name, value in rows[0].items() if not isinstance(value, str | list)]
-            self._columns = ["global_step", *tagged(dict.fromkeys(scalars, 0))]
+            tags = [*tagged(dict.fromkeys(scalars, 0)), *TAGS.values()]  # later rows may also have an evaluation
+            columns, is_new = list(dict.fromkeys(["global_step", *tags])), True
             path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "w" if is_new else "a", newline="") as file:
-            writer = csv.DictWriter(file, self._columns, restval="")
+        if unknown := [name for row in cells for name in row if name not in columns]:
+            raise ValueError(f"path: {path} has no column {unknown[0]}; choose another file")
+        with open(path, "a", newline="") as file:
+            writer = csv.DictWriter(file, columns, restval="")
             if is_new:
                 writer.writeheader()
-            writer.writerows({"global_step": row["step"]} | tagged(row) for row in rows)
+            writer.writerows(cells)
+
+    def _columns(self) -> list[str]:
+        """Return the columns of the file, [] if there is none yet; ValueError if it holds something else."""
+        path = Path(self.path)
+        if not path.exists():
+            return []
+        with open(path, newline="", errors="replace") as file:
+            columns = next(csv.reader(file), [])
+        if columns and columns[0] != "global_step":
+            raise ValueError(
+                f"path: expected a new file or one whose first column is global_step, got {path}, which begins with "
+                f"{short_repr(columns[0])}"
+            )
+        return columns
 
 
 class WandB:

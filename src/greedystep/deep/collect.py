@@ -52,7 +52,8 @@ def collect(
     else:
         players = OnDevice(env, count, seed)
     try:
-        return play(players, act, episodes, limit, jax.random.key(seed))
+        with trainer.env_lent():
+            return play(players, act, episodes, limit, jax.random.key(seed))
     finally:
         if isinstance(env, HostEnvironment) and env.fixed_num_envs is None:
             players.envs.close()

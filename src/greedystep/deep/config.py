@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -222,8 +223,8 @@ class DQNConfig:
         for name, (low, high, above) in _RANGES.items():
             if not (name in _OPTIONAL and getattr(self, name) is None):
                 self._set(name, check_float(name, getattr(self, name), low, high, above=above))
-        if not isinstance(self.hidden, tuple):
-            raise ValueError(f"hidden: expected a tuple of integers, got {short_repr(self.hidden)}")
+        if not isinstance(self.hidden, Sequence) or isinstance(self.hidden, str):
+            raise ValueError(f"hidden: expected a sequence of integers, got {short_repr(self.hidden)}")
         self._set("hidden", tuple(check_int("hidden", size, 1, INT32_MAX) for size in self.hidden))
 
     def _set(self, name: str, value: Any) -> None:
@@ -263,7 +264,7 @@ class DQNConfig:
                     f"{name}: expected at most {most * self.num_envs} with num_envs={self.num_envs}, "
                     f"got {getattr(self, name)}"
                 )
-        if self.is_pooled and self.samples_per_period < 2:
+        if self.is_pooled and self.samples_per_period // self.rates < 2:
             raise ValueError(f"target_period: too short for a pool of returns, got {self.target_period}")
 
 

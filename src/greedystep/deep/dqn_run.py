@@ -140,6 +140,11 @@ class DQNRun(RunFolder):
             how = {"tensorboard": tensorboard, "restart": restart, "is_saved": found is not None}
             return cls(folder, config, trainer, lock, **how)
 
+    def close(self) -> None:
+        """Close the environments that were made, and release the folder for other writers."""
+        self.trainer.close()
+        super().close()
+
     @property
     def done(self) -> int:
         return int(self.trainer.state.step)

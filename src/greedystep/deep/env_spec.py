@@ -73,8 +73,15 @@ def same_spaces(env: AnyEnvironment, other: Any, argument: str = "env") -> AnyEn
 def spec_of(env: AnyEnvironment) -> EnvSpec:
     """Return the JSON description from which `make_from_spec` makes an equal environment; this is checked."""
     if isinstance(env, LoggedEnvironment):
-        shape, dtype, low, high = env.observation
-        spaces = {"shape": list(shape), "dtype": str(dtype), "low": np.min(low), "high": np.max(high)}
+        spec = env.observation
+        spaces = {
+            "shape": list(spec.shape),
+            "dtype": str(spec.dtype),
+            "low": np.min(spec.low),
+            "high": np.max(spec.high),
+        }
+        if spec.is_quantity and spec.shape == () and spec.dtype.kind in "iu":  # else it decides nothing
+            spaces["is_quantity"] = True
         return {"name": env.name, "options": None, "spaces": io.jsonable(spaces | {"num_actions": env.num_actions})}
     if isinstance(env, HostEnvironment):
         return {"name": env.name, "options": _as_json(env.options)}
@@ -142,7 +149,8 @@ def make_from_spec(spec: EnvSpec, source: Any) -> AnyEnvironment:
     if "spaces" in spec:
         spaces = schema.check(spec["spaces"], SPACES, "its spaces")
         shape, dtype = tuple(spaces["shape"]), np.dtype(spaces["dtype"])
-        observation = ObservationSpec(shape, dtype, spaces["low"], spaces["high"])
+        is_quantity = schema.check(spaces.get("is_quantity", False), bool, "its spaces.is_quantity")
+        observation = ObservationSpec(shape, dtype, spaces["low"], spaces["high"], is_quantity)
         return LoggedEnvironment(spec["name"], observation, spaces["num_actions"])
     if spec["options"] is None:
         raise ValueError(f"env: {source} was trained on {spec['name']!r}, which has to be given to load it")

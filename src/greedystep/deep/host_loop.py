@@ -128,8 +128,17 @@ class HostLoop(TrainLoop):
 
     def abandon(self) -> None:
         """Close environments that have failed, if new ones can be made instead."""
-        if self.env.fixed_num_envs is None and "envs" in self.__dict__:
+        if self._has_made_envs:
             self.__dict__.pop("envs").abandon()
+
+    def close(self) -> None:
+        """Close the environments that were made here; new ones are made on the next use."""
+        if self._has_made_envs:
+            self.__dict__.pop("envs").close()
+
+    @property
+    def _has_made_envs(self) -> bool:
+        return self.env.fixed_num_envs is None and "envs" in self.__dict__
 
     def _observed(self, lanes: LaneState, seen: np.ndarray) -> LaneState:
         return lanes._replace(envs=lanes.envs._replace(observation=jnp.asarray(self._split(seen))))

@@ -187,8 +187,8 @@ def default_network(hidden: Sequence[int], init_scale: float = 1.0, standardise:
             return NatureNet(key, observation.shape, hidden, num_actions)
         if len(observation.shape) == 3 and min(observation.shape[:2]) >= SIDE:
             return ConvNet(key, observation.shape, hidden, num_actions)
-        if observation.shape == () and observation.dtype.kind in "iu":
-            states = int(observation.high) + 1
+        if observation.num_states is not None:
+            states = observation.num_states
             return OneHotMLP(MLP(key, states, hidden, num_actions), states)
         return MLP(key, math.prod(observation.shape), hidden, num_actions)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from greedystep.deep.learner import Learner, LearnerState
 from greedystep.deep.networks import StandardisedMLP, as_float
 from greedystep.deep.targets import LaneHyperparams, discounts_and_cuts, within
 from greedystep.deep.train_loop import map_lanes
+from greedystep.envs.observation_spec import first_unfit
 from greedystep.replay import ReplayBuffer, ReplayState, RowIndex
 from greedystep.trajectory import Trajectory
 
@@ -250,9 +252,9 @@ def feature_moments(buffer: ReplayBuffer, replay: ReplayState) -> tuple[np.ndarr
     return mean, np.where(deviation < LEAST_DEVIATION, 1, deviation)
 
 
-def head_scorer(learner: Learner, dataset: Any) -> Callable[[Any], jax.Array]:
-    """Return a function of the networks' arrays that gives `r_squared` on this dataset, [H]."""
-    buffer, replay = fill_replay(learner, dataset)
+def head_scorer(learner: Learner, dataset: Any, first_action: int = 0) -> Callable[[Any], jax.Array]:
+    """Return a function of the networks' arrays that gives `r_squared` on this dataset, [H]; see `checked`."""
+    buffer, replay = fill_replay(learner, dataset, first_action)
     score = jax.jit(partial(r_squared, learner, buffer))
     return lambda params: score(replay, params, jax.random.key(0))
 
@@ -285,24 +287,47 @@ def updates_per_period(config: DQNConfig) -> int:
     return min(config.samples_per_period // config.batch_size, INT32_MAX)
 
 
-def checked(learner: Learner, dataset: Dataset) -> Iterator[Trajectory]:
-    """Yield the dataset's trajectories; ValueError names the first one that does not fit the learner's spaces."""
-    shape, actions = learner.observation.shape, learner.num_actions
+def checked(learner: Learner, dataset: Dataset, first_action: int = 0) -> Iterator[Trajectory]:
+    """Yield the dataset's trajectories; ValueError names the first one that does not fit the learner's spaces.
+
+    Args:
+        first_action: the number of the environment's first action, which is 0 in trajectories.
+    """
+    spec, actions = learner.observation, learner.num_actions
+    counted = f"; actions are counted from 0, this space starts at {first_action}" if first_action else ""
     for number, one in enumerate(dataset):
         where = f"{dataset.name}, episode {number}"
-        if one.observations.shape[1:] != shape:
+        if one.observations.shape[1:] != spec.shape:
             got = one.observations.shape[1:]
-            raise ValueError(f"{where}: expected observations of shape {shape}, got {got}")
+            raise ValueError(f"{where}: expected observations of shape {spec.shape}, got {got}")
+        if (unfit := first_unfit(spec, one.observations)) is not None:
+            raise ValueError(f"{where}: expected observations to be {spec.expected}, got {unfit[1]} in step {unfit[0]}")
         wrong = one.actions >= actions
         if wrong.any():
             at = int(wrong.argmax())
-            raise ValueError(f"{where}: expected actions in 0..{actions - 1}, got {one.actions[at]} in step {at}")
+            got = f"{one.actions[at]} in step {at}{counted}"
+            raise ValueError(f"{where}: expected actions in 0..{actions - 1}, got {got}")
         if learner.config.returns == "retrace" and one.behaviour_prob is None:
             raise ValueError(f"returns: retrace needs behaviour_prob, which {where} does not have")
         yield one
 
 
-def fill_replay(learner: Learner, dataset: Any) -> tuple[ReplayBuffer, ReplayState]:
-    """Return a new replay buffer and its state, which holds all steps of a dataset (see `datasets`)."""
+def warn_of_missing_action(dataset: Dataset, first_action: int) -> None:
+    """Warn if the environment's actions begin above 0 and those of a log seem to be numbered as it numbers them.
+
+    A log whose spaces are known, such as one of Minari, is counted from 0 when it is read.
+    """
+    if first_action > 0 and dataset.spaces is None and not any((one.actions == 0).any() for one in dataset):
+        warnings.warn(
+            f"{dataset.name}: no step has action 0; actions are counted from 0 in trajectories, also where the space "
+            f"of the environment starts at {first_action}: subtract that if these are the environment's numbers",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def fill_replay(learner: Learner, dataset: Any, first_action: int = 0) -> tuple[ReplayBuffer, ReplayState]:
+    """Return a new replay buffer and its state, which holds all steps of a dataset (see `datasets` and `checked`)."""
     data, spec = Dataset.of(dataset), learner.observation
-    return ReplayBuffer.from_episodes(checked(learner, data), data.steps, data.count, spec.shape, spec.dtype)
+    episodes = checked(learner, data, first_action)
+    return ReplayBuffer.from_episodes(episodes, data.steps, data.count, spec.shape, spec.dtype)

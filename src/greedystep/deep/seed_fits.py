@@ -58,7 +58,7 @@ class FitConfig:
             agent = DQN.from_dataset(data, **how)
         else:
             agent = DQN(as_environment(self.env, **self.options), **how)
-        for _ in offline.checked(agent.trainer.learner, data):
+        for _ in offline.checked(agent.trainer.learner, data, getattr(agent.env, "first_action", 0)):
             pass
         return agent
 

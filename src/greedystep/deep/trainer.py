@@ -15,6 +15,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -48,6 +49,8 @@ from greedystep.deep.train_loop import LaneState, map_lanes
 from greedystep.deep.train_metrics import ChunkMetrics, metrics_row
 from greedystep.deep.trainer_description import ENV_STATE, config_from_json, current_name, read_about
 from greedystep.envs.core import Environment
+from greedystep.envs.host import HostEnvironment
+from greedystep.envs.host_envs import MOST_ACTIONS
 from greedystep.signals import deferred
 
 Row = dict[str, Any]
@@ -298,12 +301,32 @@ class Trainer:
         if not is_exact:
             warnings.warn(
                 f"{self.env.name} cannot be brought back to where it was (it resets itself, is not determined by its "
-                "seed and actions, or is played by actors): training goes on with new episodes, and differs from an "
-                "unbroken one",
+                f"seed and actions, has made more than {MOST_ACTIONS:,} steps in an episode, or is played by actors): "
+                "training goes on with new episodes, and differs from an unbroken one",
                 RuntimeWarning,
                 stacklevel=4,
             )
         return lanes
+
+    def close(self) -> None:
+        """Close the environments of Gymnasium that were made for the training, not one that was given.
+
+        Training can go on all the same: new ones then come to where the running episodes were, as after `restore`.
+        """
+        if isinstance(self.loop, HostLoop) and self.loop.env.fixed_num_envs is None:
+            if self._has_begun:
+                self._env_state, self._has_begun = self.loop.envs.state, False
+            self.loop.close()
+            self.loop.env.close()
+
+    @contextmanager
+    def env_lent(self) -> Iterator[None]:
+        """Within the block others play in `env`, where that may be the very environment that is learned from."""
+        try:
+            yield
+        finally:
+            if isinstance(self.env, HostEnvironment) and self.env.fixed_num_envs is not None:
+                self.cut_episodes()
 
     def cut_episodes(self) -> None:
         """Truncate the running episodes of host environments, because an evaluation has played in them.

@@ -20,7 +20,9 @@ ABOUT = {
     "seconds": schema.Float(0),
 }
 """Schema of a checkpoint's description; the other entries of "config" are checked by `DQNConfig`."""
-ENV_STATE = schema.Nullable({"episodes": [schema.Int()], "actions": [[schema.Int(-INT32_MAX, INT32_MAX)]]})
+ENV_STATE = schema.Nullable(
+    {"episodes": [schema.Int()], "actions": [schema.Nullable([schema.Int(-INT32_MAX, INT32_MAX)])]}
+)
 """Schema of `HostEnvs.state` in a checkpoint."""
 
 

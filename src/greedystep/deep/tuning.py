@@ -163,7 +163,10 @@ class Tuning:
         return study
 
     def run(self, trials: int, workers: RayWorkers | None, report: ReportProgress) -> dict[str, Any]:
-        """Make trials until there are `trials` finished ones, side by side where there are `workers`.
+        """Make as many trials as `trials` finished ones lack, side by side where there are `workers`.
+
+        One that fails (its loss diverges, or no episode ends) counts as made, as in Optuna; another call makes up for
+        it.
 
         Returns:
             What is in tune.json.
@@ -175,7 +178,7 @@ class Tuning:
         jobs: list[int | None] = [*begun, *[None] * max(0, left - len(begun))][: max(0, left)]
         cost = self.config.steps * len(self.config.seeds)
         progress, stop = WorkProgress(report, cost * len(jobs)), Event()
-        progress.advance(0, f"{trials - max(0, left)} of {trials} trials are there already")
+        progress.advance(0, f"{trials - max(0, left)} of {trials} trials are finished already")
 
         def make_one(number: int | None) -> None:
             self._make_trial(study, number, workers, progress, stop)

@@ -166,8 +166,9 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv):
 
 
 def observation_space(spec: ObservationSpec) -> spaces.Space:
-    """Return the Gymnasium space: Discrete for a scalar integer with finite bounds, else a Box."""
-    if spec.shape == () and spec.dtype.kind in "iu" and np.isfinite([spec.low, spec.high]).all():
+    """Return the Gymnasium space: Discrete for a scalar integer with finite bounds that is no quantity, else a Box."""
+    is_number = spec.shape == () and spec.dtype.kind in "iu" and not spec.is_quantity
+    if is_number and np.isfinite([spec.low, spec.high]).all():
         return spaces.Discrete(int(spec.high) - int(spec.low) + 1, start=int(spec.low))
     low, high = (np.broadcast_to(bound, spec.shape).astype(spec.dtype) for bound in (spec.low, spec.high))
     return spaces.Box(low, high, dtype=spec.dtype.type)

@@ -44,7 +44,8 @@ class FromGymnax(Environment):
         space = self.env.observation_space(self.params)
         if hasattr(space, "n"):  # its Discrete: 0 .. n - 1
             return ObservationSpec((), np.dtype(space.dtype), 0, int(space.n) - 1)
-        return ObservationSpec(tuple(space.shape), np.dtype(space.dtype), np.asarray(space.low), np.asarray(space.high))
+        low, high = np.asarray(space.low), np.asarray(space.high)
+        return ObservationSpec(tuple(space.shape), np.dtype(space.dtype), low, high, is_quantity=True)
 
     def draw_start(self, key: jax.Array) -> jax.Array:
         return key

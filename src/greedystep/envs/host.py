@@ -135,6 +135,15 @@ class HostEnvironment:
         assert one is not None
         return EnvList([one], self.codec, self._first_action)
 
+    def close(self) -> None:
+        """Close the environment that was made to read its spaces, if it still waits for `open`, which makes another.
+
+        One that was given is left alone.
+        """
+        if self._make is not None and self._made is not None:
+            self._made.close()
+            self._made = None
+
     def _in_processes(self, make: Callable[[], Any], count: int) -> AsyncVectorEnv:
         # Not forked: JAX has threads by now, which a fork would leave in any state.
         with _main_module_hidden():

@@ -18,6 +18,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from greedystep.envs.gymnasium_rules import FAILURES, EnvironmentFailedError, failure, wrong_reset, wrong_step
 from greedystep.envs.observation_codec import ObservationCodec
 
+MOST_ACTIONS = 100_000
+"""Longest episode that can be replayed: an endless one would fill memory and checkpoints with its actions."""
+
 
 class HostStep(NamedTuple):
     """The result of one step of N environments."""
@@ -60,7 +63,8 @@ class HostEnvs(ABC):
         self._all = np.ones(count, bool)
         self._seeds: list[tuple[int, int]] = []
         self._episodes = [0] * count
-        self._actions: list[list[np.integer]] = [[] for _ in range(count)]
+        self._actions: list[list[np.integer] | None] = [[] for _ in range(count)]
+        """Those of the running episodes; None where there are more than MOST_ACTIONS."""
 
     # -- what a subclass does ------------------------------------------------------------------------------------------
 
@@ -120,8 +124,11 @@ class HostEnvs(ABC):
         """Step all environments; with `reset`, those whose episode ends begin a new one."""
         actions = np.add(actions, self._first_action, dtype=self._first_action.dtype, casting="unsafe")
         last, reward, terminated, truncated = self._step(actions)
-        for taken, action in zip(self._actions, actions, strict=True):
-            taken.append(action)
+        for i, taken in enumerate(self._actions):
+            if taken is not None:
+                taken.append(actions[i])
+                if len(taken) > MOST_ACTIONS:
+                    self._actions[i] = None
         last, reward = self._codec.check(last), self._codec.check_reward(reward)
         over = terminated | truncated
         observation = self.begin_episodes(over) if reset and over.any() else last
@@ -131,8 +138,12 @@ class HostEnvs(ABC):
 
     @property
     def state(self) -> dict[str, Any]:
-        """The running episodes as JSON, for `restore`: their numbers, and the actions taken in them."""
-        return {"episodes": list(self._episodes), "actions": [[int(a) for a in taken] for taken in self._actions]}
+        """The running episodes as JSON, for `restore`: their numbers, and the actions taken in them.
+
+        The actions of an episode that is too long to be replayed are null.
+        """
+        actions = [None if taken is None else [int(a) for a in taken] for taken in self._actions]
+        return {"episodes": list(self._episodes), "actions": actions}
 
     def restore(self, state: dict[str, Any], seeds: Sequence[tuple[int, int]]) -> np.ndarray | None:
         """Replay the running episodes of `state` and return their observations; None if that is not possible.
@@ -140,12 +151,13 @@ class HostEnvs(ABC):
         All environments step together, so an episode of t actions begins t steps before the end. Until then its
         environment takes action 0, and is reset whenever that ends an episode.
         """
-        self._seeds, self._episodes = list(seeds), list(state["episodes"])
-        self._actions = [list(np.asarray(taken, self._first_action.dtype)) for taken in state["actions"]]
-        if not self.can_restore:
+        if not self.can_restore or None in state["actions"]:
             return None
-        longest = max(map(len, self._actions))
-        starts = np.array([longest - len(taken) for taken in self._actions])
+        self._seeds, self._episodes = list(seeds), list(state["episodes"])
+        actions = [list(np.asarray(taken, self._first_action.dtype)) for taken in state["actions"]]
+        self._actions = [*actions]
+        longest = max(map(len, actions))
+        starts = np.array([longest - len(taken) for taken in actions])
         seen, over = np.empty(0), self._all
         for t in range(longest + 1):
             if (begins := over | (starts == t)).any():
@@ -153,7 +165,7 @@ class HostEnvs(ABC):
             if t < longest:
                 now = [
                     taken[t - start] if t >= start else self._first_action
-                    for start, taken in zip(starts, self._actions, strict=True)
+                    for start, taken in zip(starts, actions, strict=True)
                 ]
                 seen, _, terminated, truncated = self._step(np.array(now))
                 over = terminated | truncated

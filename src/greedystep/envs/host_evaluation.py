@@ -43,6 +43,9 @@ def evaluate_on_host(
             total[over | stopped], length[over | stopped] = 0, 0
             if not envs.can_restore:
                 abandoned = (abandoned | stopped) & ~over
+                if left.any() and abandoned[left > 0].all():  # and might never end
+                    seen = envs.begin_episodes(np.ones(n, bool))
+                    total[:], length[:], abandoned[:] = 0, 0, False
             elif stopped.any():
                 seen = np.where(stopped.reshape(-1, *[1] * (seen.ndim - 1)), envs.begin_episodes(stopped), seen)
     finally:

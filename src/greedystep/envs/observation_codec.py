@@ -38,7 +38,7 @@ class ObservationCodec:
             )
         dtype = stored_dtype(box.dtype)
         low, high = (bound.astype(np.float64) for bound in (box.low, box.high))
-        self.spec = ObservationSpec(tuple(box.shape), dtype, low, high)
+        self.spec = ObservationSpec(tuple(box.shape), dtype, low, high, is_quantity=True)
 
     def __call__(self, observation: Any) -> np.ndarray:
         shape, dtype = self.spec.shape, self.spec.dtype

@@ -61,7 +61,7 @@ def greedy_scan(rewards: Array, discounts: Array, values: Array, cuts: Array | N
     # and reading those takes longer than the scan itself.
     def body(ahead, step):
         (y, n), (r, d, v, cut) = ahead, step
-        best, goes_on = jnp.maximum(v, y), (y > v) & (d != 0)
+        best, goes_on = jnp.maximum(v, y), _beats(y, v) & (d != 0)
         if cut is not None:
             best, goes_on = jnp.where(cut, v, best), goes_on & ~cut
         ahead = jnp.where(d == 0, r, r + d * best), jnp.where(goes_on, n + 1, 1)
@@ -113,7 +113,7 @@ def window_scan(
     def body(ahead, step):
         (y, steps), (best, r, d, is_live) = ahead, step
         longer = r + d * y
-        takes_longer = is_live & (longer > best) if greedy else is_live
+        takes_longer = is_live & _beats(longer, best) if greedy else is_live
         y = jnp.where(is_live, jnp.maximum(best, longer) if greedy else longer, best)
         y, steps = (
             jnp.concatenate([jnp.broadcast_to(best, (1, *best.shape)), y]),
@@ -175,7 +175,7 @@ def _compose(early: _Map, late: _Map, *, greedy: bool) -> _Map:
     # longer return look better than the equal one that stops at the cut, and chosen steps would cross it.
     # -inf is kept apart from the product, where an underflown discount would make it NaN.
     longer = jnp.where(late.best == -jnp.inf, -jnp.inf, early.reward + early.discount * late.best)
-    takes_longer = early.live & (longer > early.best) if greedy else early.live
+    takes_longer = early.live & _beats(longer, early.best) if greedy else early.live
     return _Map(
         best=jnp.where(early.live, jnp.maximum(early.best, longer) if greedy else longer, early.best),
         reward=early.reward + early.discount * late.reward,
@@ -184,6 +184,11 @@ def _compose(early: _Map, late: _Map, *, greedy: bool) -> _Map:
         steps=jnp.where(takes_longer, early.length + late.steps, early.steps),
         length=early.length + late.length,
     )
+
+
+def _beats(longer: Array, best: Array) -> Array:
+    """Whether `longer` > `best`, so that ties go to fewer steps; also True for NaN, as in `_numba`."""
+    return (longer > best) | jnp.isnan(longer)
 
 
 def _ahead(maps: _Map, steps: int) -> _Map:
