@@ -146,6 +146,8 @@ def _draw_chart(axis: Axes, chart: Chart, styles: Mapping[str, Style]) -> None:
             axis.vlines(at, low[-1], high[-1], color=colour, linewidth=2.0, linestyle="-")
         elif len(low):
             axis.fill_between(line.x, low, high, color=colour, alpha=0.15, linewidth=0)
+    if not chart.bands and any(len(line.low) for line in chart.lines):
+        axis.plot([], [], "|", color=GREY, markersize=10, markeredgewidth=2, label="95 % CI at the end")
     axis.set(xlabel=chart.x, ylabel=chart.y)
     points = sorted({x for line in chart.lines for x in line.x})
     if chart.log_y:
