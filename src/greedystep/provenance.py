@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -96,9 +97,11 @@ def device_names(devices: Iterable[Any]) -> str:
     return ", ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in sorted(kinds.items()))
 
 
+@cache
 def _commit() -> str | None:
     """Return the commit of the checkout this package runs from, with -dirty after local changes; None when installed.
 
+    It is asked for once: a command that writes results into its checkout does not run other code from then on.
     `ls-files` comes first because an environment may lie inside a checkout of something else.
     """
     git = ["git", "-C", str(Path(__file__).parent)]

@@ -115,7 +115,8 @@ def _section(section: Section) -> str:
 def _shown(section: Section, id: str) -> list[str]:
     """Return the figures, charts, tables, settings and provenance of one run of an experiment."""
     result = section.result
-    titles = {table.id: table.title for table in section.tables}
+    # A figure beside a table of its own name shows the same; the one with the experiment's name is the experiment's.
+    titles = {table.id: table.title for table in section.tables if table.id != result["name"]}
     pictures = {
         name: elements.picture(name, svg, result["title"], titles.get(name) or result["title"])
         for name, svg in section.pictures.items()
