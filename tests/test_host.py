@@ -76,10 +76,10 @@ class Counting(gymnasium.Env):
 class Odd(gymnasium.Env):
     """An environment whose spaces, observations and rewards are given."""
 
-    def __init__(self, observation_space=None, seen=(0.0,), reward=1.0, action_space=None):
+    def __init__(self, observation_space=None, seen=(0.0,), reward=1.0, action_space=None, ends=False):
         self.observation_space = spaces.Box(-1, 1, (1,)) if observation_space is None else observation_space
         self.action_space = spaces.Discrete(2) if action_space is None else action_space
-        self.seen, self.reward, self.t = seen, reward, 0
+        self.seen, self.reward, self.ends, self.t = seen, reward, ends, 0
 
     def _observation(self):
         return self.seen(self.t) if callable(self.seen) else np.array(self.seen, np.float32)
@@ -91,7 +91,7 @@ class Odd(gymnasium.Env):
 
     def step(self, action):
         self.t += 1
-        return self._observation(), self.reward, False, self.t == 7, {}
+        return self._observation(), self.reward, self.ends, self.t == 7, {}
 
 
 class Four(Odd):
@@ -558,6 +558,28 @@ def test_observations_of_every_space_that_can_be_flattened(space, shape, dtype):
     assert agent.evaluate(3).lengths.tolist() == [7, 7, 7]
 
 
+def test_integers_that_may_not_fit_into_32_bits_are_stored_as_floats():
+    wide = spaces.Box(0, 2**60, (2,), np.int64)
+    agent = gs.DQN(lambda: Odd(wide, seen=lambda t: np.array([2**60, 2**40 + t])), **TINY)
+    assert agent.env.observation.dtype == np.float32
+    agent.learn(40)
+    assert {float(seen[0]) for seen, *_ in stored(agent)} == {2.0**60}
+    assert gs.DQN(lambda: Odd(spaces.Box(0, 9, (2,), np.uint32)), **TINY).env.observation.dtype == np.int32
+    assert gs.DQN(lambda: Odd(spaces.Box(0, 2**32 - 1, (2,), np.uint32)), **TINY).env.observation.dtype == np.float32
+
+
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([2, 3]), spaces.MultiBinary([2, 2])])
+def test_predict_flattens_several_numbers_as_training_does(space):
+    space.seed(0)
+    agent = gs.DQN(lambda: Odd(space, seen=lambda t: space.sample()), **TINY)
+    agent.learn(60)
+    one, other = space.sample(), space.sample()
+    expected = agent.values(np.stack([spaces.flatten(space, one), spaces.flatten(space, other)]))
+    np.testing.assert_allclose(agent.values(one), expected[0], rtol=1e-5)
+    np.testing.assert_allclose(agent.values(np.stack([one, other])), expected, rtol=1e-5)
+    assert isinstance(agent.predict(one), int)
+
+
 def test_a_vector_environment_with_observations_of_several_parts():
     space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Tuple([spaces.Discrete(3)])})
 
@@ -701,6 +723,8 @@ def test_functions_vectors_and_names():
             Odd(spaces.Dict(a=spaces.Discrete(2), b=spaces.Tuple([spaces.Text(5)]))),
             r"Odd has the observation space Dict.*; supported are Box, Discrete",
         ),
+        (Odd(spaces.Box(-1, 1, (0,))), r"^env: Odd has the observation space Box.*, parts of which are empty"),
+        (Odd(spaces.Dict({})), r"^env: Odd has the observation space Dict\(\), parts of which are empty"),
         (gymnasium.Env(), r"^env: observation_space must be a gymnasium.spaces.Space, got None$"),
         (lambda: 1 / 0, r"^env: the function that makes it raised ZeroDivisionError: division by zero$"),
         ("Nowhere/nothing-v0", r"Namespace Nowhere not found.* name both, MODULE:ID, as in ale_py:ALE/Pong-v5$"),
@@ -716,9 +740,24 @@ def test_environments_that_cannot_be_used(env, message):
     [
         (Odd(seen=(0.0, 0.0)), r"^env: Odd returned an observation of shape \(2,\), its space says \(1,\)$"),
         (Odd(seen=(np.nan,)), r"^env: Odd returned an observation that is not finite: \[\[nan\]\]$"),
-        (Odd(reward=np.inf), "^env: Odd returned the reward .*inf.*; expected one finite number per step$"),
-        (Odd(reward="much"), "^env: Odd returned the reward .*much.*; expected one finite number per step$"),
+        (Odd(reward=np.inf), "^env: Odd returned the reward inf; expected one number per step, finite in float32$"),
+        (Odd(reward="much"), "^env: Odd returned the reward 'much'; expected one number per step"),
+        (Odd(reward="1"), "^env: Odd returned the reward '1'; expected one number per step"),
+        (Odd(reward=1e39), r"^env: Odd returned the reward 1e\+39; expected one number per step"),
+        (Odd(ends="no"), "^env: Odd returned terminated 'no'; expected one bool per step$"),
+        (Odd(ends=0.5), "^env: Odd returned terminated 0.5; expected one bool per step$"),
+        (Odd(ends=None), "^env: Odd returned terminated None; expected one bool per step$"),
+        (Odd(ends=2), "^env: Odd returned terminated 2; expected one bool per step$"),
         (Odd(spaces.Discrete(3), seen=lambda t: 4), "^env: Odd returned observation 4, which is not in Discrete"),
+        (Odd(spaces.Discrete(3), seen=lambda t: 1.5), "^env: Odd returned observation 1.5, which is not in Discrete"),
+        (
+            Odd(spaces.Dict(a=spaces.Discrete(3)), seen=lambda t: {"a": -1}),
+            r"^env: Odd returned observation {'a': -1}, which is not in Dict",
+        ),
+        (
+            Odd(spaces.Box(0, 9, (1,), np.int64), seen=lambda t: np.array([2**40])),
+            r"^env: Odd returned observation array\(\[1099511627776\]\), which is not in Box",
+        ),
         (Odd(spaces.Discrete(3), seen=lambda t: None), "^env: Odd returned observation None, which is not in Discrete"),
         (Odd(seen=lambda t: "here"), "^env: Odd returned observation 'here', which is not in Box"),
         (Four(), r"^env: Four: step must return \(obs.*info\), got 4 values \(.*\), as in the gym of old$"),

@@ -119,11 +119,12 @@ def logged_environment(data: Dataset) -> LoggedEnvironment:
             raise ValueError(f"{data.name}: expected Discrete actions, got {actions}")
         return LoggedEnvironment(data.name, ObservationCodec(data.name, space).spec, int(actions.n))
     first = next(iter(data)).observations
-    dtype, low, high, most = stored_dtype(first.dtype), np.inf, -np.inf, 0
+    low, high, most = np.inf, -np.inf, 0
     for one in data:
         low, high = min(low, one.observations.min()), max(high, one.observations.max())
         most = max(most, int(one.actions.max()))
-    return LoggedEnvironment(data.name, ObservationSpec(first.shape[1:], dtype, low, high), most + 1)
+    spec = ObservationSpec(first.shape[1:], stored_dtype(first.dtype, low, high), low, high)
+    return LoggedEnvironment(data.name, spec, most + 1)
 
 
 def gymnasium_spec(env: AnyEnvironment) -> Any:

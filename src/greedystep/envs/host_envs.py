@@ -204,7 +204,7 @@ class EnvList(HostEnvs):
                 raise EnvironmentFailedError(f"env: {self._codec.name}: {wrong_step(result)}")
         seen, reward, terminated, truncated, _ = zip(*results, strict=True)
         self._seen = self._codec.stack(seen)
-        return self._seen, reward, np.array(terminated, bool), np.array(truncated, bool)
+        return self._seen, reward, *self._codec.check_ends(terminated, truncated)
 
     def view(self) -> HostView:
         """Return an image and description of the first environment, if made with render_mode="rgb_array"."""
@@ -266,13 +266,14 @@ class VectorHostEnvs(HostEnvs):
         return seen, reward, terminated, truncated, infos
 
     def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
-        seen, reward, terminated, truncated, _ = self._step_vector(actions)
-        return self._codec.batch(self._vector.observation_space, seen), reward, terminated.copy(), truncated.copy()
+        seen, reward, *ends, _ = self._step_vector(actions)
+        return self._codec.batch(self._vector.observation_space, seen), reward, *self._codec.check_ends(*ends)
 
     def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:
         if self.can_restore:
             return super().step(actions, reset=reset)
-        seen, reward, terminated, truncated, infos = self._step_vector(actions + self._first_action)
+        seen, reward, *ends, infos = self._step_vector(actions + self._first_action)
+        terminated, truncated = self._codec.check_ends(*ends)
         observation = self._codec.check(self._codec.batch(self._vector.observation_space, seen))
         reward, was_over, over = self._codec.check_reward(reward), self._over, terminated | truncated
         last = observation
@@ -284,7 +285,7 @@ class VectorHostEnvs(HostEnvs):
                 last = observation.copy()
                 for i in np.flatnonzero(over):
                     last[i] = self._codec(_final_observation(infos["final_obs"], int(i)))
-        return HostStep(reward, terminated.copy(), truncated & ~terminated, last, observation, ~was_over)
+        return HostStep(reward, terminated, truncated & ~terminated, last, observation, ~was_over)
 
     def close(self) -> None:
         self._vector.close()
