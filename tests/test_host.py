@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 import greedystep as gs
 from greedystep.deep import agent as agent_module
@@ -119,6 +119,43 @@ def stored(agent):
 
 
 # -- what is stored ----------------------------------------------------------------------------------------------------
+
+
+class OneSeed(SyncVectorEnv):
+    """Takes one seed for all environments, as Gymnasium's own vector environments do."""
+
+    unwrapped: Any = property(lambda self: VectorEnv())  # not one of the two that are known to take several
+
+    def reset(self, *, seed=None, options=None):
+        if not isinstance(seed, int | None):
+            raise gymnasium.error.Error("Seed must be a python integer")
+        return super().reset(seed=seed, options=options)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_vector_environment_that_takes_one_seed_for_all(mode):
+    agent = gs.DQN(make_vec=lambda: OneSeed([Counting] * 2, autoreset_mode=mode), **TINY | {"num_envs": 2})
+    agent.learn(80)
+    assert agent.evaluate(4).lengths.min() >= 3
+    for seen, *_, then in stored(agent):
+        assert then.tolist() == [seen[0], seen[1] + 1]
+
+
+def test_the_vector_environments_of_gymnasium_itself():
+    agent = gs.DQN(make_vec=lambda: gymnasium.make_vec("CartPole-v1", 2), **TINY | {"num_envs": 2})
+    agent.learn(40)
+    assert agent.evaluate(2).lengths.min() > 1
+    vector = gymnasium.make_vec("CartPole-v1", 2)
+    assert gs.evaluate_policy(lambda seen: np.zeros(len(seen), int), vector, 2)[0] > 1
+
+
+def test_functions_of_vector_environments_that_fail():
+    for make_vec, message in {
+        (lambda: 1 / 0): "^make_vec raised ZeroDivisionError: division by zero$",
+        "CartPole-v1": "^make_vec: expected a function that makes a vector environment, got 'CartPole-v1'$",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            gs.DQN(make_vec=make_vec, **TINY)
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
@@ -523,6 +560,18 @@ def test_a_process_that_fails_is_replaced(problem, message):
     agent.learn(40)
     assert agent.steps == before + 40
     agent.trainer.loop.abandon()
+
+
+@pytest.mark.filterwarnings("ignore:.*ERROR")  # what Gymnasium says about the process
+def test_a_given_vector_environment_whose_process_fails_ends_without_a_noise():
+    vector = AsyncVectorEnv([partial(Failing, OSError("lost"))] * 2, context="spawn")
+    agent = gs.DQN(vector, **TINY | {"num_envs": 2})
+    with pytest.raises(EnvironmentFailedError, match=r"^env: step of AsyncVectorEnv raised OSError: lost$"):
+        agent.learn(800)
+    assert vector.closed  # its finalizer would wait for the process that is not there any more, and raise
+    assert not any(process.is_alive() for process in vector.processes)
+    with pytest.raises(EnvironmentFailedError, match="raised ClosedEnvironmentError"):
+        agent.learn(40)
 
 
 def test_an_evaluation_that_fails_in_the_given_environment_ends_the_running_episode():

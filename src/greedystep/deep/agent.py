@@ -32,6 +32,8 @@ from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import OFFLINE_RULE, Preset, offline_settings
 from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import Row, Trainer
+from greedystep.deep.trainer_description import read_about
+from greedystep.envs.gymnasium_rules import call
 from greedystep.envs.host import HostEnvironment, LoggedEnvironment, Vectorization
 from greedystep.envs.observation_spec import first_unfit
 from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
@@ -91,7 +93,7 @@ class DQN:
         made = None
         if make_vec is not None:
             count = check_int("num_envs", settings.get("num_envs", 1), 1, INT32_MAX)
-            env = made = make_vec(count) if _takes_count(make_vec) else make_vec()
+            env = made = call(make_vec, *((count,) if _takes_count(make_vec) else ()), argument="make_vec")
         found = as_environment(env, vectorization=vectorization)
         if isinstance(found, HostEnvironment) and found.fixed_num_envs is not None:
             settings = {"num_envs": found.fixed_num_envs} | settings
@@ -421,7 +423,12 @@ def _takes_count(make_vec: Callable[..., VectorEnv]) -> bool:
 
     It is where its first argument is required or named num_envs; others may be options with defaults.
     """
-    first = next(iter(inspect.signature(make_vec).parameters.values()), None)
+    if not callable(make_vec):
+        raise ValueError(f"make_vec: expected a function that makes a vector environment, got {short_repr(make_vec)}")
+    try:
+        first = next(iter(inspect.signature(make_vec).parameters.values()), None)
+    except (TypeError, ValueError):  # it does not say what it takes
+        return False
     if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
         return False
     return first.kind is first.VAR_POSITIONAL or first.default is first.empty or first.name == "num_envs"
