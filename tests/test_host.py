@@ -696,11 +696,14 @@ def test_an_agent_takes_observations_and_gives_actions_as_its_environment_does(t
         gs.evaluate_policy(lambda seen: np.zeros(len(seen), int), Parts, 5)
 
 
-def test_states_of_a_discrete_space_are_counted_from_its_start():
+def test_states_of_a_discrete_space_are_counted_from_its_start(tmp_path):
     agent = gs.DQN(partial(Odd, spaces.Discrete(4, start=2), seen=lambda t: np.int64(2 + t % 4)), **TINY)
     assert agent.values(np.arange(2, 6)).shape == (4, 2)
     with pytest.raises(ValueError, match=r"^observations: expected states 0 to 3, got 4$"):
         agent.predict(6)
+    policy = agent.export_policy(tmp_path / "policy.npz")
+    assert [policy.predict(state) for state in range(2, 6)] == [agent.predict(state) for state in range(2, 6)]
+    assert gs.evaluate_policy(policy, agent.env, 1) == (7.0, 0.0)
 
 
 def test_a_single_integer_of_a_box_is_a_quantity_and_no_state(tmp_path):

@@ -384,7 +384,7 @@ class DQN:
         """
         about: dict[str, Any] = {} if isinstance(self.env, LoggedEnvironment) else {"env": self.env.name}
         if isinstance(self.env, HostEnvironment):
-            about["first_action"] = self.env.first_action
+            about |= {"first_action": self.env.first_action, "first_state": self.env.first_state}
         policy = self.trainer.learner.numpy_policy(self.networks, **about)
         policy.save(path)
         return policy

@@ -69,7 +69,7 @@ def evaluate_policy_on_host(
     random = np.random.default_rng(seed)
 
     def act(t: int, seen: np.ndarray) -> np.ndarray:
-        actions = policy.predict(seen) - policy.first_action
+        actions = policy.batch_values(seen).argmax(axis=-1)
         explores = random.random(len(actions)) < epsilon
         return np.where(explores, random.integers(env.num_actions, size=len(actions)), actions)
 
