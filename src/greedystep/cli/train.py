@@ -153,16 +153,15 @@ class Train:
     ray: OmitArgPrefixes[RayOptions] = field(default_factory=RayOptions)
 
     def run(self) -> int:
-        with answering_bad_input():
+        from greedystep.runs.progress import working
+
+        with answering_bad_input(), working("starting"):
             self.ray.check(has_actors=self.network.actors is not None)
-            is_table = self._is_for_table()
-        if is_table:
-            from greedystep.cli.train_table import train_table
-
-            return train_table(self)
-        from greedystep.cli.train_network import train_network
-
-        return train_network(self)
+            if self._is_for_table():
+                from greedystep.cli.train_table import train_table as train
+            else:
+                from greedystep.cli.train_network import train_network as train
+        return train(self)
 
     def _is_for_table(self) -> bool:
         """Whether a table learns, not a network; ValueError names an option that does not apply."""
