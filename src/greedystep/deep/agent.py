@@ -26,7 +26,7 @@ from greedystep.deep.callbacks import Callback, call_all, check_callbacks
 from greedystep.deep.config import Returns
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
 from greedystep.deep.divergence import DivergedError, UnreachableValueWarning, reward_range, unreachable_value
-from greedystep.deep.env_spec import as_environment, config_for, logged_environment, same_spaces
+from greedystep.deep.env_spec import as_environment, config_for, is_spec_of, logged_environment, same_spaces
 from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.presets import OFFLINE_RULE, Preset, offline_settings
@@ -413,8 +413,17 @@ class DQN:
         Args:
             env, network: only if they were your own objects, which a file cannot hold.
         """
+        named = env if isinstance(env, str) else None
+        if named is not None and is_spec_of(read_about(path)["env"], named):  # it has its own options
+            env = None
+        found = None if env is None else as_environment(env)
+        return cls.from_trainer(Trainer.load(path, found, lane=lane, network=network, named=named))
+
+    @classmethod
+    def from_trainer(cls, trainer: Trainer) -> DQN:
+        """Make the agent of a trainer that has one lane."""
         agent = cls.__new__(cls)
-        agent._set_trainer(Trainer.load(path, None if env is None else as_environment(env), lane=lane, network=network))
+        agent._set_trainer(trainer)
         return agent
 
 

@@ -405,14 +405,16 @@ class Trainer:
         *,
         lane: int | None = None,
         network: MakeNetwork | None = None,
+        named: str | None = None,
     ) -> Trainer:
         """Load the trainer that saved a checkpoint, at the step where it was saved; with `lane`, that lane alone.
 
         Args:
             env, network: needed only if they cannot be made from the file's description.
+            named: an environment that the user has named; see `make_from_spec`.
         """
         about = read_about(path)
-        env = make_from_spec(about["env"], path) if env is None else env
+        env = make_from_spec(about["env"], path, named) if env is None else env
         try:
             config = config_from_json(about["config"])
             whole = cls(config, env, about["seeds"], lane_hyperparams=own_hyperparams(about), network=network)
