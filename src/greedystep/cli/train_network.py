@@ -62,7 +62,8 @@ def _train_here(command: Train, run: DQNRun, save_every: float | None) -> int:
 
     def describe(now: RunProgress) -> str:
         far = f"{_short(now.done)}/{_short(run.total)} steps"
-        return f"{far}, return {now.episode_return:.4g}, {_short(now.steps_per_second)}/s"
+        score = "no episode ended" if np.isnan(now.episode_return) else f"return {now.episode_return:.4g}"
+        return f"{far}, {score}, {_short(now.steps_per_second)}/s"
 
     devices = f" on {count} devices" if (count := len(run.trainer.devices)) > 1 else ""
     last = train_to_end(run, run.config.env.rpartition("/")[2] + devices, describe, save_every)

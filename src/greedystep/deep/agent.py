@@ -174,7 +174,7 @@ class DQN:
             self._evaluator_in(eval_env)
         rows: list[Row] = []
         begin, chunks, evaluated = self.steps, 0, self.steps
-        with _progress(progress_bar, self.env.name) as report:
+        with _progress(progress_bar, self.env.name) as report, self._reporting(report, total_timesteps) as tell:
             for new in self.trainer.chunks(total_timesteps):
                 if eval_env is not None:
                     mean = None
@@ -182,12 +182,33 @@ class DQN:
                         mean, evaluated = self.evaluate(n_eval_episodes, env=eval_env).mean, self.steps
                     new = [row | {"eval_return": mean} for row in new]
                 rows, chunks = rows + new, chunks + 1
-                report((self.steps - begin) / total_timesteps, _describe(new[0]))
+                tell(new[0])
                 if log_interval is not None and chunks % log_interval == 0:
                     print(f"{self.env.name}: {_describe(new[0])}", flush=True)
                 if not call_all(callbacks, self, new):
                     break
         return rows
+
+    @contextmanager
+    def _reporting(self, report: ReportProgress, total: int) -> Iterator[Callable[[Row], None]]:
+        """Within the block, report the progress of `total` more steps; yields what is called with every new row."""
+        begin, before, last = self.steps, self.trainer.on_progress, None
+
+        def tell(row: Row) -> None:
+            nonlocal last
+            last = row
+            report((row["step"] - begin) / total, _describe(row))
+
+        def within(step: int, steps_per_second: float) -> None:
+            row = {"step": step, "steps_per_second": steps_per_second}
+            text = f"step {step}, {steps_per_second:.0f} steps/s" if last is None else _describe(last | row)
+            report((step - begin) / total, text)
+
+        self.trainer.on_progress = within
+        try:
+            yield tell
+        finally:
+            self.trainer.on_progress = before
 
     def fit(
         self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0, progress_bar: bool | None = None

@@ -161,6 +161,8 @@ class DQNRun(RunFolder):
         return {"kind": KIND, "config": self.config.as_json(), "tensorboard": self._tensorboard}
 
     def chunks(self) -> Iterator[tuple[Sequence[Row], RunProgress]]:
+        if (tell := self.on_progress) is not None:
+            self.trainer.on_progress = lambda step, speed: tell(RunProgress(step, np.nan, speed))
         for rows in self.trainer.chunks(self.total - self.done):
             known = [row["episode_return"] for row in rows if row["episode_return"] is not None]
             yield rows, RunProgress(self.done, float(np.mean(known)) if known else np.nan, rows[0]["steps_per_second"])
