@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 import greedystep as gs
 from greedystep.deep import agent as agent_module
+from greedystep.deep import host_loop
 from greedystep.deep.agent import OTHER_ENVS
 from greedystep.deep.collect import collect
 from greedystep.deep.config import DQNConfig
@@ -865,8 +867,34 @@ def test_callbacks_see_every_chunk_and_can_end_training(tmp_path, capsys):
     assert agent.steps == 240
     agent.learn(400, callback=gs.callbacks.StopAtReturn(5))  # episodes return 6 at the least
     assert agent.steps == 280
+    agent.learn(400, callback=lambda agent, rows: np.float64(3) < 2)
+    assert agent.steps == 320
     agent.learn(1000, callback=gs.callbacks.StopWithoutProgress(patience=3))
-    assert agent.steps < 1280
+    assert agent.steps < 1320
+    for name in ("eval_freq", "n_eval_episodes"):
+        with pytest.raises(ValueError, match=f"^{name}: nothing is evaluated without eval_env"):
+            agent.learn(40, **{name: 5})
+
+
+def test_progress_is_reported_within_a_chunk(monkeypatch):
+    monkeypatch.setattr(host_loop, "REPORT_EVERY", 0.0)
+    agent, told = gs.DQN(Counting(), **TINY), []
+    agent.trainer.on_progress = lambda step, speed: told.append((step, speed))
+    list(agent.trainer.chunks(80))
+    assert [step for step, _ in told] == list(range(80))
+    assert all(speed >= 0 for _, speed in told)
+    shown = []
+
+    @contextmanager
+    def progress(is_shown, name):
+        yield lambda share, text: shown.append((share, text))
+
+    monkeypatch.setattr(agent_module, "_progress", progress)
+    agent.learn(80)
+    assert (shown[20][0], shown[20][1][:10]) == (0.25, "step 100, ")
+    assert shown[50][1].startswith("step 129, return ")  # with the return of the chunk before
+    assert shown[-1][0] == 1
+    assert agent.trainer.on_progress is not None  # that of before
 
 
 @pytest.mark.parametrize(

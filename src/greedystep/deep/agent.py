@@ -148,8 +148,8 @@ class DQN:
         progress_bar: bool | None = None,
         log_interval: int | None = None,
         eval_env: Any = None,
-        eval_freq: int = 10_000,
-        n_eval_episodes: int = 10,
+        eval_freq: int | None = None,
+        n_eval_episodes: int | None = None,
     ) -> list[Row]:
         """Train for `total_timesteps` MORE environment steps and return the metrics rows, one dict per chunk.
 
@@ -161,12 +161,16 @@ class DQN:
                 steps; training ends if one returns False. See `gs.callbacks`.
             progress_bar: show a line of progress, with the time left; None: where standard error is a terminal.
             log_interval: print mean return and length of the episodes, loss and speed every `log_interval` chunks.
-            eval_env: another environment, in which the greedy policy plays `n_eval_episodes` every `eval_freq` steps
-                (rounded up to whole chunks) and at the end. Rows get the column `eval_return`, the mean of their
-                returns, None where it did not play. `callbacks.KeepBest` also keeps the best agent.
+            eval_env: another environment, in which the greedy policy plays `n_eval_episodes` (10) every `eval_freq`
+                (10,000) steps, rounded up to whole chunks, and at the end. Rows get the column `eval_return`, the mean
+                of their returns, None where it did not play. `callbacks.KeepBest` also keeps the best agent.
         """
         for name, number in (("eval_freq", eval_freq), ("n_eval_episodes", n_eval_episodes)):
-            check_int(name, number)
+            if number is not None:
+                check_int(name, number)
+                if eval_env is None:
+                    raise ValueError(f"{name}: nothing is evaluated without eval_env, the environment to evaluate in")
+        eval_freq, n_eval_episodes = eval_freq or 10_000, n_eval_episodes or 10
         if log_interval is not None:
             check_int("log_interval", log_interval)
         callbacks = check_callbacks(callback)
