@@ -9,7 +9,7 @@ from deep_experiments import silent
 from kept_results import KEPT, needs_kept_results
 
 from greedystep import figures
-from greedystep.charts import Chart, Line, line_styles
+from greedystep.charts import Chart, Line, learning_charts, line_styles
 from greedystep.experiments import fig1, fig2, fig3, fig4, fig5, horizon, page_charts
 from greedystep.experiments.fig2.delayed import published
 from greedystep.report import elements as colours
@@ -68,8 +68,21 @@ def test_a_task_without_trainings_has_an_empty_panel():
     result["numbers"]["tasks"]["pong"] = {"title": "Pong", "full_steps": 100, "methods": {}}
     (quantity,) = drawn_on_page(result)["quantities"]
     assert (quantity["panels"][1]["title"], quantity["panels"][1]["curves"]) == ("Pong", [])
+    drawn = learning_charts(result["numbers"], {}, ["returns"])
+    assert [chart.if_empty for chart in drawn if not chart.lines] == ["not trained"]
     assert page_charts(fig3, made()) is None
     assert page_charts(fig3, {"numbers": {"rows": []}}) is None
+
+
+def test_a_quantity_that_what_was_trained_does_not_have_says_so():
+    table, network = entry("table", [100], [1.0]), entry("network", [100], [1.0])
+    network["curves"]["q"] = network["curves"]["returns"]
+    tasks = {
+        "maze": {"title": "Maze", "full_steps": 100, "methods": {"table": table}},
+        "pong": {"title": "Pong", "full_steps": 100, "methods": {"network": network}},
+    }
+    drawn = learning_charts({"tasks": tasks}, {}, ["returns", "q"])
+    assert [(chart.title, chart.if_empty) for chart in drawn if not chart.lines] == [("Maze", "not recorded")]
 
 
 def test_shares_of_n_are_bars():

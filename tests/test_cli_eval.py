@@ -1,7 +1,9 @@
 """`greedystep eval RUN` and `greedystep watch RUN`, and what a player tells."""
 
 import json
+import sys
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -92,13 +94,61 @@ def test_a_table_is_played_from_its_folder_and_from_its_file(tmp_path, capsys):
         assert main(["watch", str(path), "--steps", "2"]) == 0
         assert capsys.readouterr().out.splitlines()[0].startswith("episode 1  step 0  start  reward 0  return 0  Q ")
     for words, sentence in {
-        ("eval", "--env", "toy/bomb"): "env: a table plays in its own environment",
+        ("eval", "--env", "toy/bomb"): "is a run in 'toy/choice', got 'toy/bomb'",
         ("eval", "--limit", "5"): "limit: a table's task has a limit of its own",
         ("watch", "--lane", "1"): "lane: a table has one",
-        ("watch", "--env", "toy/bomb"): "env: a table plays in its own environment",
+        ("watch", "--env", "toy/bomb"): "is a run in 'toy/choice', got 'toy/bomb'",
     }.items():
         assert main([words[0], str(folder), *words[1:]]) == 2
         assert sentence in capsys.readouterr().err
+
+
+MODULE = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.toy_text import FrozenLakeEnv
+
+gymnasium.register("Pole-v0", CartPoleEnv, max_episode_steps=9)
+gymnasium.register("Lake-v0", FrozenLakeEnv, max_episode_steps=9)
+"""
+
+
+@pytest.fixture
+def forget(tmp_path, monkeypatch):
+    """Writes a module of environments; returns the function that makes this process forget having imported it."""
+    (tmp_path / "own_module.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def forgotten():
+        sys.modules.pop("own_module", None)
+        for name in ("Pole-v0", "Lake-v0"):
+            gymnasium.registry.pop(name, None)
+
+    yield forgotten
+    forgotten()
+
+
+@pytest.mark.parametrize("name", ["own_module:Pole-v0", "own_module:Lake-v0"])
+def test_a_module_is_imported_for_an_agent_if_the_user_names_its_environment(name, forget, tmp_path, capsys):
+    run, file = tmp_path / "run", tmp_path / "agent.npz"
+    length = ["--episodes", "5"] if "Lake" in name else ["--steps", "80", "--hidden", "4", "--returns", "one-step"]
+    assert main(["train", name, *length, "--out", str(run)]) == 0
+    gs.load(run).save(file)
+    commands = [("eval", "--episodes", "2"), ("watch", "--steps", "2")]
+    if "Pole" in name:
+        log, policy = str(tmp_path / "log.npz"), str(tmp_path / "policy.npz")
+        commands.append(("export", "--episodes", "2", "--out", log, "--policy", policy))
+    for path in (run, file):
+        for command, *words in commands:
+            forget()
+            capsys.readouterr()
+            assert main([command, str(path), *words]) == 2
+            said = capsys.readouterr().err
+            assert f"if you trust it, name the environment yourself: --env {name}" in said
+            assert len(said.splitlines()) == 1
+            assert main([command, str(path), *words, "--env", name]) == 0
+    forget()
+    assert gs.load(file, env=name).steps == gs.load(run, env=name).steps > 0
 
 
 # -- exported policies, and agents that know no environment -----------------------------------------------------------

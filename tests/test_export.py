@@ -63,6 +63,22 @@ def random_policy(kind, shape, sizes, networks=3, **settings):
     return NumpyPolicy(kind, shape, layers, **settings)
 
 
+def test_states_are_counted_as_the_environment_counts_them(tmp_path):
+    policy = random_policy("one-hot", (), (4, 5, 2), dtype="int32")
+    shifted = NumpyPolicy("one-hot", (), policy.layers, dtype="int32", first_state=2)
+    shifted.save(tmp_path / "policy.npz")
+    states = np.arange(4, dtype=np.int32)
+    for same in (shifted, NumpyPolicy.load(tmp_path / "policy.npz")):
+        np.testing.assert_array_equal(same.values(states + 2), policy.values(states))
+        assert same.predict(2) == policy.predict(0)
+        with pytest.raises(ValueError, match=r"observations: expected states in 2\.\.5, got 1"):
+            same.predict(1)
+    shifted.save(tmp_path / "policy.onnx")
+    assert_same_in_onnx(tmp_path / "policy.onnx", shifted, states + 2)
+    with pytest.raises(ValueError, match="first_state: only a one-hot policy has states, got 2"):
+        random_policy("mlp", (2,), (2, 3), first_state=2)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
@@ -15,10 +16,11 @@ import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 import greedystep as gs
 from greedystep.deep import agent as agent_module
+from greedystep.deep import host_loop
 from greedystep.deep.agent import OTHER_ENVS
 from greedystep.deep.collect import collect
 from greedystep.deep.config import DQNConfig
@@ -76,10 +78,10 @@ class Counting(gymnasium.Env):
 class Odd(gymnasium.Env):
     """An environment whose spaces, observations and rewards are given."""
 
-    def __init__(self, observation_space=None, seen=(0.0,), reward=1.0, action_space=None):
+    def __init__(self, observation_space=None, seen=(0.0,), reward=1.0, action_space=None, ends=False):
         self.observation_space = spaces.Box(-1, 1, (1,)) if observation_space is None else observation_space
         self.action_space = spaces.Discrete(2) if action_space is None else action_space
-        self.seen, self.reward, self.t = seen, reward, 0
+        self.seen, self.reward, self.ends, self.t = seen, reward, ends, 0
 
     def _observation(self):
         return self.seen(self.t) if callable(self.seen) else np.array(self.seen, np.float32)
@@ -91,7 +93,7 @@ class Odd(gymnasium.Env):
 
     def step(self, action):
         self.t += 1
-        return self._observation(), self.reward, False, self.t == 7, {}
+        return self._observation(), self.reward, self.ends, self.t == 7, {}
 
 
 class Four(Odd):
@@ -119,6 +121,43 @@ def stored(agent):
 
 
 # -- what is stored ----------------------------------------------------------------------------------------------------
+
+
+class OneSeed(SyncVectorEnv):
+    """Takes one seed for all environments, as Gymnasium's own vector environments do."""
+
+    unwrapped: Any = property(lambda self: VectorEnv())  # not one of the two that are known to take several
+
+    def reset(self, *, seed=None, options=None):
+        if not isinstance(seed, int | None):
+            raise gymnasium.error.Error("Seed must be a python integer")
+        return super().reset(seed=seed, options=options)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_vector_environment_that_takes_one_seed_for_all(mode):
+    agent = gs.DQN(make_vec=lambda: OneSeed([Counting] * 2, autoreset_mode=mode), **TINY | {"num_envs": 2})
+    agent.learn(80)
+    assert agent.evaluate(4).lengths.min() >= 3
+    for seen, *_, then in stored(agent):
+        assert then.tolist() == [seen[0], seen[1] + 1]
+
+
+def test_the_vector_environments_of_gymnasium_itself():
+    agent = gs.DQN(make_vec=lambda: gymnasium.make_vec("CartPole-v1", 2), **TINY | {"num_envs": 2})
+    agent.learn(40)
+    assert agent.evaluate(2).lengths.min() > 1
+    vector = gymnasium.make_vec("CartPole-v1", 2)
+    assert gs.evaluate_policy(lambda seen: np.zeros(len(seen), int), vector, 2)[0] > 1
+
+
+def test_functions_of_vector_environments_that_fail():
+    for make_vec, message in {
+        (lambda: 1 / 0): "^make_vec raised ZeroDivisionError: division by zero$",
+        "CartPole-v1": "^make_vec: expected a function that makes a vector environment, got 'CartPole-v1'$",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            gs.DQN(make_vec=make_vec, **TINY)
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
@@ -525,6 +564,18 @@ def test_a_process_that_fails_is_replaced(problem, message):
     agent.trainer.loop.abandon()
 
 
+@pytest.mark.filterwarnings("ignore:.*ERROR")  # what Gymnasium says about the process
+def test_a_given_vector_environment_whose_process_fails_ends_without_a_noise():
+    vector = AsyncVectorEnv([partial(Failing, OSError("lost"))] * 2, context="spawn")
+    agent = gs.DQN(vector, **TINY | {"num_envs": 2})
+    with pytest.raises(EnvironmentFailedError, match=r"^env: step of AsyncVectorEnv raised OSError: lost$"):
+        agent.learn(800)
+    assert vector.closed  # its finalizer would wait for the process that is not there any more, and raise
+    assert not any(process.is_alive() for process in vector.processes)
+    with pytest.raises(EnvironmentFailedError, match="raised ClosedEnvironmentError"):
+        agent.learn(40)
+
+
 def test_an_evaluation_that_fails_in_the_given_environment_ends_the_running_episode():
     env = Failing(OSError("lost"))
     agent = gs.DQN(env, **TINY)
@@ -556,6 +607,28 @@ def test_observations_of_every_space_that_can_be_flattened(space, shape, dtype):
     assert (agent.env.observation.shape, str(agent.env.observation.dtype)) == (shape, dtype)
     agent.learn(60)
     assert agent.evaluate(3).lengths.tolist() == [7, 7, 7]
+
+
+def test_integers_that_may_not_fit_into_32_bits_are_stored_as_floats():
+    wide = spaces.Box(0, 2**60, (2,), np.int64)
+    agent = gs.DQN(lambda: Odd(wide, seen=lambda t: np.array([2**60, 2**40 + t])), **TINY)
+    assert agent.env.observation.dtype == np.float32
+    agent.learn(40)
+    assert {float(seen[0]) for seen, *_ in stored(agent)} == {2.0**60}
+    assert gs.DQN(lambda: Odd(spaces.Box(0, 9, (2,), np.uint32)), **TINY).env.observation.dtype == np.int32
+    assert gs.DQN(lambda: Odd(spaces.Box(0, 2**32 - 1, (2,), np.uint32)), **TINY).env.observation.dtype == np.float32
+
+
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([2, 3]), spaces.MultiBinary([2, 2])])
+def test_predict_flattens_several_numbers_as_training_does(space):
+    space.seed(0)
+    agent = gs.DQN(lambda: Odd(space, seen=lambda t: space.sample()), **TINY)
+    agent.learn(60)
+    one, other = space.sample(), space.sample()
+    expected = agent.values(np.stack([spaces.flatten(space, one), spaces.flatten(space, other)]))
+    np.testing.assert_allclose(agent.values(one), expected[0], rtol=1e-5)
+    np.testing.assert_allclose(agent.values(np.stack([one, other])), expected, rtol=1e-5)
+    assert isinstance(agent.predict(one), int)
 
 
 def test_a_vector_environment_with_observations_of_several_parts():
@@ -625,11 +698,14 @@ def test_an_agent_takes_observations_and_gives_actions_as_its_environment_does(t
         gs.evaluate_policy(lambda seen: np.zeros(len(seen), int), Parts, 5)
 
 
-def test_states_of_a_discrete_space_are_counted_from_its_start():
+def test_states_of_a_discrete_space_are_counted_from_its_start(tmp_path):
     agent = gs.DQN(partial(Odd, spaces.Discrete(4, start=2), seen=lambda t: np.int64(2 + t % 4)), **TINY)
     assert agent.values(np.arange(2, 6)).shape == (4, 2)
     with pytest.raises(ValueError, match=r"^observations: expected states 0 to 3, got 4$"):
         agent.predict(6)
+    policy = agent.export_policy(tmp_path / "policy.npz")
+    assert [policy.predict(state) for state in range(2, 6)] == [agent.predict(state) for state in range(2, 6)]
+    assert gs.evaluate_policy(policy, agent.env, 1) == (7.0, 0.0)
 
 
 def test_a_single_integer_of_a_box_is_a_quantity_and_no_state(tmp_path):
@@ -701,6 +777,8 @@ def test_functions_vectors_and_names():
             Odd(spaces.Dict(a=spaces.Discrete(2), b=spaces.Tuple([spaces.Text(5)]))),
             r"Odd has the observation space Dict.*; supported are Box, Discrete",
         ),
+        (Odd(spaces.Box(-1, 1, (0,))), r"^env: Odd has the observation space Box.*, parts of which are empty"),
+        (Odd(spaces.Dict({})), r"^env: Odd has the observation space Dict\(\), parts of which are empty"),
         (gymnasium.Env(), r"^env: observation_space must be a gymnasium.spaces.Space, got None$"),
         (lambda: 1 / 0, r"^env: the function that makes it raised ZeroDivisionError: division by zero$"),
         ("Nowhere/nothing-v0", r"Namespace Nowhere not found.* name both, MODULE:ID, as in ale_py:ALE/Pong-v5$"),
@@ -716,9 +794,24 @@ def test_environments_that_cannot_be_used(env, message):
     [
         (Odd(seen=(0.0, 0.0)), r"^env: Odd returned an observation of shape \(2,\), its space says \(1,\)$"),
         (Odd(seen=(np.nan,)), r"^env: Odd returned an observation that is not finite: \[\[nan\]\]$"),
-        (Odd(reward=np.inf), "^env: Odd returned the reward .*inf.*; expected one finite number per step$"),
-        (Odd(reward="much"), "^env: Odd returned the reward .*much.*; expected one finite number per step$"),
+        (Odd(reward=np.inf), "^env: Odd returned the reward inf; expected one number per step, finite in float32$"),
+        (Odd(reward="much"), "^env: Odd returned the reward 'much'; expected one number per step"),
+        (Odd(reward="1"), "^env: Odd returned the reward '1'; expected one number per step"),
+        (Odd(reward=1e39), r"^env: Odd returned the reward 1e\+39; expected one number per step"),
+        (Odd(ends="no"), "^env: Odd returned terminated 'no'; expected one bool per step$"),
+        (Odd(ends=0.5), "^env: Odd returned terminated 0.5; expected one bool per step$"),
+        (Odd(ends=None), "^env: Odd returned terminated None; expected one bool per step$"),
+        (Odd(ends=2), "^env: Odd returned terminated 2; expected one bool per step$"),
         (Odd(spaces.Discrete(3), seen=lambda t: 4), "^env: Odd returned observation 4, which is not in Discrete"),
+        (Odd(spaces.Discrete(3), seen=lambda t: 1.5), "^env: Odd returned observation 1.5, which is not in Discrete"),
+        (
+            Odd(spaces.Dict(a=spaces.Discrete(3)), seen=lambda t: {"a": -1}),
+            r"^env: Odd returned observation {'a': -1}, which is not in Dict",
+        ),
+        (
+            Odd(spaces.Box(0, 9, (1,), np.int64), seen=lambda t: np.array([2**40])),
+            r"^env: Odd returned observation array\(\[1099511627776\]\), which is not in Box",
+        ),
         (Odd(spaces.Discrete(3), seen=lambda t: None), "^env: Odd returned observation None, which is not in Discrete"),
         (Odd(seen=lambda t: "here"), "^env: Odd returned observation 'here', which is not in Box"),
         (Four(), r"^env: Four: step must return \(obs.*info\), got 4 values \(.*\), as in the gym of old$"),
@@ -774,8 +867,34 @@ def test_callbacks_see_every_chunk_and_can_end_training(tmp_path, capsys):
     assert agent.steps == 240
     agent.learn(400, callback=gs.callbacks.StopAtReturn(5))  # episodes return 6 at the least
     assert agent.steps == 280
+    agent.learn(400, callback=lambda agent, rows: np.float64(3) < 2)
+    assert agent.steps == 320
     agent.learn(1000, callback=gs.callbacks.StopWithoutProgress(patience=3))
-    assert agent.steps < 1280
+    assert agent.steps < 1320
+    for name in ("eval_freq", "n_eval_episodes"):
+        with pytest.raises(ValueError, match=f"^{name}: nothing is evaluated without eval_env"):
+            agent.learn(40, **{name: 5})
+
+
+def test_progress_is_reported_within_a_chunk(monkeypatch):
+    monkeypatch.setattr(host_loop, "REPORT_EVERY", 0.0)
+    agent, told = gs.DQN(Counting(), **TINY), []
+    agent.trainer.on_progress = lambda step, speed: told.append((step, speed))
+    list(agent.trainer.chunks(80))
+    assert [step for step, _ in told] == list(range(80))
+    assert all(speed >= 0 for _, speed in told)
+    shown = []
+
+    @contextmanager
+    def progress(is_shown, name):
+        yield lambda share, text: shown.append((share, text))
+
+    monkeypatch.setattr(agent_module, "_progress", progress)
+    agent.learn(80)
+    assert (shown[20][0], shown[20][1][:10]) == (0.25, "step 100, ")
+    assert shown[50][1].startswith("step 129, return ")  # with the return of the chunk before
+    assert shown[-1][0] == 1
+    assert agent.trainer.on_progress is not None  # that of before
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,18 @@ def test_no_time_is_told_while_nothing_goes_on(monkeypatch, share):
     assert lines(monkeypatch, (1, share), (40, share)) == [f"fig3: {share:.0%}; work"]
 
 
+def test_work_is_named_on_a_terminal_and_nowhere_else(monkeypatch, capfd):
+    with progress.working("evaluating") as tell:
+        tell("on")
+    assert capfd.readouterr() == ("", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes this for a terminal
+    with progress.working("evaluating"):
+        pass
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "evaluating ..." in err
+
+
 def test_the_share_is_that_of_the_work_that_is_left():
     told = []
     work = progress.WorkProgress(lambda share, what: told.append((share, what)), 100)

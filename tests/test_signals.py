@@ -47,6 +47,22 @@ def test_an_interruption_waits_for_the_end_of_the_block():
     thread.join()
 
 
+def test_a_signal_is_answered_while_its_work_goes_on(monkeypatch):
+    monkeypatch.setattr(signals, "ANSWER_AFTER", 0.2)
+    answers = []
+
+    def work(seconds):
+        with signals.answered(lambda: answers.append("stopping")), signals.deferred():
+            interrupt()
+            time.sleep(seconds)
+
+    for seconds, expected in ((0.6, ["stopping"]), (0.0, ["stopping"])):
+        with pytest.raises(KeyboardInterrupt):
+            work(seconds)
+        assert answers == expected
+    assert signal.set_wakeup_fd(-1) == -1
+
+
 @pytest.mark.parametrize(
     ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, signals.TerminatedError)]
 )

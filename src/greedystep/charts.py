@@ -96,6 +96,8 @@ QUANTITIES = {
 }
 """Axis label of each quantity that trainings record."""
 NOT_TRAINED = "not trained"
+NOT_RECORDED = "not recorded"
+"""Text in a panel for a quantity that what was trained does not have: a table has no mean Q."""
 
 
 def learning_charts(
@@ -121,7 +123,8 @@ def learning_charts(
             if curve:
                 band = (curve["low"], curve["high"]) if len(entry["seeds"]) > 1 else ((), ())
                 lines.append(Line(entry["label"], entry["steps"], curve["estimate"], *band, styles.get(name), shown))
-        about = {"shown": quantity in quantities, "if_empty": NOT_TRAINED, "run": which_run(task)}
+        if_empty = NOT_RECORDED if task["methods"] else NOT_TRAINED
+        about = {"shown": quantity in quantities, "if_empty": if_empty, "run": which_run(task)}
         return Chart(task_title(task), "environment steps", QUANTITIES[quantity], lines, **about)
 
     recorded = [name for name in QUANTITIES if any(entry["curves"].get(name) for entry in entries)] or list(quantities)

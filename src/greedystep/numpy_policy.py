@@ -61,6 +61,7 @@ class NumpyPolicy:
         dtype: dtype of observations in the environment, for ONNX; `predict` takes any.
         env: name of the environment, for whoever finds the file.
         first_action: number of the environment's first action; it is not 0 where its space is Discrete(n, start=...).
+        first_state: for "one-hot": number of the environment's first state, likewise.
     """
 
     def __init__(
@@ -74,13 +75,15 @@ class NumpyPolicy:
         dtype: str = "float32",
         env: str = "",
         first_action: int = 0,
+        first_state: int = 0,
     ):
         if kind not in KINDS:
             raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {kind!r}")
         self.kind, self.shape, self.scale = kind, tuple(int(size) for size in shape), float(scale)
         self.layers = [(np.asarray(w, np.float32), np.asarray(b, np.float32)) for w, b in layers]
         self.bcq_threshold, self.pessimism = bcq_threshold, float(pessimism)
-        self.dtype, self.env, self.first_action = str(dtype), str(env), int(first_action)
+        self.dtype, self.env = str(dtype), str(env)
+        self.first_action, self.first_state = int(first_action), int(first_state)
         self._check()
 
     def _check(self) -> None:
@@ -111,6 +114,8 @@ class NumpyPolicy:
             raise ValueError(f"bcq_threshold: expected 0 to 1 and two networks or more, got {self.bcq_threshold}")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype: expected one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if self.first_state and self.kind != "one-hot":
+            raise ValueError(f"first_state: only a one-hot policy has states, got {self.first_state}")
         if not 0 <= self.pessimism <= 1:
             raise ValueError(f"pessimism: expected 0 to 1, got {self.pessimism}")
         if not all(np.isfinite(array).all() for layer in self.layers for array in layer):
@@ -130,6 +135,7 @@ class NumpyPolicy:
     def values(self, observations: Any) -> np.ndarray:
         """Return the Q-values that the policy acts on: [..., A].
 
+        States are counted as the environment counts them, from `first_state`.
         With a `bcq_threshold` they are -inf for the actions that were not in the data.
         """
         seen = np.asarray(observations)
@@ -139,12 +145,15 @@ class NumpyPolicy:
         # The sum of squares is not finite if an entry is not; it is several times faster to test than every entry.
         if seen.dtype.kind == "f" and not isfinite(np.vdot(seen, seen)) and not np.isfinite(seen).all():
             raise ValueError(f"observations: expected finite numbers, got {seen[~np.isfinite(seen)][0]}")
-        if self.kind == "one-hot" and seen.size and not 0 <= seen.min() <= seen.max() < self.layers[0][0].shape[1]:
-            raise ValueError(f"observations: expected states in 0..{self.layers[0][0].shape[1] - 1}, got {seen}")
+        if self.kind == "one-hot" and seen.size:
+            first, last = self.first_state, self.first_state + self.layers[0][0].shape[1] - 1
+            if not first <= seen.min() <= seen.max() <= last:
+                raise ValueError(f"observations: expected states in {first}..{last}, got {seen}")
+            seen = seen - first
         return self.batch_values(seen.reshape(-1, *self.shape)).reshape(*batch, self.num_actions)
 
     def batch_values(self, observations: Any, xp: Any = np, layers: Sequence[tuple[Any, Any]] | None = None) -> Any:
-        """Return the Q-values of a batch of observations, [B, ...] -> [B, A], without checks.
+        """Return the Q-values of a batch of observations, [B, ...] -> [B, A], without checks; states count from 0.
 
         Args:
             xp: the module that computes: NumPy, or jax.numpy in a compiled program.
@@ -216,6 +225,8 @@ class NumpyPolicy:
             about["bcq_threshold"] = self.bcq_threshold
         if self.first_action:
             about["first_action"] = self.first_action
+        if self.first_state:
+            about["first_state"] = self.first_state
         if self.pessimism != 1:
             about["pessimism"] = self.pessimism
         about |= {f"bias{i}": b for i, (_, b) in enumerate(self.layers)}
@@ -264,8 +275,9 @@ class NumpyPolicy:
             threshold = float(io.get_array(arrays, "bcq_threshold", "f", 0)) if "bcq_threshold" in arrays else None
             name = "caution" if "caution" in arrays else "pessimism"  # as version 1.0 called it
             pessimism = float(io.get_array(arrays, name, "f", 0)) if name in arrays else 1.0
-            first_action = int(io.get_array(arrays, "first_action", "iu", 0)) if "first_action" in arrays else 0
+            names = [name for name in ("first_action", "first_state") if name in arrays]
+            firsts: dict[str, Any] = {name: int(io.get_array(arrays, name, "iu", 0)) for name in names}
             shape = io.get_array(arrays, "shape", "iu", 1).tolist()
-            return cls(kind, shape, layers, scale, threshold, pessimism, **texts, first_action=first_action)
+            return cls(kind, shape, layers, scale, threshold, pessimism, **texts, **firsts)
         except ValueError as problem:
             raise ValueError(f"{path} is damaged: {problem}") from None

@@ -1,6 +1,7 @@
 """The greedy policy of trained networks as an ONNX model, for runtimes other than Python.
 
-    input   observation   [batch, ...], shape and dtype of the environment's observations
+    input   observation   [batch, ...], shape and dtype of the environment's observations: states as it counts them;
+                          of Dict, Tuple and MultiDiscrete spaces what `gymnasium.spaces.flatten` makes of them
     output  q_values      float32 [batch, A]
             action        int64 [batch], argmax_a q_values, ties to the lowest action
 
@@ -88,7 +89,10 @@ class _Graph:
         layers = list(policy.layers)
         if policy.kind == "one-hot":
             weight, bias = layers.pop(0)
-            x = self.add("Gather", self.constant(weight), self.cast("observation", np.int64), axis=1)
+            state = self.cast("observation", np.int64)
+            if policy.first_state:
+                state = self.add("Sub", state, self.constant(policy.first_state, np.int64))
+            x = self.add("Gather", self.constant(weight), state, axis=1)
             x = self.add("Add", x, self.constant(bias[:, None]))
             x = self.add("Relu", x) if layers else x
         else:

@@ -1,13 +1,15 @@
 """Ctrl-C and SIGTERM: raised as exceptions, held back where work must not be interrupted, and never lost.
 
 `handling` is for a whole command, `deferred` for a block that must not be cut in two, `interruptible` for loops, and
-`Deadline` for work with a time limit that is interrupted at chosen points only. Python runs signal handlers in the main
+`Deadline` for work with a time limit that is interrupted at chosen points only; `answered` says meanwhile that a signal
+was received. Python runs signal handlers in the main
 thread only: in other threads signals are not touched.
 """
 
 from __future__ import annotations
 
 import _thread
+import os
 import signal
 import sys
 import threading
@@ -31,6 +33,9 @@ CHUNK = 4_000_000
 """Table entries that compiled code handles in one call: 0.1 s where they lie scattered in memory."""
 HOLD_AFTER = 5e-3
 """Seconds after which a `Deadline` installs signal handlers: that takes 0.04 ms, half the time of a small solve."""
+
+ANSWER_AFTER = 0.3
+"""Seconds after which a signal is answered whose work goes on."""
 
 _received: int | None = None  # the first signal since the innermost `handling` began
 
@@ -90,6 +95,37 @@ def deferred() -> Iterator[list[int]]:
         yield held
     if held:
         signal.raise_signal(held[0])
+
+
+@contextmanager
+def answered(tell: Callable[[], Any]) -> Iterator[None]:
+    """Call `tell`, in another thread, if a signal has come and the block goes on for another ANSWER_AFTER seconds.
+
+    Python runs signal handlers between its own instructions only, which a compiler may keep waiting for a minute.
+    """
+    if not _in_main_thread():
+        yield
+        return
+    has_ended, (read, write) = threading.Event(), os.pipe()
+    os.set_blocking(write, False)
+
+    def wait() -> None:
+        while (byte := os.read(read, 1)) != b"\0":
+            if byte[0] in ERRORS and not has_ended.wait(ANSWER_AFTER):
+                tell()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        signal.set_wakeup_fd(before)
+        os.write(write, b"\0")
+        thread.join()
+        os.close(read)
+        os.close(write)
 
 
 class TimeLimitError(Exception):

@@ -23,9 +23,11 @@ class Check:
     options: EnvOptions = ()
 
     def run(self) -> int:
-        from greedystep.deep.env_check import check_env
+        from greedystep.runs.progress import working
 
-        with answering_bad_input(), warnings_as_notes():
+        with answering_bad_input(), warnings_as_notes(), working(f"checking {self.env}"):
+            from greedystep.deep.env_check import check_env
+
             check_env(self.env, self.steps, seed=self.seed, **parse_options(self.options))
         print(f"{self.env}: nothing wrong in {self.steps} random steps")
         return 0

@@ -37,7 +37,8 @@ class Eval:
     # Stop an episode after this many steps: a greedy agent may loop forever.
     limit: Count = MAX_STEPS
 
-    # Play in this environment instead of the agent's own: a name or a Gymnasium id (default: its own).
+    # Play in this environment instead of the agent's own: a name or a Gymnasium id (default: its own). Where its own is
+    # "module:id", name it: a module that only a file names is never imported.
     env: Annotated[str | None, NO_HINT] = None
 
     # JSON file for every return, the table and the provenance.
@@ -46,10 +47,10 @@ class Eval:
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep.runs.progress import say
+        from greedystep.runs.progress import say, working
         from greedystep.tables import markdown
 
-        with answering_bad_input():
+        with answering_bad_input(), working(f"evaluating {self.agent}"):
             if self.out is not None:
                 if self.out.suffix != ".json" or self.out.is_dir():
                     raise ValueError(f"out: expected a file that ends in .json, got {str(self.out)!r}")
@@ -89,13 +90,14 @@ class Eval:
 
     def _play_networks(self, how: dict[str, Any]) -> tuple[str, dict[str, Any], list[int], Evaluation]:
         from greedystep.deep.dqn_run import read_config, trained
-        from greedystep.deep.env_spec import same_spaces
+        from greedystep.deep.env_spec import named_environment
         from greedystep.deep.evaluator import Evaluator
 
-        trainer = trained(self.agent)
-        env = trainer.env if self.env is None else same_spaces(trainer.env, self.env)
+        trainer = trained(self.agent, self.env)
+        env = named_environment(trainer.env, self.env)
         played = Evaluator(trainer.learner, env)(trainer.params, **how)
-        settings = trainer.about() if self.agent.is_file() else read_config(self.agent)[0].as_json()
+        is_file = self.agent.is_file()
+        settings = trainer.about() if is_file else read_config(self.agent, named=self.env)[0].as_json()
         return env.name, {"config": settings, "steps": int(trainer.state.step)}, trainer.seeds, played
 
     def _play_policy(self, how: dict[str, Any]) -> tuple[str, dict[str, Any], list[int], Evaluation]:
@@ -135,11 +137,9 @@ class Eval:
         from greedystep.agents import load
         from greedystep.tabular import TabularAgent
 
-        if self.env is not None:
-            raise ValueError("env: a table plays in its own environment, the only one whose states it knows")
         if self.limit != MAX_STEPS:
             raise ValueError("limit: a table's task has a limit of its own")
-        agent = load(self.agent)
+        agent = load(self.agent, self.env)
         assert isinstance(agent, TabularAgent)
         played = agent.evaluate(self.episodes, self.epsilon, seed=self.seed)
         about = {"config": {"env": agent.task.name, "method": agent.method}, "steps": agent.steps}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
@@ -44,14 +44,19 @@ class Export:
     # For a run with several seeds: which one of them, counted from 0.
     lane: Count = 0
 
+    # Play in this environment instead of the agent's own: a name or a Gymnasium id (default: its own). Where its own is
+    # "module:id", name it: a module that only a file names is never imported.
+    env: Annotated[str | None, NO_HINT] = None
+
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep import minari_store
-        from greedystep.agents import is_table, load, refuse_policy
-        from greedystep.runs.progress import say
+        from greedystep.runs.progress import say, working
 
-        with answering_bad_input():
+        with answering_bad_input(), working(f"exporting {self.agent}"):
+            from greedystep import minari_store
+            from greedystep.agents import is_table, refuse_policy
+
             if self.out is None and self.minari is None and self.policy is None:
                 raise ValueError("out: say what to write: --out FILE.npz, --minari ID or --policy FILE")
             for name, path, endings in (("out", self.out, (".npz",)), ("policy", self.policy, (".npz", ".onnx"))):
@@ -65,12 +70,12 @@ class Export:
             check_int("episodes", self.episodes)
             check_float("epsilon", self.epsilon, 0, 1)
             check_seed(self.seed)
-            if self.agent.exists():
-                refuse_policy(self.agent)
-                if is_table(self.agent):
-                    raise ValueError(f"{self.agent} is a table; expected an agent with networks")
-            agent: Any = load(self.agent, lane=self.lane)
-            written = []
+            if not self.agent.exists():
+                raise FileNotFoundError(f"no such agent file: {self.agent}")
+            refuse_policy(self.agent)
+            if is_table(self.agent):
+                raise ValueError(f"{self.agent} is a table; expected an agent with networks")
+            agent, written = self._agent(), []
             if self.policy is not None:
                 agent.export_policy(self.policy)
                 written.append(str(self.policy))
@@ -80,11 +85,21 @@ class Export:
             say(Console(), f"Written: {place}")
         return 0
 
+    def _agent(self) -> DQN:
+        from greedystep.deep.agent import DQN
+        from greedystep.deep.dqn_run import trained
+
+        trainer = trained(self.agent, self.env)
+        check_int("lane", self.lane, 0, len(trainer.seeds) - 1)
+        return DQN.from_trainer(trainer.alone(self.lane) if len(trainer.seeds) > 1 else trainer)
+
     def _write_episodes(self, agent: DQN) -> list[str]:
         from greedystep import trajectory
         from greedystep.deep.collect import collect
+        from greedystep.deep.env_spec import named_environment
 
-        played = collect(agent.trainer, self.episodes, self.epsilon, seed=self.seed)
+        env = named_environment(agent.env, self.env)
+        played = collect(agent.trainer, self.episodes, self.epsilon, seed=self.seed, env=env)
         written = []
         if self.out is not None:
             trajectory.save(self.out, played)
@@ -95,9 +110,9 @@ class Export:
             from greedystep.deep.env_spec import gymnasium_spec
             from greedystep.envs.gymnasium import observation_space
 
-            spaces = observation_space(agent.env.observation), Discrete(agent.env.num_actions)
-            about = f"{self.episodes} episodes in {agent.env.name}, {self.epsilon:g} of the actions at random"
-            how = {"env": gymnasium_spec(agent.env), "algorithm_name": "greedystep DQN", "description": about}
+            spaces = observation_space(env.observation), Discrete(env.num_actions)
+            about = f"{self.episodes} episodes in {env.name}, {self.epsilon:g} of the actions at random"
+            how = {"env": gymnasium_spec(env), "algorithm_name": "greedystep DQN", "description": about}
             trajectory.to_minari(self.minari, played, *spaces, **how)
             written.append(f"the Minari dataset {self.minari}")
         return written

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from greedystep.envs.core import Environment
 from greedystep.envs.host import HostEnvironment
@@ -38,9 +39,13 @@ class QPlayer(NamedTuple):
     def of_policy(cls, policy: NumpyPolicy, env: Environment | HostEnvironment) -> QPlayer:
         """Make the player of an exported policy in an environment of its observations and actions."""
         observe = attrgetter("observation") if isinstance(env, HostEnvironment) else jax.jit(env.observe)
+
+        def values(seen: Any) -> Any:
+            return policy.batch_values(np.asarray(seen)[None])[0]
+
         return cls(
-            lambda seen: policy.predict(seen) - policy.first_action,
-            lambda state: policy.values(observe(state)),
+            lambda seen: int(values(seen).argmax()),
+            lambda state: values(observe(state)),
             policy.num_actions,
         )
 

@@ -33,10 +33,12 @@ class Report:
     kept: MaybePath = None
 
     def run(self) -> int:
-        from greedystep.report import results, run_report
+        from greedystep.runs.progress import working
 
         if not self.paths:
             raise BadInputError("paths: give at least one results folder, JSON file or run")
+        with working("reading"):
+            from greedystep.report import results, run_report
         are_runs = any(map(run_report.is_run, self.paths))
         out = self.out
         if out is None:
@@ -62,12 +64,13 @@ class Report:
         from rich.console import Console
 
         from greedystep.report import run_report
-        from greedystep.runs.progress import say
+        from greedystep.runs.progress import say, working
 
-        with answering_bad_input():
+        with answering_bad_input(), working("reading the runs"):
             check_writable(out)
             groups = run_report.group(map(run_report.read, dict.fromkeys(self.paths)))
-        page = run_report.write(groups, out)
+        with working("drawing"):
+            page = run_report.write(groups, out)
         say(Console(), (out / "runs.md").read_text(encoding="utf-8"))
         say(Console(), f"Written: {page}")
         return 0
@@ -99,9 +102,10 @@ def conclude(found: Found, out: Path, drawn: Drawn | None = None) -> int:
 
     from greedystep.report import results
     from greedystep.report.terminal import print_claims
-    from greedystep.runs.progress import say
+    from greedystep.runs.progress import say, working
 
-    page = results.write(found, out, drawn)
+    with working("drawing"):
+        page = results.write(found, out, drawn)
     for problem in found.problems:
         print_note(problem)
     console = Console()

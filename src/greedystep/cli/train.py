@@ -6,9 +6,11 @@ The environment decides what learns: a table where states are numbered, a networ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -153,16 +155,15 @@ class Train:
     ray: OmitArgPrefixes[RayOptions] = field(default_factory=RayOptions)
 
     def run(self) -> int:
-        with answering_bad_input():
+        from greedystep.runs.progress import working
+
+        with answering_bad_input(), working("starting"):
             self.ray.check(has_actors=self.network.actors is not None)
-            is_table = self._is_for_table()
-        if is_table:
-            from greedystep.cli.train_table import train_table
-
-            return train_table(self)
-        from greedystep.cli.train_network import train_network
-
-        return train_network(self)
+            if self._is_for_table():
+                from greedystep.cli.train_table import train_table as train
+            else:
+                from greedystep.cli.train_network import train_network as train
+        return train(self)
 
     def _is_for_table(self) -> bool:
         """Whether a table learns, not a network; ValueError names an option that does not apply."""
@@ -223,16 +224,24 @@ def train_to_end(
 
     from greedystep.runs.progress import progress_line
 
-    last = None
-    with closing(run), warnings_as_notes():
+    last: RunProgress | None = None
+
+    def within(now: RunProgress) -> None:
+        now = now._replace(episode_return=math.nan if last is None else last.episode_return)
+        report(now.done / run.total, describe(now))
+
+    console = Console(stderr=True)
+    stopping = partial(print_note if console.is_terminal else lambda text: None, "Stopping ...")
+    with signals.answered(stopping), closing(run), warnings_as_notes():
         if run.finished:
             print_note(f"{run.folder}: all {run.done} {run.UNIT} are done; a higher --{run.UNIT} lets it go on.")
             return None
         try:
             with (
-                progress_line(Console(stderr=True), title, "compiling") as report,
+                progress_line(console, title, "compiling") as report,
                 closing(run.train(save_every)) as chunks,
             ):
+                run.on_progress = within
                 for last in signals.interruptible(chunks):
                     report(last.done / run.total, describe(last))
         except run.FAILURES as problem:

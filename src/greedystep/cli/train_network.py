@@ -22,6 +22,7 @@ from greedystep.cli.train import Train, say_results, train_to_end
 from greedystep.deep.dqn_run import DQNRun, DQNRunConfig
 from greedystep.deep.env_check_gymnasium import check_first_steps
 from greedystep.envs.host import HostEnvironment
+from greedystep.runs.progress import working
 from greedystep.runs.resumable_run import RunProgress
 
 MOST_ACTORS = 10_000
@@ -38,7 +39,7 @@ def train_network(command: Train) -> int:
     if command.ray.on is not None:
         with warnings_as_notes():
             return train_on_ray(command)
-    with warnings_as_notes(), answering_bad_input():
+    with warnings_as_notes(), answering_bad_input(), working("starting"):
         run = _start(command) if command.resume is None else _resume(command)
     if run.config.vectorization != "actors" and command.network.actors is None:
         return _train_here(command, run, save_every)
@@ -61,7 +62,8 @@ def _train_here(command: Train, run: DQNRun, save_every: float | None) -> int:
 
     def describe(now: RunProgress) -> str:
         far = f"{_short(now.done)}/{_short(run.total)} steps"
-        return f"{far}, return {now.episode_return:.4g}, {_short(now.steps_per_second)}/s"
+        score = "no episode ended" if np.isnan(now.episode_return) else f"return {now.episode_return:.4g}"
+        return f"{far}, {score}, {_short(now.steps_per_second)}/s"
 
     devices = f" on {count} devices" if (count := len(run.trainer.devices)) > 1 else ""
     last = train_to_end(run, run.config.env.rpartition("/")[2] + devices, describe, save_every)

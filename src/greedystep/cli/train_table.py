@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from greedystep.cli.args import answering_bad_input, parse_options, saying_when_compiling, warnings_as_notes
 from greedystep.cli.train import Train, say_results, train_to_end
+from greedystep.runs.progress import working
 from greedystep.tabular.tabular_run import TabularRun, TabularRunConfig
 
 
 def train_table(command: Train) -> int:
     """Start or resume a run of a tabular agent, train it, and print its expected return; returns the exit status."""
-    with warnings_as_notes(), answering_bad_input():
+    with warnings_as_notes(), answering_bad_input(), working("starting"):
         run = _start(command) if command.resume is None else _resume(command)
     title = f"{run.config.env}, {run.config.method}"
     with saying_when_compiling():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from greedystep.envs.rollout import RolloutStep
 
 DEFAULT_STEPS = 200
+COMPILING = 2
+"""Steps within which all is compiled: the first moment of an episode and its first step."""
 LIVE_ROWS = 48
 """Height of the live view in pixels, two per line of text."""
 
@@ -54,7 +57,8 @@ class Watch:
     # For a run with several seeds: which one of them, counted from 0 (default: 0).
     lane: MaybeCount = None
 
-    # For an agent: play in this environment instead of its own, a name or a Gymnasium id (default: its own).
+    # For an agent: play in this environment instead of its own, a name or a Gymnasium id (default: its own). Where its
+    # own is "module:id", name it: a module that only a file names is never imported.
     env: Annotated[str | None, NO_HINT] = None
 
     # Write a video to this .gif or .mp4 file (MP4 needs ffmpeg; default: show it on the terminal).
@@ -82,11 +86,12 @@ class Watch:
     def run(self) -> int:
         from rich.console import Console
 
-        from greedystep.envs.rendering import frames_per_second
-        from greedystep.report import video
-        from greedystep.runs.progress import say
+        from greedystep.runs.progress import say, working
 
-        with answering_bad_input():
+        with answering_bad_input(), working(f"preparing {self.game}"):
+            from greedystep.envs.rendering import frames_per_second
+            from greedystep.report import video
+
             for name, value in (("steps", self.steps), ("episodes", self.episodes)):
                 if value is not None:
                     check_int(name, value)
@@ -99,10 +104,12 @@ class Watch:
             if self.out is not None:
                 check_writable(self.out.parent)
                 video.check_video(self.out, fps)
-        moments = signals.interruptible(moments)
+            first = list(islice(moments, COMPILING))
+        moments = signals.interruptible(chain(first, moments))
         console = Console()
         if self.out is not None:
-            video.write_video(self.out, self._frames(env, moments), fps)
+            with working("playing") as tell:
+                video.write_video(self.out, self._frames(env, _counted(moments, tell)), fps)
             say(console, f"Written: {self.out}")
         elif video.can_show(console):
             self._show(console, env, moments, fps)
@@ -143,14 +150,16 @@ class Watch:
     def _networks(self, path: Path, length: dict[str, Any]) -> tuple[Any, Iterator[RolloutStep]]:
         """Return the environment of an agent with networks, and an iterator over the steps that it plays."""
         from greedystep.deep.dqn_run import trained
-        from greedystep.deep.env_spec import as_environment, same_spaces
+        from greedystep.deep.env_spec import as_environment, named_environment, same_spaces
         from greedystep.deep.q_annotations import QAnnotator
         from greedystep.envs.host import LoggedEnvironment
         from greedystep.envs.rollout import random_policy
 
-        trainer = trained(path)
-        if self.env is not None:
+        trainer = trained(path, self.env)
+        if self.options and self.env is not None:
             own = same_spaces(trainer.env, as_environment(self.env, **parse_options(self.options)))
+        elif self.env is not None:
+            own = named_environment(trainer.env, self.env)
         elif isinstance(trainer.env, LoggedEnvironment):
             raise ValueError(f"env: {path} learned from {trainer.env.name} alone; say where it plays with --env ID")
         else:
@@ -211,11 +220,11 @@ class Watch:
         from greedystep.envs.host import HostEnvironment
         from greedystep.envs.rollout import random_policy
 
-        if self.env is not None:
-            raise ValueError("env: a table plays in its own environment, the only one whose states it knows")
         if self.lane:
             raise ValueError("lane: a table has one")
-        agent: Any = load(path)
+        if self.options:
+            raise ValueError("options: a run keeps its own")
+        agent: Any = load(path, self.env)
         task = agent.task
         env, play_in = self._playground(task.as_env() if hasattr(task, "as_env") else HostEnvironment(task.name))
         if self.policy == "random":
@@ -261,3 +270,10 @@ class Watch:
             most = rows if columns is None else min(rows, columns * height // width)
             return scaled(moment.state.image, max(2, most // 2 * 2))
         return render(env, moment.state, rows if columns is None else fitting_height(env, rows, columns))
+
+
+def _counted(moments: Iterator[RolloutStep], tell: Callable[[str], None]) -> Iterator[RolloutStep]:
+    """Yield the moments, and tell how many there were."""
+    for number, moment in enumerate(moments):
+        tell(f"playing, step {number}")
+        yield moment

@@ -26,13 +26,15 @@ from greedystep.deep.callbacks import Callback, call_all, check_callbacks
 from greedystep.deep.config import Returns
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate
 from greedystep.deep.divergence import DivergedError, UnreachableValueWarning, reward_range, unreachable_value
-from greedystep.deep.env_spec import as_environment, config_for, logged_environment, same_spaces
+from greedystep.deep.env_spec import as_environment, config_for, is_spec_of, logged_environment, same_spaces
 from greedystep.deep.evaluator import Evaluator
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.policy_export import numpy_policy
 from greedystep.deep.presets import OFFLINE_RULE, Preset, offline_settings
 from greedystep.deep.sb3_settings import POLICIES, from_sb3
 from greedystep.deep.trainer import Row, Trainer
+from greedystep.deep.trainer_description import read_about
+from greedystep.envs.gymnasium_rules import call
 from greedystep.envs.host import HostEnvironment, LoggedEnvironment, Vectorization
 from greedystep.envs.observation_spec import first_unfit
 from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
@@ -92,7 +94,7 @@ class DQN:
         made = None
         if make_vec is not None:
             count = check_int("num_envs", settings.get("num_envs", 1), 1, INT32_MAX)
-            env = made = make_vec(count) if _takes_count(make_vec) else make_vec()
+            env = made = call(make_vec, *((count,) if _takes_count(make_vec) else ()), argument="make_vec")
         found = as_environment(env, vectorization=vectorization)
         if isinstance(found, HostEnvironment) and found.fixed_num_envs is not None:
             settings = {"num_envs": found.fixed_num_envs} | settings
@@ -147,8 +149,8 @@ class DQN:
         progress_bar: bool | None = None,
         log_interval: int | None = None,
         eval_env: Any = None,
-        eval_freq: int = 10_000,
-        n_eval_episodes: int = 10,
+        eval_freq: int | None = None,
+        n_eval_episodes: int | None = None,
     ) -> list[Row]:
         """Train for `total_timesteps` MORE environment steps and return the metrics rows, one dict per chunk.
 
@@ -160,12 +162,16 @@ class DQN:
                 steps; training ends if one returns False. See `gs.callbacks`.
             progress_bar: show a line of progress, with the time left; None: where standard error is a terminal.
             log_interval: print mean return and length of the episodes, loss and speed every `log_interval` chunks.
-            eval_env: another environment, in which the greedy policy plays `n_eval_episodes` every `eval_freq` steps
-                (rounded up to whole chunks) and at the end. Rows get the column `eval_return`, the mean of their
-                returns, None where it did not play. `callbacks.KeepBest` also keeps the best agent.
+            eval_env: another environment, in which the greedy policy plays `n_eval_episodes` (10) every `eval_freq`
+                (10,000) steps, rounded up to whole chunks, and at the end. Rows get the column `eval_return`, the mean
+                of their returns, None where it did not play. `callbacks.KeepBest` also keeps the best agent.
         """
         for name, number in (("eval_freq", eval_freq), ("n_eval_episodes", n_eval_episodes)):
-            check_int(name, number)
+            if number is not None:
+                check_int(name, number)
+                if eval_env is None:
+                    raise ValueError(f"{name}: nothing is evaluated without eval_env, the environment to evaluate in")
+        eval_freq, n_eval_episodes = eval_freq or 10_000, n_eval_episodes or 10
         if log_interval is not None:
             check_int("log_interval", log_interval)
         callbacks = check_callbacks(callback)
@@ -173,7 +179,7 @@ class DQN:
             self._evaluator_in(eval_env)
         rows: list[Row] = []
         begin, chunks, evaluated = self.steps, 0, self.steps
-        with _progress(progress_bar, self.env.name) as report:
+        with _progress(progress_bar, self.env.name) as report, self._reporting(report, total_timesteps) as tell:
             for new in self.trainer.chunks(total_timesteps):
                 if eval_env is not None:
                     mean = None
@@ -181,12 +187,33 @@ class DQN:
                         mean, evaluated = self.evaluate(n_eval_episodes, env=eval_env).mean, self.steps
                     new = [row | {"eval_return": mean} for row in new]
                 rows, chunks = rows + new, chunks + 1
-                report((self.steps - begin) / total_timesteps, _describe(new[0]))
+                tell(new[0])
                 if log_interval is not None and chunks % log_interval == 0:
                     print(f"{self.env.name}: {_describe(new[0])}", flush=True)
                 if not call_all(callbacks, self, new):
                     break
         return rows
+
+    @contextmanager
+    def _reporting(self, report: ReportProgress, total: int) -> Iterator[Callable[[Row], None]]:
+        """Within the block, report the progress of `total` more steps; yields what is called with every new row."""
+        begin, before, last = self.steps, self.trainer.on_progress, None
+
+        def tell(row: Row) -> None:
+            nonlocal last
+            last = row
+            report((row["step"] - begin) / total, _describe(row))
+
+        def within(step: int, steps_per_second: float) -> None:
+            row = {"step": step, "steps_per_second": steps_per_second}
+            text = f"step {step}, {steps_per_second:.0f} steps/s" if last is None else _describe(last | row)
+            report((step - begin) / total, text)
+
+        self.trainer.on_progress = within
+        try:
+            yield tell
+        finally:
+            self.trainer.on_progress = before
 
     def fit(
         self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0, progress_bar: bool | None = None
@@ -383,7 +410,7 @@ class DQN:
         """
         about: dict[str, Any] = {} if isinstance(self.env, LoggedEnvironment) else {"env": self.env.name}
         if isinstance(self.env, HostEnvironment):
-            about["first_action"] = self.env.first_action
+            about |= {"first_action": self.env.first_action, "first_state": self.env.first_state}
         policy = numpy_policy(self.trainer.learner, self.networks, **about)
         policy.save(path)
         return policy
@@ -412,8 +439,17 @@ class DQN:
         Args:
             env, network: only if they were your own objects, which a file cannot hold.
         """
+        named = env if isinstance(env, str) else None
+        if named is not None and is_spec_of(read_about(path)["env"], named):  # it has its own options
+            env = None
+        found = None if env is None else as_environment(env)
+        return cls.from_trainer(Trainer.load(path, found, lane=lane, network=network, named=named))
+
+    @classmethod
+    def from_trainer(cls, trainer: Trainer) -> DQN:
+        """Make the agent of a trainer that has one lane."""
         agent = cls.__new__(cls)
-        agent._set_trainer(Trainer.load(path, None if env is None else as_environment(env), lane=lane, network=network))
+        agent._set_trainer(trainer)
         return agent
 
 
@@ -422,7 +458,12 @@ def _takes_count(make_vec: Callable[..., VectorEnv]) -> bool:
 
     It is where its first argument is required or named num_envs; others may be options with defaults.
     """
-    first = next(iter(inspect.signature(make_vec).parameters.values()), None)
+    if not callable(make_vec):
+        raise ValueError(f"make_vec: expected a function that makes a vector environment, got {short_repr(make_vec)}")
+    try:
+        first = next(iter(inspect.signature(make_vec).parameters.values()), None)
+    except (TypeError, ValueError):  # it does not say what it takes
+        return False
     if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
         return False
     return first.kind is first.VAR_POSITIONAL or first.default is first.empty or first.name == "num_envs"

@@ -235,4 +235,4 @@ def _takes_two(function: Callable[..., Any]) -> bool:
 def call_all(callbacks: Sequence[Callback], agent: DQN, rows: Rows) -> bool:
     """Call all callbacks; return whether training goes on."""
     answers = [one(agent, rows) for one in callbacks]
-    return not any(answer is False for answer in answers)
+    return not any(isinstance(answer, bool | np.bool_) and not answer for answer in answers)

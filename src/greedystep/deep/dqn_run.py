@@ -161,6 +161,8 @@ class DQNRun(RunFolder):
         return {"kind": KIND, "config": self.config.as_json(), "tensorboard": self._tensorboard}
 
     def chunks(self) -> Iterator[tuple[Sequence[Row], RunProgress]]:
+        if (tell := self.on_progress) is not None:
+            self.trainer.on_progress = lambda step, speed: tell(RunProgress(step, np.nan, speed))
         for rows in self.trainer.chunks(self.total - self.done):
             known = [row["episode_return"] for row in rows if row["episode_return"] is not None]
             yield rows, RunProgress(self.done, float(np.mean(known)) if known else np.nan, rows[0]["steps_per_second"])
@@ -178,16 +180,20 @@ def _newest_checkpoint(folder: Path) -> Path | None:
         raise ask_for_restart(folder, str(problem)) from None
 
 
-def trained(path: Path) -> Trainer:
-    """Return the trainer of a run folder at its last checkpoint, or of a saved agent's file; writes nothing."""
+def trained(path: Path, named: str | None = None) -> Trainer:
+    """Return the trainer of a run folder at its last checkpoint, or of a saved agent's file; writes nothing.
+
+    Args:
+        named: an environment that the user has named: if it is that of the agent, a module may be imported for it.
+    """
     if path.is_file():
         with open_regular_file(path) as file:
             if file.read(2) == b"PK":
                 raise ValueError(
                     f"{path} is an archive of arrays, as tables are kept in; expected an agent with networks"
                 )
-        return Trainer.load(path)
-    trainer, found = read_config(path)[0].trainer(), checkpoint.latest(path / CHECKPOINTS)
+        return Trainer.load(path, named=named)
+    trainer, found = read_config(path, named=named)[0].trainer(), checkpoint.latest(path / CHECKPOINTS)
     if found is not None:
         trainer.restore(found)
     if not trainer.state.step:
@@ -210,13 +216,16 @@ CONTENT: dict[str, schema.Schema] = {
 """Schema of config.json, besides its provenance."""
 
 
-def read_config(folder: Path, env: str | None = None, *, kind: str = KIND) -> tuple[DQNRunConfig, bool]:
+def read_config(
+    folder: Path, env: str | None = None, *, kind: str = KIND, named: str | None = None
+) -> tuple[DQNRunConfig, bool]:
     """Return a run's settings and whether it writes TensorBoard's events; ValueError says why a folder is no run.
 
     Args:
         kind: the "kind" that the folder must say it is.
         env: the name that the run's environment must have. Without it, an environment whose id imports a module
             ("module:name") is refused: a folder that somebody sent must not decide what is imported.
+        named: an environment that the user has named, which may be that of the run or not.
     """
     content = read_run_config(folder)
     try:
@@ -227,7 +236,7 @@ def read_config(folder: Path, env: str | None = None, *, kind: str = KIND) -> tu
         raise ValueError(f"{folder / CONFIG} is not the configuration of a DQN run ({problem})") from None
     if env is not None and env != made.env:
         raise ValueError(f"env: {folder} is a run in {made.env!r}, got {env!r}")
-    if env is None and not envs.is_own_name(made.env):
+    if made.env not in (env, named) and not envs.is_own_name(made.env):
         check_registered(made.env, folder)
     try:
         made.make_env()  # so that a name or an option that is wrong is the file's fault, too

@@ -16,6 +16,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from greedystep.checks import short_repr
 from greedystep.envs.gymnasium_rules import kind_of, sentence, wrong_reset, wrong_step
 from greedystep.envs.host import HostEnvironment
+from greedystep.envs.observation_codec import fits_float32
 
 COMPARED = 100
 """Number of steps that are played twice with the same seed, to be compared."""
@@ -100,8 +101,8 @@ def _check_step(env: gymnasium.Env, space: spaces.Space, action: Any) -> tuple[A
     seen, reward, terminated, truncated, info = result
     _check_observation("step", space, seen)
     is_number = np.ndim(reward) == 0 and np.asarray(reward).dtype.kind in "biuf"
-    if not (is_number and np.isfinite(reward)):
-        raise ValueError(f"env: the reward must be one finite number, got {short_repr(reward)}")
+    if not (is_number and fits_float32(reward)):
+        raise ValueError(f"env: the reward must be one number, finite in float32, got {short_repr(reward)}")
     for name, value in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(value, bool | np.bool_):
             raise ValueError(f"env: {name} must be a bool, got {short_repr(value)}")
@@ -127,7 +128,7 @@ def _check_observation(where: str, space: spaces.Space, seen: Any, what: str = "
             raise ValueError(f"env: the {what} of {where} has shape {found.shape}, its space says {space.shape}")
         if not np.can_cast(found.dtype, space.dtype or found.dtype):
             raise ValueError(f"env: the {what} of {where} is {found.dtype}, its space says {space.dtype}")
-        if found.dtype.kind == "f" and not np.isfinite(found).all():
+        if found.dtype.kind == "f" and not fits_float32(found):
             raise ValueError(f"env: the {what} of {where} is not finite: {short_repr(found.tolist())}")
         if (outside := (found < space.low) | (found > space.high)).any():
             place = tuple(int(i) for i in np.argwhere(outside)[0])

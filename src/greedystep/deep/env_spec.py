@@ -70,6 +70,13 @@ def same_spaces(env: AnyEnvironment, other: Any, argument: str = "env") -> AnyEn
     return found
 
 
+def named_environment(own: AnyEnvironment, name: str | None) -> AnyEnvironment:
+    """Return the environment that the user named for an agent to play in; None, or "module:id" of its own: its own."""
+    if name is None or (":" in name and name == own.name):
+        return own
+    return same_spaces(own, name)
+
+
 def spec_of(env: AnyEnvironment) -> EnvSpec:
     """Return the JSON description from which `make_from_spec` makes an equal environment; this is checked."""
     if isinstance(env, LoggedEnvironment):
@@ -119,11 +126,12 @@ def logged_environment(data: Dataset) -> LoggedEnvironment:
             raise ValueError(f"{data.name}: expected Discrete actions, got {actions}")
         return LoggedEnvironment(data.name, ObservationCodec(data.name, space).spec, int(actions.n))
     first = next(iter(data)).observations
-    dtype, low, high, most = stored_dtype(first.dtype), np.inf, -np.inf, 0
+    low, high, most = np.inf, -np.inf, 0
     for one in data:
         low, high = min(low, one.observations.min()), max(high, one.observations.max())
         most = max(most, int(one.actions.max()))
-    return LoggedEnvironment(data.name, ObservationSpec(first.shape[1:], dtype, low, high), most + 1)
+    spec = ObservationSpec(first.shape[1:], stored_dtype(first.dtype, low, high), low, high)
+    return LoggedEnvironment(data.name, spec, most + 1)
 
 
 def gymnasium_spec(env: AnyEnvironment) -> Any:
@@ -144,8 +152,17 @@ def _as_json(options: Any) -> Any:
         return None
 
 
-def make_from_spec(spec: EnvSpec, source: Any) -> AnyEnvironment:
-    """Make the environment of a spec; ValueError, naming the file `source`, if the caller has to pass it instead."""
+def is_spec_of(spec: EnvSpec, name: str) -> bool:
+    """Whether `make_from_spec` makes the environment of that name."""
+    return spec["name"] == name and spec["options"] is not None
+
+
+def make_from_spec(spec: EnvSpec, source: Any, named: str | None = None) -> AnyEnvironment:
+    """Make the environment of a spec; ValueError, naming the file `source`, if the caller has to pass it instead.
+
+    Args:
+        named: an environment that the user has named; for this one a module may be imported.
+    """
     if "spaces" in spec:
         spaces = schema.check(spec["spaces"], SPACES, "its spaces")
         shape, dtype = tuple(spaces["shape"]), np.dtype(spaces["dtype"])
@@ -154,7 +171,7 @@ def make_from_spec(spec: EnvSpec, source: Any) -> AnyEnvironment:
         return LoggedEnvironment(spec["name"], observation, spaces["num_actions"])
     if spec["options"] is None:
         raise ValueError(f"env: {source} was trained on {spec['name']!r}, which has to be given to load it")
-    if not envs.is_own_name(spec["name"]):
+    if not envs.is_own_name(spec["name"]) and named != spec["name"]:
         check_registered(spec["name"], source)
     try:
         return as_environment(spec["name"], **spec["options"])

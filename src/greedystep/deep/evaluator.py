@@ -203,8 +203,10 @@ def evaluate_policy(
     else:
         found, choose = as_environment(env), _chooser(model, deterministic)
         host = found if isinstance(found, HostEnvironment) else HostEnvironment(partial(GymnasiumEnv, found))
+        first_state = host.first_state if isinstance(model, NumpyPolicy) else 0
 
         def act(t: int, observations: np.ndarray) -> np.ndarray:
+            observations = observations + first_state if first_state else observations
             actions = np.asarray(choose(observations))
             if actions.ndim == 0:  # a plain int, as functions for one environment return
                 actions = (

@@ -9,6 +9,7 @@ order is fixed: results do not depend on timing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -31,6 +32,8 @@ from greedystep.replay import ReplayState
 
 ACT, UPDATE, REFRESH, HEADS = 0, 1, 2, 3
 """Uses of random numbers within a round; each has a key of its own (see `_key`)."""
+REPORT_EVERY = 1.0
+"""Seconds between two reports of how far a chunk is."""
 DRAWS = 256
 """Rounds for which random numbers are drawn at once where actions are chosen on the host."""
 
@@ -333,7 +336,13 @@ class HostLoop(TrainLoop):
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def run(
-        self, done: int, lanes: LaneState, hyperparams: LaneHyperparams, rounds: int, stop: Sequence[Any] = ()
+        self,
+        done: int,
+        lanes: LaneState,
+        hyperparams: LaneHyperparams,
+        rounds: int,
+        stop: Sequence[Any] = (),
+        report: Callable[[int], Any] = lambda round_: None,
     ) -> tuple[LaneState, ChunkMetrics, int]:
         """Train all lanes for `rounds` more rounds, or until `stop` is not empty; also return how many were made.
 
@@ -341,6 +350,7 @@ class HostLoop(TrainLoop):
 
         Args:
             done: rounds so far.
+            report: called with the number of rounds so far every REPORT_EVERY seconds.
         """
         config, count = self.learner.config, len(self.seeds)
         warmup, period = config.warmup // config.num_envs, config.target_period // config.num_envs
@@ -353,6 +363,7 @@ class HostLoop(TrainLoop):
         seen = np.asarray(lanes.envs.observation)
         on_host, draws = self.acts_on_host, self._draws(done, key_data, packed_hyperparams)
         round_, failure, is_pending = done, None, bool(step[..., 1].any())
+        next_report = time.monotonic() + REPORT_EVERY
         while round_ < done + rounds and not stop:
             acting, now, choice = policy, seen, None
             if not on_host:  # first, so that the device answers before it learns
@@ -370,6 +381,9 @@ class HostLoop(TrainLoop):
                     newest, policy, changing, slow, key_data, packed_hyperparams, before, step, after
                 )
             try:
+                if time.monotonic() >= next_report:
+                    report(round_)
+                    next_report = time.monotonic() + REPORT_EVERY
                 if on_host:  # while the device learns
                     action, probability, q = self._host_action(round_, next(draws), acting, seen)
                 else:

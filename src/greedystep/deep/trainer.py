@@ -99,6 +99,8 @@ class Trainer:
     state: TrainState
     seconds: float
     """Wall-clock time spent in training."""
+    on_progress: Callable[[int, float], Any] | None = None
+    """Called about once per second within a chunk of host environments, with the step and the steps per second."""
     devices: Sequence[Device]
     """The devices that lanes are spread over, with an equal share each; one where environments step on the host."""
 
@@ -242,8 +244,9 @@ class Trainer:
             if isinstance(self.loop, HostLoop):
                 lanes = self._begin_episodes(self.loop, lanes)
                 done = int(step) // envs
+                how: Any = {"stop": waiting, "report": self._reporter(done)}
                 try:
-                    lanes, metrics, rounds = self.loop.run(done, lanes, self.hyperparams, steps // envs, stop=waiting)
+                    lanes, metrics, rounds = self.loop.run(done, lanes, self.hyperparams, steps // envs, **how)
                 except BrokenOffError as broken:
                     lanes, metrics, rounds, failure = broken.lanes, broken.metrics, broken.rounds, broken.__cause__
                     self._end_episodes(self.loop)
@@ -277,6 +280,20 @@ class Trainer:
             for lane, seed in enumerate(self.seeds)
         ]
         return rows, failure
+
+    def _reporter(self, done: int) -> Callable[[int], None]:
+        """Return the function that hands a round of a chunk, which begins after `done` rounds, to `on_progress`."""
+        at, seconds, envs = done, time.perf_counter(), self.config.num_envs
+
+        def report(round_: int) -> None:
+            nonlocal at, seconds
+            now = time.perf_counter()
+            speed = (round_ - at) * envs * len(self.seeds) / (now - seconds)
+            at, seconds = round_, now
+            if self.on_progress is not None:
+                self.on_progress(round_ * envs, speed)
+
+        return report
 
     def head_scores(self, lane: int) -> HeadScores | None:
         """Return the returns of a lane's heads; None for returns other than "auto"."""
@@ -405,14 +422,16 @@ class Trainer:
         *,
         lane: int | None = None,
         network: MakeNetwork | None = None,
+        named: str | None = None,
     ) -> Trainer:
         """Load the trainer that saved a checkpoint, at the step where it was saved; with `lane`, that lane alone.
 
         Args:
             env, network: needed only if they cannot be made from the file's description.
+            named: an environment that the user has named; see `make_from_spec`.
         """
         about = read_about(path)
-        env = make_from_spec(about["env"], path) if env is None else env
+        env = make_from_spec(about["env"], path, named) if env is None else env
         try:
             config = config_from_json(about["config"])
             whole = cls(config, env, about["seeds"], lane_hyperparams=own_hyperparams(about), network=network)

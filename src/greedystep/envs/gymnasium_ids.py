@@ -78,5 +78,6 @@ def check_registered(env_id: str, source: Any) -> None:
     if module and not (module in sys.modules and name in gymnasium.registry):
         raise ValueError(
             f"env: {source} names the environment {env_id!r}, for which the module {module!r} would be imported; "
-            "if you trust it, name the environment yourself (env=..., or greedystep train ENV --resume FOLDER)"
+            f"if you trust it, name the environment yourself: --env {env_id}, train {env_id} --resume, or in Python "
+            f"env={env_id!r}"
         )

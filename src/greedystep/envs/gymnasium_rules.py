@@ -32,12 +32,15 @@ def sentence(problem: BaseException) -> str:
     return f"{type(problem).__name__}{': ' + lines[0] if lines else ''}".rstrip(".")
 
 
-def call(make: Callable[[], Any]) -> Any:
-    """Return what a user's function makes; ValueError if it raises."""
+def call(make: Callable[..., Any], *arguments: Any, argument: str = "env") -> Any:
+    """Return what a user's function makes; ValueError, naming the argument that it was, if it raises."""
     try:
-        return make()
+        return make(*arguments)
     except FAILURES as problem:
-        raise ValueError(f"env: the function that makes it raised {sentence(problem)}") from problem
+        raised = f"raised {sentence(problem)}"
+        raise ValueError(
+            f"env: the function that makes it {raised}" if argument == "env" else f"{argument} {raised}"
+        ) from problem
 
 
 def space_of(env: Any, name: str) -> spaces.Space:

@@ -38,6 +38,9 @@ class HostEnvironment:
         options: arguments of `gymnasium.make`, for an id; `limit` is its `max_episode_steps`.
     """
 
+    first_state = 0
+    """The number of the first state in the environment, where observations are states."""
+
     def __init__(self, env: Any, *, vectorization: Vectorization = "sync", **options: Any):
         if vectorization not in get_args(Vectorization):
             raise ValueError(f"vectorization: expected sync, async or actors, got {vectorization!r}")
@@ -78,6 +81,7 @@ class HostEnvironment:
         self.action_names = tuple(map(str, range(self.num_actions)))
         self.codec = ObservationCodec(self.name, space)
         """How observations become arrays."""
+        self.first_state = self.codec.first_state
         self.pool: Any = None
         """The actors that play for a training, where `vectorization` is "actors"."""
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from greedystep.envs.gymnasium_rules import FAILURES, EnvironmentFailedError, failure, wrong_reset, wrong_step
 from greedystep.envs.observation_codec import ObservationCodec
@@ -204,7 +204,7 @@ class EnvList(HostEnvs):
                 raise EnvironmentFailedError(f"env: {self._codec.name}: {wrong_step(result)}")
         seen, reward, terminated, truncated, _ = zip(*results, strict=True)
         self._seen = self._codec.stack(seen)
-        return self._seen, reward, np.array(terminated, bool), np.array(truncated, bool)
+        return self._seen, reward, *self._codec.check_ends(terminated, truncated)
 
     def view(self) -> HostView:
         """Return an image and description of the first environment, if made with render_mode="rgb_array"."""
@@ -241,6 +241,8 @@ class VectorHostEnvs(HostEnvs):
             )
         self._mode = AutoresetMode(mode)
         self._is_ale = type(vector.unwrapped).__module__.startswith("ale_py")
+        self._takes_seeds = True
+        """Whether it takes a seed per environment, and not only one for all, as some of Gymnasium's own do."""
         self.can_restore = self._mode == AutoresetMode.DISABLED
         self.always_steps = self._mode != AutoresetMode.NEXT_STEP
 
@@ -253,26 +255,45 @@ class VectorHostEnvs(HostEnvs):
         if self._is_ale:  # ale_py takes no list, but an array of 31-bit numbers
             given = np.array([seed or 0 for seed in given]) % 2**31
         try:
-            seen, _ = self._vector.reset(seed=given, options=options)
+            seen, _ = self._reset_vector(given, options)
         except FAILURES as problem:
-            raise failure(self._codec.name, "reset", problem) from problem
+            raise self._failed("reset", problem) from problem
         return self._codec.batch(self._vector.observation_space, seen)
+
+    def _reset_vector(self, seeds: Any, options: Any) -> Any:
+        if self._takes_seeds:
+            try:
+                return self._vector.reset(seed=seeds, options=options)
+            except FAILURES:
+                if isinstance(self._vector.unwrapped, SyncVectorEnv | AsyncVectorEnv):  # these take them
+                    raise
+        one = None if options else int(seeds[0]) % 2**31  # its random numbers go on where only some are reset
+        result = self._vector.reset(seed=one, options=options)
+        self._takes_seeds = False
+        return result
 
     def _step_vector(self, actions: np.ndarray) -> tuple[Any, Any, np.ndarray, np.ndarray, dict[str, Any]]:
         try:
             seen, reward, terminated, truncated, infos = self._vector.step(actions)
         except FAILURES as problem:
-            raise failure(self._codec.name, "step", problem) from problem
+            raise self._failed("step", problem) from problem
         return seen, reward, terminated, truncated, infos
 
+    def _failed(self, doing: str, problem: BaseException) -> EnvironmentFailedError:
+        """Return the error for a failure; processes that cannot go on after it are ended."""
+        if isinstance(self._vector.unwrapped, AsyncVectorEnv):
+            self.abandon()
+        return failure(self._codec.name, doing, problem)
+
     def _step(self, actions: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, np.ndarray]:
-        seen, reward, terminated, truncated, _ = self._step_vector(actions)
-        return self._codec.batch(self._vector.observation_space, seen), reward, terminated.copy(), truncated.copy()
+        seen, reward, *ends, _ = self._step_vector(actions)
+        return self._codec.batch(self._vector.observation_space, seen), reward, *self._codec.check_ends(*ends)
 
     def step(self, actions: np.ndarray, *, reset: bool = True) -> HostStep:
         if self.can_restore:
             return super().step(actions, reset=reset)
-        seen, reward, terminated, truncated, infos = self._step_vector(actions + self._first_action)
+        seen, reward, *ends, infos = self._step_vector(actions + self._first_action)
+        terminated, truncated = self._codec.check_ends(*ends)
         observation = self._codec.check(self._codec.batch(self._vector.observation_space, seen))
         reward, was_over, over = self._codec.check_reward(reward), self._over, terminated | truncated
         last = observation
@@ -284,19 +305,20 @@ class VectorHostEnvs(HostEnvs):
                 last = observation.copy()
                 for i in np.flatnonzero(over):
                     last[i] = self._codec(_final_observation(infos["final_obs"], int(i)))
-        return HostStep(reward, terminated.copy(), truncated & ~terminated, last, observation, ~was_over)
+        return HostStep(reward, terminated, truncated & ~terminated, last, observation, ~was_over)
 
     def close(self) -> None:
         self._vector.close()
 
     def abandon(self) -> None:
-        if not isinstance(self._vector, AsyncVectorEnv):
+        vector = self._vector.unwrapped
+        if not isinstance(vector, AsyncVectorEnv):
             super().abandon()
             return
-        for process in self._vector.processes:  # one that has failed would not answer `close`
+        for process in vector.processes:  # one that has failed would not answer `close`
             process.terminate()
             process.join()
-        self._vector.closed = True
+        vector.closed = True
 
 
 def _final_observation(final: Any, i: int) -> Any:

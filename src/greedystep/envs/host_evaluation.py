@@ -69,7 +69,7 @@ def evaluate_policy_on_host(
     random = np.random.default_rng(seed)
 
     def act(t: int, observations: np.ndarray) -> np.ndarray:
-        actions = policy.predict(observations) - policy.first_action
+        actions = policy.batch_values(observations).argmax(axis=-1)
         explores = random.random(len(actions)) < epsilon
         return np.where(explores, random.integers(env.num_actions, size=len(actions)), actions)
 

@@ -47,6 +47,22 @@ def progress_line(console: Console, name: str, first: str = "") -> Iterator[Repo
     say(console, f"{name}: done in {time.perf_counter() - started:.1f} s")
 
 
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Within the block, show on a terminal what is being done, on standard error; elsewhere show nothing.
+
+    Yields a function that changes the text. Within the block nothing may be written to standard output.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status(f"{what} ...") as status:
+        yield lambda text: status.update(f"{text} ...")
+
+
 def _plain_lines(console: Console, name: str, started: float) -> ReportProgress:
     """Return a `report` that prints the share done and the time left every LINE_EVERY seconds."""
     told = started

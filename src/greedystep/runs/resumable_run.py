@@ -12,7 +12,7 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -60,6 +60,8 @@ class RunFolder(ABC):
     """Exceptions which mean that training itself has failed, for example with a loss that is not finite."""
     SAVED_FAILURES: tuple[type[Exception], ...] = ()
     """Those of FAILURES that leave the state whole, which is saved: an environment that failed, for example."""
+    on_progress: Callable[[RunProgress], Any] | None = None
+    """Called about once per second within a chunk that takes longer, if it can be told how far it is."""
 
     def __init__(
         self, folder: Path, lock: WriterLock, *, is_saved: bool, restart: bool = False, tensorboard: bool = False

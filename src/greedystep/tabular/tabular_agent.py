@@ -250,7 +250,7 @@ class TabularAgent:
 
         Args:
             env: needed only for a task that was not made by its name or id, or whose id "module:name" would make
-                Gymnasium import a module.
+                Gymnasium import a module: then that id.
         """
         arrays = io.load_npz(path, FILE_FORMAT, "agent")
         try:
@@ -262,15 +262,20 @@ class TabularAgent:
             raise ValueError(f"{path} is damaged: {problem}") from None
         kept = {k.removeprefix("memory_"): v for k, v in arrays.items() if k.startswith("memory_")}
         name, made_with, world = about["task"], about["made_with"], about["world"]
+        is_named = isinstance(env, str) and made_with is not None
+        if is_named and env != name:
+            raise ValueError(f"env: {path} was learned on {name!r}, got {env!r}")
+        env = None if is_named else env
         if env is None and made_with is None:
             raise ValueError(f"env: {path} was learned on {name!r}, which has to be given to load it")
         try:
             if env is None and world is None:
-                env = envs.make_task(name, **made_with)
+                env = envs.make_task(name, **(made_with or {}))
             elif env is None:
                 from greedystep.envs.gymnasium_ids import check_registered
 
-                check_registered(name, path)
+                if not is_named:
+                    check_registered(name, path)
                 env = name
             rules = {} if world is None else {"discount": world["discount"], "limit": world["limit"]}
             agent = cls(env, about["method"], epsilon=about["epsilon"], q=q, **rules, **about["options"])
