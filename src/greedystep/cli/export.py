@@ -12,13 +12,14 @@ from greedystep.cli.args import NO_HINT, Count, MaybePath, PathArg, Real, answer
 
 if TYPE_CHECKING:
     from greedystep.deep.agent import DQN
+    from greedystep.tabular import TabularAgent
 
 
 @dataclass(frozen=True)
 class Export:
     """Play episodes with an agent and write every step as a dataset, or write its greedy policy alone."""
 
-    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`; networks only.
+    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`, networks or a table.
     agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
 
     # Write the episodes to this .npz file; `greedystep fit` and `gs.trajectory.load` read it.
@@ -28,8 +29,8 @@ class Export:
     # `minari`).
     minari: Annotated[str | None, NO_HINT] = None
 
-    # Write the greedy policy to this file: .npz, which `gs.NumpyPolicy.load` reads without JAX, or .onnx, an ONNX model
-    # (the extra `onnx`).
+    # Write the greedy policy of networks to this file: .npz, which `gs.NumpyPolicy.load` reads without JAX, or .onnx,
+    # an ONNX model (the extra `onnx`).
     policy: MaybePath = None
 
     # Episodes to play.
@@ -43,6 +44,9 @@ class Export:
 
     # For a run with several seeds: which one of them, counted from 0.
     lane: Count = 0
+
+    # Play the episodes in this environment instead of the agent's own: a name or a Gymnasium id (default: its own).
+    env: Annotated[str | None, NO_HINT] = None
 
     def run(self) -> int:
         from rich.console import Console
@@ -65,10 +69,12 @@ class Export:
             check_int("episodes", self.episodes)
             check_float("epsilon", self.epsilon, 0, 1)
             check_seed(self.seed)
+            if self.env is not None and self.out is None and self.minari is None:
+                raise ValueError("env: no episodes are played for --policy alone; leave it out")
             if self.agent.exists():
                 refuse_policy(self.agent)
                 if is_table(self.agent):
-                    raise ValueError(f"{self.agent} is a table; expected an agent with networks")
+                    self._refuse_for_tables()
             agent: Any = load(self.agent, lane=self.lane)
             written = []
             if self.policy is not None:
@@ -80,24 +86,54 @@ class Export:
             say(Console(), f"Written: {place}")
         return 0
 
-    def _write_episodes(self, agent: DQN) -> list[str]:
-        from greedystep import trajectory
-        from greedystep.deep.collect import collect
+    def _refuse_for_tables(self) -> None:
+        if self.policy is not None:
+            raise ValueError(f"policy: {self.agent} is a table, which has no network to write")
+        if self.lane:
+            raise ValueError(f"lane: {self.agent} is a table, which has one")
+        if self.env is not None:
+            raise ValueError("env: a table plays in its own environment, the only one whose states it knows")
 
-        played = collect(agent.trainer, self.episodes, self.epsilon, seed=self.seed)
+    def _write_episodes(self, agent: DQN | TabularAgent) -> list[str]:
+        from greedystep import trajectory
+        from greedystep.tabular import TabularAgent
+
+        if isinstance(agent, TabularAgent):
+            played, env, learner = agent.collect(self.episodes, self.epsilon, seed=self.seed), agent.task, "table"
+        else:
+            from greedystep.deep.collect import collect
+            from greedystep.deep.env_spec import same_spaces
+
+            env, learner = agent.env if self.env is None else same_spaces(agent.env, self.env), "DQN"
+            played = collect(agent.trainer, self.episodes, self.epsilon, seed=self.seed, env=env)
         written = []
         if self.out is not None:
             trajectory.save(self.out, played)
             written.append(f"{self.out} ({len(played)} episodes, {sum(map(len, played))} steps)")
         if self.minari is not None:
-            from gymnasium.spaces import Discrete
-
-            from greedystep.deep.env_spec import gymnasium_spec
-            from greedystep.envs.gymnasium import observation_space
-
-            spaces = observation_space(agent.env.observation), Discrete(agent.env.num_actions)
-            about = f"{self.episodes} episodes in {agent.env.name}, {self.epsilon:g} of the actions at random"
-            how = {"env": gymnasium_spec(agent.env), "algorithm_name": "greedystep DQN", "description": about}
+            spec, spaces = _gymnasium_description(env)
+            about = f"{self.episodes} episodes in {env.name}, {self.epsilon:g} of the actions at random"
+            how = {"env": spec, "algorithm_name": f"greedystep {learner}", "description": about}
             trajectory.to_minari(self.minari, played, *spaces, **how)
             written.append(f"the Minari dataset {self.minari}")
         return written
+
+
+def _gymnasium_description(env: Any) -> tuple[Any, tuple[Any, Any]]:
+    """Return what Gymnasium makes an environment of, None if nothing, and its spaces, counted from 0.
+
+    Args:
+        env: the environment of networks, or the task of a table.
+    """
+    from gymnasium.spaces import Discrete
+
+    from greedystep.envs.toy_task import ToyTask
+    from greedystep.tabular.gymnasium_task import GymnasiumTask
+
+    if isinstance(env, GymnasiumTask):
+        return env.env.spec, (Discrete(env.num_states), Discrete(env.num_actions))
+    from greedystep.deep.env_spec import gymnasium_spec
+    from greedystep.envs.gymnasium import observation_space
+
+    env = env.as_env() if isinstance(env, ToyTask) else env
+    return gymnasium_spec(env), (observation_space(env.observation), Discrete(env.num_actions))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from greedystep.checks import INT32_MAX, check_float, check_int, check_seed
+from greedystep.deep.env_spec import AnyEnvironment
 from greedystep.deep.lane_devices import one_lane
 from greedystep.deep.train_loop import epsilon_greedy
 from greedystep.deep.trainer import Trainer
@@ -28,12 +29,14 @@ def collect(
     lane: int = 0,
     seed: int = 0,
     limit: int = MAX_STEPS,
+    env: AnyEnvironment | None = None,
 ) -> list[Trajectory]:
     """Play whole episodes with the ε-greedy policy of one lane, and return them with their behaviour probabilities.
 
     Args:
         lane: which of the trainer's side-by-side trainings plays.
         limit: steps after which an episode is truncated.
+        env: another environment to play in, of the same observations and actions.
     """
     check_int("episodes", episodes, 1, INT32_MAX)
     check_int("limit", limit, 1, INT32_MAX)
@@ -45,7 +48,7 @@ def collect(
     def act(key: jax.Array, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
         return epsilon_greedy(key, trainer.learner.acting_q(params, observations), jnp.float32(epsilon))
 
-    env, count = trainer.env, min(episodes, SIDE_BY_SIDE)
+    env, count = env or trainer.env, min(episodes, SIDE_BY_SIDE)
     if isinstance(env, HostEnvironment):
         count = env.fixed_num_envs or count
         players: Any = OnHost(env.open(count), seed)
