@@ -23,7 +23,8 @@ def test_the_whole_grid_is_tried_on_two_seeds_and_the_choice_trained_on_five_oth
     (task,) = (one for one in result["numbers"]["tasks"].values() if one["methods"])
     assert {method: len(one["tried"]) for method, one in task["methods"].items()} == SETTINGS
     assert all(one["curves"]["greedy_returns"] for one in task["methods"].values())
-    _, tried = paper_protocol.tables(result)
+    tables = {table.id: table for table in paper_protocol.tables(result)}
+    tried = tables["protocol-settings"]
     assert len(tried.rows) == sum(SETTINGS.values())
     assert sum(row[-1] for row in tried.rows) == len(PAPER)
 
