@@ -735,6 +735,7 @@ def test_states_of_minari_s_are_counted_from_the_start_of_their_space_also_after
         assert one.values(np.array([5, 6, 7])).shape == (3, 2)
         with pytest.raises(ValueError, match="observations: expected states 0 to 2"):
             one.values(0)
+        assert one.export_policy(tmp_path / "x.npz").predict(6) == agent.predict(6)
 
 
 @pytest.mark.parametrize(

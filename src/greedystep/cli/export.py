@@ -11,8 +11,7 @@ from greedystep.checks import check_float, check_int, check_seed
 from greedystep.cli.args import NO_HINT, Count, MaybePath, PathArg, Real, answering_bad_input, check_writable
 
 if TYPE_CHECKING:
-    from greedystep.deep.agent import DQN
-    from greedystep.tabular import TabularAgent
+    from greedystep.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Export:
 
         with answering_bad_input(), working(f"exporting {self.agent}"):
             from greedystep import minari_store
-            from greedystep.agents import refuse_policy
+            from greedystep.agents import is_table, refuse_policy
 
             if self.out is None and self.minari is None and self.policy is None:
                 raise ValueError("out: say what to write: --out FILE.npz, --minari ID or --policy FILE")
@@ -71,50 +70,53 @@ class Export:
             check_int("episodes", self.episodes)
             check_float("epsilon", self.epsilon, 0, 1)
             check_seed(self.seed)
-            plays = self.out is not None or self.minari is not None
-            if self.env is not None and ":" not in self.env and not plays:
+            if self.env is not None and ":" not in self.env and self.out is None and self.minari is None:
                 raise ValueError("env: no episodes are played for --policy alone; leave it out")
             if not self.agent.exists():
                 raise FileNotFoundError(f"no such agent file: {self.agent}")
             refuse_policy(self.agent)
-            agent, written = self._load(), []
-            if self.policy is not None:
-                agent.export_policy(self.policy)
-                written.append(str(self.policy))
-            if plays:
-                written += self._write_episodes(agent)
+            if is_table(self.agent):
+                written = self._export_table()
+            else:
+                written = self._export_networks()
         for place in written:
             say(Console(), f"Written: {place}")
         return 0
 
-    def _load(self) -> Any:
-        from greedystep.agents import is_table, load
+    # -- both return what was written ----------------------------------------------------------------------------------
 
-        if is_table(self.agent):
-            if self.policy is not None:
-                raise ValueError(f"policy: {self.agent} is a table, which has no network to write")
-            if self.lane:
-                raise ValueError(f"lane: {self.agent} is a table, which has one")
-            return load(self.agent, env=self.env)
+    def _export_networks(self) -> list[str]:
         from greedystep.deep.agent import DQN
+        from greedystep.deep.collect import collect
         from greedystep.deep.dqn_run import trained
+        from greedystep.deep.env_spec import named_environment
 
-        trainer = trained(self.agent, self.env)
+        trainer, written = trained(self.agent, self.env), []
         check_int("lane", self.lane, 0, len(trainer.seeds) - 1)
-        return DQN.from_trainer(trainer.alone(self.lane) if len(trainer.seeds) > 1 else trainer)
-
-    def _write_episodes(self, agent: DQN | TabularAgent) -> list[str]:
-        from greedystep import trajectory
-        from greedystep.tabular import TabularAgent
-
-        if isinstance(agent, TabularAgent):
-            played, env, learner = agent.collect(self.episodes, self.epsilon, seed=self.seed), agent.task, "table"
-        else:
-            from greedystep.deep.collect import collect
-            from greedystep.deep.env_spec import named_environment
-
-            env, learner = named_environment(agent.env, self.env), "DQN"
+        agent = DQN.from_trainer(trainer.alone(self.lane) if len(trainer.seeds) > 1 else trainer)
+        if self.policy is not None:
+            agent.export_policy(self.policy)
+            written.append(str(self.policy))
+        if self.out is not None or self.minari is not None:
+            env = named_environment(agent.env, self.env)
             played = collect(agent.trainer, self.episodes, self.epsilon, seed=self.seed, env=env)
+            written += self._write_episodes(played, env, "DQN")
+        return written
+
+    def _export_table(self) -> list[str]:
+        from greedystep.agents import load
+
+        if self.policy is not None:
+            raise ValueError(f"policy: {self.agent} is a table, which has no network to write")
+        if self.lane:
+            raise ValueError(f"lane: {self.agent} is a table, which has one")
+        agent: Any = load(self.agent, self.env)
+        return self._write_episodes(agent.collect(self.episodes, self.epsilon, seed=self.seed), agent.task, "table")
+
+    def _write_episodes(self, played: list[Trajectory], env: Any, learner: str) -> list[str]:
+        """Write episodes that a learner has played; `env` is the environment of networks, or the task of a table."""
+        from greedystep import trajectory
+
         written = []
         if self.out is not None:
             trajectory.save(self.out, played)

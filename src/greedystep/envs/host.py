@@ -181,7 +181,10 @@ class LoggedEnvironment(HostEnvironment):
         self.num_actions, self.first_action = num_actions, first_action
         self._observation = observation
         self.space = space
-        self._encode = None if space is None else ObservationCodec(name, space).encode
+        self._encode = None
+        if space is not None:
+            codec = ObservationCodec(name, space)
+            self._encode, self.first_state = codec.encode, codec.first_state
 
     def encode(self, observations: Any) -> Any:
         """Convert observations as the environment returns them to those of the dataset, where its space is known."""
