@@ -319,6 +319,9 @@ def test_transitions_that_are_no_numbers():
 
 def test_bad_rewards():
     refuse(r"rewards: expected \[S, A\] = \[2, 2\] or \[S, A, S\], got shape \[2\]", P, [1.0, 2.0], 0.9)
+    refuse(
+        r"got shape \[3, 2\]; these may be \[A, S\]: give the transpose", np.full((2, 3, 2), 0.5), np.ones((3, 2)), 0.9
+    )
     refuse(r"rewards: r\[0, 1\] is nan", P, changed(R, (0, 1), np.nan), 0.9)
     refuse(r"rewards: r\[1, 1\] is inf", P, changed(R, (1, 1), np.inf), 0.9)
     refuse("rewards: expected an array of real numbers", P, [["a", "b"], ["c", "d"]], 0.9)

@@ -134,6 +134,12 @@ def test_different_average_rewards_are_told_apart_and_equal_ones_are_found(seed)
             assert found.iterations <= 1024
 
 
+@pytest.mark.parametrize("solve", [gs.solve_average_reward, lambda mdp: gs.solve_finite_horizon(mdp, 3)])
+def test_what_is_no_model_is_refused(solve):
+    with pytest.raises(TypeError, match="mdp: expected a greedystep MDP, got str"):
+        solve("grid")
+
+
 def test_models_that_end_have_no_average_reward():
     mdp = gs.MDP.from_gymnasium("FrozenLake-v1")
     with pytest.raises(ValueError, match="mdp: the average reward is for models that never end"):

@@ -140,6 +140,8 @@ def expected_rewards(rewards: Any, matrix: Any, shape: tuple[int, int]) -> np.nd
     if rewards.shape != (S, A):
         others = {(S,): "[S]", (A, S, S): "[A, S, S]"}  # beside transitions of the same form
         hint = f"; MDP.from_action_matrices takes {others[rewards.shape]}" if rewards.shape in others else ""
+        if rewards.shape == (A, S):
+            hint = "; these may be [A, S]: give the transpose, rewards.T"
         raise ValueError(f"rewards: expected [S, A] = {[S, A]} or [S, A, S], got shape {list(rewards.shape)}{hint}")
     rule = "rewards must be finite (-inf: unavailable action)"
     check_entries(~(rewards < np.inf), lambda s, a: f"rewards: r[{s}, {a}] is {rewards[s, a]}; {rule}")

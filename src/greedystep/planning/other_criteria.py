@@ -31,6 +31,7 @@ def solve_finite_horizon(mdp: MDP, horizon: int, discount: float | None = None) 
     Args:
         discount: γ in (0, 1]; by default the model's. 1 needs no terminal states here, since every sum is finite.
     """
+    _check_model(mdp)
     horizon = check_int("horizon", horizon)
     gamma = mdp.discount if discount is None else check_float("discount", discount, 0, 1, above=True)
     S, A = mdp.num_states, mdp.num_actions
@@ -76,6 +77,7 @@ def solve_average_reward(
     Raises:
         ValueError: the model has terminal states: an episode that ends has no average reward.
     """
+    _check_model(mdp)
     check_float("tolerance", tolerance, 0, above=True)
     check_int("max_iterations", max_iterations)
     if mdp.termination is not None and mdp.termination.any():
@@ -109,6 +111,11 @@ def solve_average_reward(
         h -= h[0]
     gain = 0.5 * (lower + upper)
     return AverageRewardSolution(gain, lower, upper, h, policy, iteration, upper - lower <= tolerance, message)
+
+
+def _check_model(mdp: Any) -> None:
+    if not isinstance(mdp, MDP):
+        raise TypeError(f"mdp: expected a greedystep MDP, got {type(mdp).__name__}")
 
 
 def _closed_classes(transitions: Any, state: np.ndarray) -> np.ndarray:
