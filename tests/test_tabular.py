@@ -307,12 +307,15 @@ def test_bad_arguments_of_learn_are_answered_by_one_sentence(arguments, message)
         (
             ([0, 1], [0, 0], [0.0], True),
             {},
-            "number 0 has 2 states, 2 actions, 1 rewards and 2 behaviour",
+            "log, episode 0 has 2 states, 2 actions, 1 rewards and 2 behaviour",
         ),
         (([0, 5], [0], [0.0], True), {}, r"state 5 is not in 0\.\.1"),
         (([0, 1], [-1], [0.0], True), {}, r"action -1 is not in 0\.\.1"),
-        (([0.5, 1], [0], [0.0], True), {}, "states must be integers, one per step, got float64"),
-        (([0, 1], [0], [np.nan], True), {}, "rewards must be finite"),
+        (([0.5, 1], [0], [0.0], True), {}, "log, episode 0: states must be integers, got 0.5 in step 0"),
+        (([0, 1], [0], [np.nan], True), {}, "log, episode 0, step 0: expected a finite reward, got nan"),
+        (([0, 1, 0], [0, 0], [0.0, 0.0], [True, False]), {}, "terminated: step 0 of 2 ends the episode"),
+        (([0, 1, 0], [0, 0], [0.0, 0.0], [True]), {}, r"expected one flag, or one per step, 2, got shape \[1\]"),
+        (([0, 1], [0], [0.0], 0.5), {}, r"terminated: expected true or false \(1 or 0\), got 0.5"),
         (([0, 1], [0], [0.0], True), {"method": "retrace"}, "retrace needs the behaviour's probability"),
         (
             ([0, 1], [0], [0.0], True),
@@ -327,6 +330,11 @@ def test_bad_logs_are_answered_by_one_sentence(episode, arguments, message):
         replay(Episodes.of([episode]), **({"q": np.zeros((2, 2)), "discount": 0.9} | arguments))
 
 
+def test_one_flag_per_step_is_the_last_one():
+    for flags, expected in (([False, False], False), (np.array([False, True]), True), ([[0], [1]], True)):
+        assert Episodes.of([([0, 1, 2], [1, 1], [0.0, 1.0], flags)]).terminated.tolist() == [expected]
+
+
 def test_an_empty_log_is_refused():
-    with pytest.raises(ValueError, match="episodes: expected at least one"):
+    with pytest.raises(ValueError, match="log: expected at least one episode"):
         Episodes.of([])

@@ -155,7 +155,7 @@ def test_a_log_of_actions_that_a_state_does_not_have_is_refused(method):
     agent = gs.TabularAgent(envs.make_task("toy/watch-repair", length=3), method)
     before = agent.q.copy()
     state, action = np.argwhere(~agent.task.mdp.available)[0]  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(ValueError, match=f"episodes: state {state} does not have action {action}"):
+    with pytest.raises(ValueError, match=f"log, episode 1, step 0: state {state} does not have action {action}"):
         agent.fit([([0, 0], [0], [5.0], False), ([state, 0], [action], [5.0], True)])
     np.testing.assert_array_equal(agent.q, before)
 

@@ -1,5 +1,6 @@
 """Trajectories: their checks, their files, Minari, and agents that learn from them."""
 
+import dataclasses
 import sys
 
 import gymnasium as gym
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import greedystep as gs
-from greedystep import envs, tabular, trajectory
+from greedystep import datasets, envs, tabular, trajectory
 from greedystep.datasets import Dataset
 from greedystep.trajectory import Trajectory
 
@@ -352,7 +353,7 @@ FLAT = {
             {"actions": np.array([0, 1, 0, 1, np.nan, 1])},
             r"log.npz, episode 1: actions: expected whole numbers, got nan",
         ),
-        ({"actions": np.array([0, 1, 0, 1, 1e300, 1])}, r"log.npz, episode 1: actions: expected at most 2147483647"),
+        ({"actions": np.array([0, 1, 0, 1, 1e300, 1])}, r"log.npz, episode 1: actions: expected at most 16777215"),
         (
             {"actions": np.array([0, 1, 0, 1, 0, -1])},
             r"log.npz, episode 1: actions: expected actions that are numbered from 0, got -1 in step 2",
@@ -374,6 +375,10 @@ FLAT = {
             r"log.npz, episode 1 \(from step 3\): truncated: expected true or false \(1 or 0\), got nan in step 1",
         ),
         ({"observations": np.array(3.0)}, "log.npz: observations: expected one entry per step, got a single float64"),
+        (
+            {"next_observations": np.zeros((6, 3))},
+            r"log.npz: next_observations: expected shape \[2\] as observations have, got \[3\]",
+        ),
     ],
 )
 def test_faults_of_a_dataset_name_file_episode_and_step(wrong, message, tmp_path, monkeypatch):
@@ -402,11 +407,78 @@ def test_whole_numbers_are_actions_whatever_their_dtype():
         (FLAT | {"observations": [{"place": 0}] * 6}, "got dict; flatten each observation first"),
         (FLAT | {"observations": [[0], [1, 2], [3], [4], [5], [6]]}, "dataset: observations: expected one array, got"),
         ({}, "dataset: expected an array observations or obs or states, got no arrays"),
+        ({key: one[:1] for key, one in FLAT.items()}, "dataset: no step is left: the last step of an episode that"),
+        ([(*(FLAT[key][:1] for key in FLAT),)], "dataset, episode 0: no step is left: the last step of an episode"),
+        (FLAT | {"terminals": 2}, r"dataset: terminated: expected true or false \(1 or 0\), got 2 in step 0"),
     ],
 )
 def test_what_is_no_dataset_is_told_what_one_is(given, message):
     with pytest.raises(ValueError, match=message):
         Dataset.of(given)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (3, 4, 1)])
+def test_an_episode_ends_where_the_next_step_begins_elsewhere(shape, monkeypatch):
+    monkeypatch.setattr(datasets, "ENTRIES_AT_ONCE", 4)  # several blocks
+    seen = np.arange(7 * np.prod(shape, dtype=int)).reshape(7, *shape).astype(np.float32)
+    following = seen[1:].astype(np.float64) + 1e-12  # the same in the precision of both
+    following.reshape(6, -1)[2, -1] += 0.5  # cut after step 2, where an array differs in one number
+    log = {"observations": seen[:6], "actions": np.zeros(6, int), "rewards": np.ones(6), "next_observations": following}
+    first, second = Dataset.of(log | {"terminals": np.arange(6) == 5})
+    np.testing.assert_array_equal(first.observations, [*seen[:3], following[2]])
+    np.testing.assert_array_equal(second.observations, [*seen[3:6], following[5]])
+    assert (first.truncated.tolist(), first.terminated.any()) == ([False, False, True], False)
+    assert (second.truncated.any(), second.terminated.tolist()) == (False, [False, False, True])
+
+
+def test_where_nothing_is_known_an_episode_does_not_end():
+    seen = np.array([1.0, np.nan, 2.0])
+    np.testing.assert_array_equal(datasets._jumps(seen, np.array([np.nan, 2.0, 3.0])), [False, False, False])
+    np.testing.assert_array_equal(datasets._jumps(seen, np.array([np.nan, np.nan, 3.0])), [False, True, False])
+
+
+@pytest.mark.parametrize("ends", [True, 1, np.True_, [False, True], [0, 1], [[False], [True]]])
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_one_flag_says_how_an_episode_ends(ends, kind):
+    parts = (kind(GOOD["observations"]), kind(GOOD["actions"]), kind(GOOD["rewards"]))
+    keys = ("observations", "actions", "rewards", "terminals")
+    expected = Trajectory(**GOOD)
+    for log in ((*parts, ends), [(*parts, ends)], dict(zip(keys, (*parts, ends), strict=True))):
+        (found,) = Dataset.of(log)
+        assert_same(found, expected)
+    (found,) = Dataset.of((parts[0], *parts[1:], False, [0.5, 1.0]))  # with one flag, the fifth is what tables have
+    assert (found.terminated.any(), found.behaviour_prob.tolist()) == (False, [0.5, 1.0])
+    (found,) = Dataset.of((parts[0][:2], *parts[1:], ends, None))  # without the last observation
+    assert (found.observations.tolist(), found.terminated.tolist()) == ([0, 1, 1], [False, True])
+
+
+def test_a_list_of_minari_s_episodes_is_a_dataset(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    made = [Trajectory(**GOOD), Trajectory([2, 0], [1], [2.0], [False], [True])]
+    whole = trajectory.to_minari("toy/tiny-v0", made, gym.spaces.Discrete(3), gym.spaces.Discrete(2))
+    for log in ([whole[0], whole[1]], list(whole.iterate_episodes())):
+        for one, other in zip(Dataset.of(log), made, strict=True):
+            assert_same(one, other)
+    parts = dataclasses.replace(whole[0], observations={"a": np.zeros(3)})
+    with pytest.raises(ValueError, match=r"^dataset, episode 0: observations of several parts; give"):
+        Dataset.of([parts])
+
+
+def test_a_file_that_cannot_be_read_is_told_what_can(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    for name in ("log.csv", "log.pkl", "log.npz"):
+        (tmp_path / name).write_text("a,b")
+        with pytest.raises(
+            ValueError, match=rf"{name} is no file of logged steps \(.*\); expected \.npz of .*minari:ID"
+        ):
+            Dataset.of(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match=r"no such trajectory file: toy/tiny-v0$"):
+        Dataset.of("toy/tiny-v0")
+    trajectory.to_minari("toy/tiny-v0", [Trajectory(**GOOD)], gym.spaces.Discrete(3), gym.spaces.Discrete(2))
+    with pytest.raises(
+        FileNotFoundError, match=r"no such trajectory file: toy/tiny-v0; did you mean minari:toy/tiny-v0\?"
+    ):
+        Dataset.of("toy/tiny-v0")
 
 
 # -- agents -----------------------------------------------------------------------------------------------------------
@@ -428,21 +500,45 @@ def test_an_agent_fits_episodes_tuples_and_trajectories_alike(method):
     log = tabular.collect(task, episodes=20, seed=2)
     made = list(as_trajectories(log))
     tuples = [(one.observations, one.actions, one.rewards, one.terminated[-1], one.behaviour_prob) for one in made]
-    tables = [gs.TabularAgent(task, method, q=-20.0).fit(given).q for given in (log, made, tuples)]
-    np.testing.assert_array_equal(tables[0], tables[1])
-    np.testing.assert_array_equal(tables[0], tables[2])
+    columns = [(one.observations[:, None].astype(float), *rest) for one, (_, *rest) in zip(made, tuples, strict=True)]
+    flags = [(states, actions, rewards, one.terminated.tolist(), *rest)
+             for one, (states, actions, rewards, _, *rest) in zip(made, tuples, strict=True)]  # fmt: skip
+    forms = (log, made, tuples, columns, flags, iter(tuples), Dataset.of(made), list(log.trajectories()))
+    first, *others = (gs.TabularAgent(task, method, q=-20.0).fit(given).q for given in forms)
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+
+
+def test_a_table_takes_every_form_of_a_dataset(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    flat = {"observations": [0, 1, 3], "actions": [1, 0, 1], "rewards": [0.5, -1, 2], "terminals": [0, 1, 1]}
+    tuples = [([0, 1, 0], [1, 0], [0.5, -1], True), ([3, 0], [1], [2.0], True)]
+    np.savez(tmp_path / "log.npz", **flat)
+    trajectory.save(tmp_path / "own.npz", Dataset.of(flat))
+    minari = trajectory.to_minari("log-v0", list(Dataset.of(flat)), gym.spaces.Discrete(39), gym.spaces.Discrete(2))
+    expected = gs.TabularAgent("toy/choice", "model").fit(tuples).q
+    forms = (flat, tuple(map(np.array, flat.values())), tmp_path / "log.npz", str(tmp_path / "own.npz"), minari)
+    for log in (*forms, "minari:log-v0", list(minari.iterate_episodes()), Dataset.of(flat)):
+        np.testing.assert_array_equal(gs.TabularAgent("toy/choice", "model").fit(log).q, expected)
+    with pytest.raises(
+        ValueError, match="log: expected trajectories, arrays, a file or a Minari dataset, got NoneType"
+    ):
+        gs.TabularAgent("toy/choice").fit(None)
+    np.savez(tmp_path / "bad.npz", **flat | {"observations": [0, 1, 99]})
+    with pytest.raises(ValueError, match=r"bad\.npz, episode 1, step 0: state 99 is not in 0\.\.38"):
+        gs.TabularAgent("toy/choice").fit(tmp_path / "bad.npz")
 
 
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"observations": [0, 1, 99]}, r"episodes: state 99 is not in 0\.\.38"),
-        ({"actions": [0, 2]}, r"episodes: action 2 is not in 0\.\.1"),
+        ({"observations": [0, 1, 99]}, r"log, episode 1, step 2: state 99 is not in 0\.\.38"),
+        ({"actions": [0, 2]}, r"log, episode 1, step 1: action 2 is not in 0\.\.1"),
         (
             {"observations": np.zeros((3, 2), int)},
-            r"episodes: states must be integers, one per step, got int64 \[2\]",
+            r"log, episode 1: states must be integers, one per step, got int64 \[2\]",
         ),
-        ({"observations": [0.0, 1.0, 2.0]}, "episodes: states must be integers, one per step, got float64"),
+        ({"observations": [0.0, 1.5, 2.0]}, "log, episode 1: states must be integers, got 1.5 in step 1"),
     ],
 )
 def test_trajectories_that_do_not_fit_a_table_are_answered_by_one_sentence(bad, message):

@@ -6,7 +6,9 @@
     a dict of arrays    D4RL's flat form: observations, actions, rewards, terminals, and if known timeouts,
                         next_observations and behaviour_prob, all episodes one after another
     a tuple of arrays   (observations, actions, rewards, terminals[, timeouts]), the arguments of d3rlpy's MDPDataset
-    a list of those     one per episode
+    one episode         either of these with T + 1 observations, or with one flag as terminals; in a tuple whose fourth
+                        part is one flag, the fifth is behaviour_prob, as tables take it
+    a list of those     one per episode; also of Minari's episodes
     a file              .npz of `trajectory.save` or of flat arrays; .hdf5 of D4RL or Minari (needs h5py)
     a Minari dataset    itself, "minari:ID" of one on this machine, or its folder, in any of Minari's formats
     an object with `episodes`, such as d3rlpy's datasets
@@ -17,6 +19,7 @@ Episodes are read one at a time, so that a large dataset need not fit into memor
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,10 +30,10 @@ from typing import Any
 import numpy as np
 
 from greedystep import io, minari_store, trajectory
-from greedystep.checks import INT32_MAX, check_entries
+from greedystep.checks import check_entries
 from greedystep.extras import MissingExtraError
 from greedystep.minari_store import EPISODE, EpisodeFile
-from greedystep.trajectory import Trajectory
+from greedystep.trajectory import ACTION_BITS, Trajectory
 
 MINARI, MINARI_PARTS = "minari:", (".arrow", ".parquet")
 """What is before the id of a Minari dataset, and the endings of files that are a part of one."""
@@ -45,6 +48,10 @@ ALIASES = {
 }
 """Our name of an array -> the names that datasets give it."""
 REQUIRED = ("observations", "actions", "rewards", "terminated")
+FORMATS = ".npz of gs.trajectory.save or of flat arrays, .hdf5 of D4RL or Minari, or minari:ID"
+LARGEST_ACTION = 2**ACTION_BITS - 1
+ENTRIES_AT_ONCE = 2**18
+"""Entries of observations that are compared at a time, so that only these are copied."""
 
 
 class Dataset:
@@ -82,8 +89,8 @@ class Dataset:
             return cls._of_minari(dataset, name)
         if isinstance(dataset, Trajectory):
             return cls._of_list([dataset], name)
-        if isinstance(dataset, Mapping) or _is_arrays(dataset):
-            return cls._of_list(split_episodes(_named(dataset, name), name), name)
+        if isinstance(dataset, Mapping) or is_arrays(dataset):
+            return cls._of_arrays(dataset, name)
         if hasattr(dataset, "episodes"):
             dataset = dataset.episodes
         if not isinstance(dataset, Iterable):
@@ -129,6 +136,12 @@ class Dataset:
         return cls(name, lambda: iter(found), sum(map(len, found)), len(found))
 
     @classmethod
+    def _of_arrays(cls, given: Any, name: str) -> Dataset:
+        arrays = _named(given, name)
+        is_whole = _has_last_observation(arrays) and not arrays["terminated"][:-1].any()
+        return cls._of_list([_whole(arrays, name, 0)] if is_whole else split_episodes(arrays, name), name)
+
+    @classmethod
     def _of_minari(cls, dataset: Any, name: str) -> Dataset:
         spaces = dataset.observation_space, dataset.action_space
         starts = [int(getattr(space, "start", 0)) if hasattr(space, "n") else 0 for space in spaces]
@@ -165,14 +178,15 @@ class Dataset:
             found = _read_hdf5(path)
             if isinstance(found, EpisodeFile):
                 return cls._of_minari(found, path)
-            return cls._of_list(split_episodes(_named(found, path), path), path)
+            return cls._of_arrays(found, path)
         try:
             arrays = io.read_npz(path)
-        except (ValueError, OSError):  # `load` says what is wrong with the file
-            arrays = {}
-        if arrays and "format" not in arrays:
-            return cls._of_list(split_episodes(_named(arrays, path), path), path)
-        return cls._of_list(trajectory.load(path), path)
+        except FileNotFoundError:
+            hint = f"; did you mean {MINARI}{path}?" if minari_store.is_local(path) else ""
+            raise FileNotFoundError(f"no such trajectory file: {path}{hint}") from None
+        except ValueError as problem:
+            raise ValueError(f"{path} is no file of logged steps ({problem}); expected {FORMATS}") from None
+        return cls._of_list(trajectory.load(path), path) if "format" in arrays else cls._of_arrays(arrays, path)
 
 
 def _with_discrete_actions(one: Trajectory, name: str, number: int) -> Trajectory:
@@ -191,13 +205,17 @@ def _with_discrete_actions(one: Trajectory, name: str, number: int) -> Trajector
             actions < 0, lambda t: f"actions: expected actions that are numbered from 0, got {actions[t]} in step {t}"
         )
         check_entries(
-            actions > INT32_MAX, lambda t: f"actions: expected at most {INT32_MAX}, got {actions[t]} in step {t}"
+            actions > LARGEST_ACTION,
+            lambda t: f"actions: expected at most {LARGEST_ACTION}, got {actions[t]} in step {t}",
         )
     return one if actions.dtype.kind in "iu" else replace(one, actions=actions.astype(np.int64))
 
 
 def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajectory]:
     """Split flat arrays, whose episodes lie one after another, after each terminated or truncated step.
+
+    A step also counts as truncated where the next one does not begin in its next observation: D4RL's
+    `qlearning_dataset` has no timeouts, and shows in no other way where an episode was cut.
 
     Without next_observations the state after the last step of an episode is not known. After a terminated step it does
     not matter; a last step that was truncated is dropped, as its value cannot be bootstrapped.
@@ -211,8 +229,13 @@ def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajecto
     _check_ends(arrays, name)
     terminated = arrays["terminated"].astype(bool)
     truncated = np.asarray(arrays.get("truncated", np.zeros(T))).astype(bool) & ~terminated
-    ends = np.flatnonzero(terminated | truncated) + 1
     following = arrays.get("next_observations")
+    if following is not None:
+        expected, got = (list(seen.shape[1:]) for seen in (arrays["observations"], following))
+        if expected != got:
+            raise ValueError(f"{name}: next_observations: expected shape {expected} as observations have, got {got}")
+        truncated |= _jumps(arrays["observations"], following) & ~terminated
+    ends = np.flatnonzero(terminated | truncated) + 1
     found: list[Trajectory] = []
     low = 0
     stops: list[int] = ends.tolist()
@@ -238,7 +261,30 @@ def split_episodes(arrays: Mapping[str, np.ndarray], name: str) -> list[Trajecto
                     )
                 )
         low = end
+    if not found:
+        raise ValueError(
+            f"{name}: no step is left: the last step of an episode that does not terminate is dropped where no "
+            "next_observations say where it led"
+        )
     return found
+
+
+def _jumps(observations: np.ndarray, following: np.ndarray) -> np.ndarray:
+    """Return bool [T]: whether the step after each one does not begin in the observation that this one led to.
+
+    Observations are compared exactly; if both are floats, in the lower one of their precisions.
+    """
+    dtypes, T, width = (observations.dtype, following.dtype), len(observations), math.prod(observations.shape[1:])
+    are_floats = all(dtype.kind == "f" for dtype in dtypes)
+    dtype = min(dtypes, key=lambda one: one.itemsize) if are_floats else np.result_type(*dtypes)
+    jumps, rows = np.zeros(T, bool), max(1, ENTRIES_AT_ONCE // max(1, width))
+    for low in range(0, T - 1, rows):
+        high = min(low + rows, T - 1)
+        with np.errstate(over="ignore"):
+            parts = (part.astype(dtype, copy=False) for part in (following[low:high], observations[low + 1 : high + 1]))
+        ended, began = (part.reshape(high - low, width) for part in parts)
+        jumps[low:high] = ((ended != began) & ((ended == ended) | (began == began))).any(axis=1)  # NaN equals NaN
+    return jumps
 
 
 def _check_ends(arrays: Mapping[str, np.ndarray], name: str) -> None:
@@ -256,8 +302,10 @@ def _check_ends(arrays: Mapping[str, np.ndarray], name: str) -> None:
 def _named(arrays: Any, name: str) -> dict[str, np.ndarray]:
     """Return {our name: array} of arrays under any of their ALIASES."""
     if not isinstance(arrays, Mapping):
-        keys = ("observations", "actions", "rewards", "terminated", "truncated")
-        arrays = dict(zip(keys, arrays, strict=False))
+        last = "behaviour_prob" if np.ndim(arrays[3]) == 0 else "truncated"
+        arrays = dict(zip((*REQUIRED, last), arrays, strict=False))
+        if arrays.get(last, 0) is None:
+            del arrays[last]
     found = {}
     for ours, names in ALIASES.items():
         given = [alias for alias in names if alias in arrays]
@@ -275,22 +323,50 @@ def _named(arrays: Any, name: str) -> dict[str, np.ndarray]:
     for ours in ("rewards", "terminated", "truncated", "actions"):
         if ours in found and found[ours].ndim == 2 and found[ours].shape[1] == 1:
             found[ours] = found[ours][:, 0]  # d3rlpy keeps columns
+        if ours in ("terminated", "truncated") and ours in found and found[ours].ndim == 0:  # how all of it ends
+            trajectory.check_flags(f"{name}: {ours}", found[ours])
+            found[ours] = (np.arange(len(found["rewards"])) == len(found["rewards"]) - 1) & (found[ours] == 1)
     return found
 
 
-def _is_arrays(dataset: Any) -> bool:
-    return isinstance(dataset, tuple) and len(dataset) in (4, 5) and all(map(_is_array, dataset))
+def is_arrays(dataset: Any) -> bool:
+    """Whether this is a tuple of four or five arrays or lists, of which the ends may be one flag."""
+    if not isinstance(dataset, tuple) or len(dataset) not in (4, 5) or not all(map(_is_array, dataset[:3])):
+        return False
+    return all(one is None or isinstance(one, bool | int) or _is_array(one) for one in dataset[3:])
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or (hasattr(value, "__array__") and not isinstance(value, Trajectory))
+    return isinstance(value, list) or (hasattr(value, "__array__") and not isinstance(value, Trajectory))
+
+
+def _has_last_observation(arrays: Mapping[str, np.ndarray]) -> bool:
+    """Whether there are T + 1 observations, as a trajectory has."""
+    return len(arrays["observations"]) == len(arrays["rewards"]) + 1
+
+
+def _whole(arrays: Mapping[str, np.ndarray], name: str, number: int) -> Trajectory:
+    """Make a trajectory of the arrays of one episode with T + 1 observations."""
+    with _Naming(name, number):
+        truncated = arrays.get("truncated", np.zeros(len(arrays["rewards"]), bool))
+        return Trajectory(
+            *(arrays[key] for key in REQUIRED), truncated=truncated, behaviour_prob=arrays.get("behaviour_prob")
+        )
 
 
 def _as_trajectory(one: Any, name: str, number: int) -> Trajectory:
     if isinstance(one, Trajectory):
         return one
-    if isinstance(one, Mapping) or _is_arrays(one):
+    if isinstance(one, Mapping) or is_arrays(one):
         arrays = _named(one, f"{name}, episode {number}")
+    elif hasattr(one, "terminations") and hasattr(one, "observations"):  # an episode of Minari
+        if not isinstance(one.observations, np.ndarray):
+            raise ValueError(
+                f"{name}, episode {number}: observations of several parts; give the dataset of Minari itself, which "
+                "says how to flatten them"
+            )
+        with _Naming(name, number):
+            return trajectory.from_minari_episode(one)
     elif hasattr(one, "observations") and hasattr(one, "rewards"):  # an episode of d3rlpy
         arrays = {key: np.asarray(getattr(one, key)) for key in ("observations", "actions", "rewards")}
         T = len(arrays["rewards"])
@@ -301,13 +377,8 @@ def _as_trajectory(one: Any, name: str, number: int) -> Trajectory:
             f"{name}: episode {number} is a {type(one).__name__}; expected a Trajectory, a dict of arrays "
             "(observations, actions, rewards, terminals), or a tuple of these four arrays"
         )
-    if len(arrays["observations"]) == len(arrays["rewards"]) + 1:  # T + 1 observations, as we keep them
-        arrays["terminated"] = np.broadcast_to(arrays["terminated"], arrays["rewards"].shape)
-        with _Naming(name, number):
-            truncated = arrays.get("truncated", np.zeros(len(arrays["rewards"]), bool))
-            return Trajectory(
-                *(arrays[key] for key in REQUIRED), truncated=truncated, behaviour_prob=arrays.get("behaviour_prob")
-            )
+    if _has_last_observation(arrays):
+        return _whole(arrays, name, number)
     parts = split_episodes(arrays, f"{name}, episode {number}")
     if len(parts) != 1:
         raise ValueError(f"{name}: expected one episode as number {number}, got {len(parts)}")

@@ -18,6 +18,8 @@ from greedystep.extras import MissingExtraError
 METADATA, MAIN_FILE = "metadata.json", "main_data.hdf5"
 EPISODE = re.compile(r"episode_(\d+)")
 """Name of an episode's group in an HDF5 file."""
+VERSION = re.compile(r"-v\d+$")
+"""The end of an id."""
 JPEG = b"\xff\xd8"
 """First bytes of a JPEG image, as which Minari may keep images."""
 ADVICE = r"`\w+` is set to None|env_spec is None"
@@ -86,6 +88,16 @@ def folder_of(dataset_id: str) -> Path:
     from minari.storage.datasets_root_dir import get_dataset_path
 
     return get_dataset_path(dataset_id)
+
+
+def is_local(dataset_id: str) -> bool:
+    """Whether a dataset of this id is on this machine."""
+    if not VERSION.search(dataset_id):  # no folder is looked for, which Minari might make
+        return False
+    try:
+        return (folder_of(dataset_id) / "data").exists()
+    except ImportError:
+        return False
 
 
 def check_new_id(dataset_id: str) -> None:

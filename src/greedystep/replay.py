@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +27,11 @@ import numpy as np
 from jax import lax
 
 from greedystep.checks import INT32_MAX, check_int
-
-if TYPE_CHECKING:
-    from greedystep.trajectory import Trajectory
+from greedystep.trajectory import ACTION_BITS, Trajectory
 
 IS_STEP, TERMINATED, TRUNCATED = 1, 2, 4
 """Bits that mark a row: it holds a step, and the step terminated or truncated the episode."""
-ACTION_BITS, WORD = 24, 32
+WORD = 32
 
 
 class ReplayState(NamedTuple):

@@ -19,6 +19,9 @@ FILE_FORMAT = "greedystep-trajectories-1"
 COLUMNS = {"rewards": "iuf", "terminated": "b", "truncated": "b", "behaviour_prob": "iuf"}
 """Array of a trajectory file with one entry per step -> allowed kinds of its dtype."""
 
+ACTION_BITS = 24
+"""Bits that a replay buffer has for the number of an action."""
+
 MINARI_KEY = "behaviour_prob"
 """Key of the behaviour probabilities in Minari's infos. Infos have T + 1 entries, of which the first is NaN."""
 

@@ -219,7 +219,7 @@ class Fit:
             )
             agent, out = config.agent(), self._out_file(f"{config.method}-seed{self.seed}.npz", locks)
             try:
-                agent.fit(list(data), sweeps=sweeps)
+                agent.fit(data, sweeps=sweeps)
             except FloatingPointError as problem:
                 raise FailedError(str(problem)) from problem
         agent.save(out)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from greedystep import io
-from greedystep.trajectory import Trajectory
+from greedystep.trajectory import Trajectory, check_flags
 
 
 class Episodes(NamedTuple):
@@ -23,29 +23,36 @@ class Episodes(NamedTuple):
     terminated: np.ndarray  # bool [E]: whether the episode terminated; a truncated one bootstraps from its last state
 
     @classmethod
-    def of(cls, episodes: Iterable[tuple | Trajectory]) -> Episodes:
-        """Make a log of `Trajectory`s, or of tuples (states [T + 1], actions [T], rewards [T], terminated[, μ [T]])."""
+    def of(cls, episodes: Iterable[tuple | Trajectory], name: str = "log") -> Episodes:
+        """Make a log of `Trajectory`s, or of tuples (states [T + 1], actions [T], rewards [T], terminated[, μ [T]]).
+
+        States and actions are whole numbers, also as floats or as columns [T, 1]. `terminated` is one flag, or one per
+        step, of which only the last may be true.
+
+        Args:
+            name: the log's name in error messages.
+        """
         first, parts = [0], []
         for number, episode in enumerate(episodes):
             columns: Any = episode
             if isinstance(episode, Trajectory):
-                columns = episode.observations, episode.actions, episode.rewards, episode.terminated[-1]
+                columns = episode.observations, episode.actions, episode.rewards, episode.terminated
                 columns = (*columns, episode.behaviour_prob)
             states, actions, rewards, terminated, *rest = columns
-            T = len(actions)
+            T, where = len(actions), f"{name}, episode {number}"
             behaviour_prob = np.full(T, np.nan) if not rest or rest[0] is None else rest[0]
             if len(states) != T + 1 or len(rewards) != T or len(behaviour_prob) != T:
                 raise ValueError(
-                    f"episodes: number {number} has {len(states)} states, {T} actions, {len(rewards)} rewards and "
+                    f"{where} has {len(states)} states, {T} actions, {len(rewards)} rewards and "
                     f"{len(behaviour_prob)} behaviour probabilities; expected T + 1, T, T and T"
                 )
             if T == 0:
-                raise ValueError(f"episodes: number {number} has no steps")
+                raise ValueError(f"{where} has no steps")
             first.append(first[-1] + T)
-            numbers = _integers("states", states), _integers("actions", actions)
-            parts.append((*numbers, rewards, behaviour_prob, [bool(terminated)]))
+            numbers = _integers("states", states, where), _integers("actions", actions, where)
+            parts.append((*numbers, rewards, behaviour_prob, [_terminates(terminated, T, where)]))
         if not parts:
-            raise ValueError("episodes: expected at least one")
+            raise ValueError(f"{name}: expected at least one episode")
         states, actions, rewards, behaviour_prob, terminated = map(np.concatenate, zip(*parts, strict=True))
         return cls(
             np.array(first, np.int64),
@@ -56,14 +63,20 @@ class Episodes(NamedTuple):
             terminated,
         )
 
-    def check(self, num_states: int, num_actions: int) -> None:
+    def check(self, num_states: int, num_actions: int, name: str = "log") -> None:
         """Raise ValueError if a state or action number lies outside the table, or a reward is not finite."""
-        for name, numbers, count in (("state", self.states, num_states), ("action", self.actions, num_actions)):
+        E = len(self.terminated)
+        for what, numbers, count, first in (
+            ("state", self.states, num_states, self.first + np.arange(E + 1)),
+            ("action", self.actions, num_actions, self.first),
+        ):
             outside = (numbers < 0) | (numbers >= count)
             if outside.any():
-                raise ValueError(f"episodes: {name} {numbers[np.argmax(outside)]} is not in 0..{count - 1}")
+                at = int(np.argmax(outside))
+                raise ValueError(f"{_place(first, at, name)}: {what} {numbers[at]} is not in 0..{count - 1}")
         if not np.isfinite(self.rewards).all():
-            raise ValueError("episodes: rewards must be finite")
+            at = int(np.argmin(np.isfinite(self.rewards)))
+            raise ValueError(f"{_place(self.first, at, name)}: expected a finite reward, got {self.rewards[at]}")
 
     @property
     def origins(self) -> np.ndarray:
@@ -71,25 +84,69 @@ class Episodes(NamedTuple):
         number = np.repeat(np.arange(len(self.terminated)), np.diff(self.first))
         return self.states[np.arange(len(self.actions)) + number]
 
-    def check_available(self, available: np.ndarray) -> None:
+    def check_available(self, available: np.ndarray, name: str = "log") -> None:
         """Raise ValueError if an action was taken that its state does not have; `available` is bool [S, A]."""
         missing = ~available[self.origins, self.actions]
         if missing.any():
-            step = int(np.argmax(missing))
-            raise ValueError(f"episodes: state {self.origins[step]} does not have action {self.actions[step]}")
+            at = int(np.argmax(missing))
+            where = _place(self.first, at, name)
+            raise ValueError(f"{where}: state {self.origins[at]} does not have action {self.actions[at]}")
+
+    def trajectories(self) -> Iterator[Trajectory]:
+        """Yield the episodes one after another."""
+        for e, terminated in enumerate(self.terminated.tolist()):
+            low, high = self.first[e : e + 2].tolist()
+            is_last, chances = np.arange(low, high) == high - 1, self.behaviour_prob[low:high]
+            yield Trajectory(
+                self.states[low + e : high + e + 1],
+                self.actions[low:high],
+                self.rewards[low:high],
+                is_last & terminated,
+                is_last & (not terminated),
+                None if np.isnan(chances).any() else chances,
+            )
 
 
-def _integers(name: str, given: Any) -> np.ndarray:
-    """Return the numbers as an array [T]; ValueError if they are not integers, or too large for int32."""
+def _place(first: np.ndarray, at: int, name: str) -> str:
+    """Return what entry `at` is in words; `first` has the first entry of each episode."""
+    episode = int(np.searchsorted(first, at, side="right")) - 1
+    return f"{name}, episode {episode}, step {at - int(first[episode])}"
+
+
+def _integers(name: str, given: Any, where: str) -> np.ndarray:
+    """Return whole numbers as an array [T]; ValueError if they are none, or too large for int32."""
     numbers = np.asarray(given)
-    if not np.issubdtype(numbers.dtype, np.integer) or numbers.ndim != 1:
-        shape = list(numbers.shape[1:]) or ""
-        raise ValueError(f"episodes: {name} must be integers, one per step, got {numbers.dtype} {shape}".rstrip())
+    shape = list(numbers.shape[1:])
+    if shape == [1]:
+        numbers = numbers[:, 0]
+    if numbers.dtype.kind not in "iuf" or numbers.ndim != 1:
+        got = f"{numbers.dtype} {shape or ''}".rstrip()
+        raise ValueError(f"{where}: {name} must be integers, one per step, got {got}")
+    if numbers.dtype.kind == "f" and (numbers != np.floor(numbers)).any():
+        at = int(np.argmax(numbers != np.floor(numbers)))
+        raise ValueError(f"{where}: {name} must be integers, got {numbers[at]} in step {at}")
     limits = np.iinfo(np.int32)
     outside = (numbers < limits.min) | (numbers > limits.max)
     if outside.any():
-        raise ValueError(f"episodes: {name[:-1]} {numbers[np.argmax(outside)]} is too large for a table")
+        at = int(np.argmax(outside))
+        raise ValueError(f"{where}: {name[:-1]} {numbers[at]} in step {at} is too large for a table")
     return numbers
+
+
+def _terminates(given: Any, T: int, where: str) -> bool:
+    """Return whether an episode of T steps terminates, by one flag or by one flag per step."""
+    flags = np.asarray(given)
+    check_flags(f"{where}: terminated", flags)
+    if flags.ndim == 0:
+        return bool(flags)
+    if flags.size != T:
+        shape = list(flags.shape)
+        raise ValueError(f"{where}: terminated: expected one flag, or one per step, {T}, got shape {shape}")
+    *before, last = flags.reshape(T).tolist()
+    if any(before):
+        step = before.index(True)
+        raise ValueError(f"{where}: terminated: step {step} of {T} ends the episode; make an episode of each")
+    return bool(last)
 
 
 # -- the buffer of one episode ----------------------------------------------------------------------------------------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from greedystep import envs, io, schema
 from greedystep.checks import check_float, check_int, check_memory, check_seed
+from greedystep.datasets import Dataset, is_arrays
 from greedystep.envs import ToyTask
 from greedystep.evaluation import Evaluation
 from greedystep.tabular import learning
@@ -155,12 +156,17 @@ class TabularAgent:
                 self.q, self.episodes, self.steps = table, self.episodes + len(returns), self.steps + sum(lengths)
         return LearnResult(table, np.array(returns), np.array(lengths, np.int64), self.memory)
 
-    def fit(self, log: Episodes | Iterable[tuple | Trajectory], sweeps: int = 1) -> TabularAgent:
-        """Learn from logged episodes, as `Episodes.of` takes them, `sweeps` times over; return the agent."""
-        log = log if isinstance(log, Episodes) else Episodes.of(log)
+    def fit(self, log: Any, sweeps: int = 1) -> TabularAgent:
+        """Learn from logged episodes, `sweeps` times over; return the agent.
+
+        Args:
+            log: `Episodes`; a list of tuples as `Episodes.of` takes them; or a dataset in any form that `datasets`
+                lists, such as a file, flat arrays or one of Minari.
+        """
+        log, name = _as_episodes(log)
+        log.check(*self.q.shape, name)
         if isinstance(self.task, ToyTask):
-            log.check(*self.q.shape)
-            log.check_available(self.task.mdp.available)
+            log.check_available(self.task.mdp.available, name)
         how: Any = {"discount": self.discount, "sweeps": sweeps, "memory": self.memory, **self.options}
         self.q = learning.replay(log, self.q, self.method, **how)
         self._detector.check_log(log)
@@ -316,6 +322,18 @@ def _task(env: Any, discount: float | None, limit: int | None) -> Any:
     if not (isinstance(env, str) or hasattr(env, "observation_space")):
         raise ValueError(f"env: expected a name, a toy task or a Gymnasium environment, got {type(env).__name__}")
     return GymnasiumTask(env, DEFAULT_DISCOUNT if discount is None else discount, limit)
+
+
+def _as_episodes(log: Any) -> tuple[Episodes, str]:
+    """Return logged episodes in any form as arrays, and the name that they have in errors."""
+    if isinstance(log, Episodes):
+        return log, "log"
+    if isinstance(log, list | tuple | Iterator) and not is_arrays(log):
+        log = list(log)
+        if all(isinstance(one, tuple | Trajectory) for one in log):
+            return Episodes.of(log), "log"
+    data = Dataset.of(log, "log")
+    return Episodes.of(data, data.name), data.name
 
 
 def _discounted_sum(rewards: np.ndarray, discount: float) -> float:
