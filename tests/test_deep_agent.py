@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import greedystep as gs
+from greedystep.deep import offline
 from greedystep.trajectory import Trajectory
 
 SMALL = {"hidden": (8,), "replay_size": 300, "batch_size": 8, "warmup": 40, "target_period": 30, "log_every": 100}
@@ -188,3 +189,39 @@ def test_fit_refuses_what_it_cannot_learn_from():
     ):
         with pytest.raises(ValueError, match=message):
             agent.fit(dataset)
+
+
+# -- spaces of a log ---------------------------------------------------------------------------------------------------
+
+
+def episodes_of(*observations):
+    return [(np.array(seen), [0], [1.0], True) for seen in observations]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "dtype"),
+    [
+        ([[0, 1], [1, 0]], [[0.7, -0.6], [0.9, 0.2]], "float32"),
+        (np.zeros((2, 2), np.uint8), [[300, -1], [2, 2]], "int32"),
+        ([[3_000_000_000, 1], [1, 2]], [[0, 1], [1, 2]], "float32"),
+        (np.zeros((2, 2), np.uint8), np.full((2, 2), 255, np.uint8), "uint8"),
+        (np.zeros((2, 2), bool), np.ones((2, 2), np.int8), "int8"),
+    ],
+)
+def test_observations_are_stored_as_a_dtype_that_holds_those_of_every_episode(first, second, dtype):
+    agent = gs.DQN.from_dataset(episodes_of(first, second), hidden=(4,))
+    buffer, replay = offline.fill_replay(agent.trainer.learner, agent._data)
+    assert agent.env.observation.dtype == dtype
+    np.testing.assert_allclose(buffer.unpack(replay.observations[0]), np.concatenate([first, second]))
+
+
+@pytest.mark.parametrize(
+    ("states", "message"),
+    [
+        ([0, -3], "dataset, episode 1: expected states numbered from 0, got -3 in step 1"),
+        ([2**40, 0], "dataset, episode 1: expected states of at most 2147483647, got 1099511627776 in step 0"),
+    ],
+)
+def test_numbers_of_states_that_cannot_be_are_refused(states, message):
+    with pytest.raises(ValueError, match=message):
+        gs.DQN.from_dataset(episodes_of([0, 1], states))

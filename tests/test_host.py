@@ -13,12 +13,15 @@ from typing import Any
 
 import gymnasium
 import jax
+import minari
 import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from minari.data_collector import EpisodeBuffer
 
 import greedystep as gs
+from greedystep import io, minari_store
 from greedystep.deep import agent as agent_module
 from greedystep.deep import host_loop
 from greedystep.deep.agent import OTHER_ENVS
@@ -35,6 +38,7 @@ from greedystep.envs import host_envs
 from greedystep.envs.gymnasium_rules import EnvironmentFailedError
 from greedystep.envs.host import HostEnvironment, LoggedEnvironment
 from greedystep.envs.observation_spec import ObservationSpec
+from greedystep.envs.space_json import space_from_json, space_to_json
 
 TINY = {
     "returns": "one-step",
@@ -696,6 +700,65 @@ def test_an_agent_takes_observations_and_gives_actions_as_its_environment_does(t
     assert gs.evaluate_policy(lambda seen: np.full(len(seen), 6), Parts, 5) == (1.0, 0.0)
     with pytest.raises(ValueError, match=r"^model: expected 5 actions from 5 to 6, got "):
         gs.evaluate_policy(lambda seen: np.zeros(len(seen), int), Parts, 5)
+
+
+def test_so_does_one_that_knows_the_environment_from_minari_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    seen = [Parts().reset(seed=seed)[0] for seed in range(9)]
+    ends = {"rewards": [1.0], "terminations": [True], "truncations": [False], "infos": {}}
+    log = []
+    for i in range(8):
+        parts = {name: np.stack([seen[i][name], seen[i + 1][name]]) for name in seen[i]}
+        log.append(EpisodeBuffer(id=i, observations=parts, actions=[np.int64(5 + i % 2)], **ends))
+    how = {"observation_space": Parts.observation_space, "action_space": Parts.action_space}
+    with minari_store.without_advice():
+        dataset = minari.create_dataset_from_buffers("toy/parts-v0", log, **how)
+    observation = seen[0]
+    agent = gs.DQN.from_dataset(dataset, hidden=(8,)).fit(updates=2)
+    agent.save(tmp_path / "x.agent")
+    loaded = gs.load(tmp_path / "x.agent")
+    for one in (agent, loaded):
+        assert one.predict(observation) in (5, 6)
+        flat = spaces.flatten(Parts.observation_space, observation)
+        np.testing.assert_array_equal(one.values(observation), agent.values(flat))
+        assert one.export_policy(tmp_path / "x.npz").predict(flat) == agent.predict(observation)
+    assert loaded.env.space == Parts.observation_space
+
+
+def test_states_of_minari_s_are_counted_from_the_start_of_their_space_also_after_loading(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    log = gs.Trajectory([5, 6, 7], [0, 1], [0.0, 1.0], [False, True], [False, False])
+    dataset = gs.trajectory.to_minari("toy/starts-v0", [log], spaces.Discrete(3, start=5), spaces.Discrete(2))
+    agent = gs.DQN.from_dataset(dataset, hidden=(8,))
+    agent.save(tmp_path / "x.agent")
+    for one in (agent, gs.load(tmp_path / "x.agent")):
+        assert one.values(np.array([5, 6, 7])).shape == (3, 2)
+        with pytest.raises(ValueError, match="observations: expected states 0 to 2"):
+            one.values(0)
+        assert one.export_policy(tmp_path / "x.npz").predict(6) == agent.predict(6)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-np.inf, np.array([1.0, 2.5], np.float32)),
+        spaces.Box(0, 255, (2, 2, 1), np.uint8),
+        spaces.Discrete(3, start=-2),
+        spaces.MultiBinary([2, 3]),
+        spaces.MultiDiscrete([3, 2], start=[1, 0]),
+        spaces.Dict([("b", spaces.Discrete(2)), ("a", spaces.Tuple([spaces.Discrete(2), spaces.Box(-1, 1)]))]),
+    ],
+)
+def test_a_space_comes_back_from_json(space):
+    content = io.from_json(io.to_json(space_to_json(space)))
+    found = space_from_json(content, "it")
+    assert found == space
+    if isinstance(space, spaces.Dict):
+        assert list(found.spaces) == ["b", "a"]
+    for bad in ({}, 3, {"kind": "Graph"}, {"kind": "Dict", "spaces": [["a"]]}, content | {"kind": "Discrete"}):
+        if bad != content:
+            with pytest.raises(ValueError, match=r"^it describes no space of Gymnasium$"):
+                space_from_json(bad, "it")
 
 
 def test_states_of_a_discrete_space_are_counted_from_its_start(tmp_path):

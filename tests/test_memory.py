@@ -1,11 +1,14 @@
 """What would not fit in memory is refused with the number, before it is allocated."""
 
+import gymnasium
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from greedystep import checks, envs, models
 from greedystep.cli import main
+from greedystep.deep.agent import DQN
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.device_memory import largest_intermediate, tree_bytes
 from greedystep.deep.evaluator import Evaluator
@@ -207,6 +210,26 @@ def test_a_batch_that_does_not_fit_is_refused(returns, four_gigabytes):
     trainer = make_trainer(returns=returns, batch_size=10**9)
     with pytest.raises(MemoryError, match=r"^batch_size=1000000000, num_envs=1, ensemble=1"):
         trainer.run(1)
+
+
+def log_with_action(action, steps=20):
+    return np.zeros((steps, 1)), np.arange(steps) % 2 * action, np.ones(steps), np.arange(steps) % 20 == 19
+
+
+def test_one_large_action_in_a_log_is_refused_where_its_network_does_not_fit(four_gigabytes):
+    with pytest.raises(MemoryError, match=r"^ensemble=1, hidden=\(128, 128\), 16777216 actions: needs about 86 GB"):
+        DQN.from_dataset(log_with_action(2**24 - 1))
+    agent = DQN.from_dataset(log_with_action(10**5, 50_000), hidden=(4,))
+    with pytest.raises(MemoryError, match=r"^batch_size=64, hidden=\(4,\), 100001 actions: needs about 11 GB"):
+        agent.fit(updates=1)  # which actions are in the data at every step
+
+
+def test_more_actions_than_a_replay_buffer_holds_are_refused():
+    class Many(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2**40)
+
+    with pytest.raises(ValueError, match=r"env: expected at most 16777216 actions, .* got 1099511627776"):
+        DQN(Many())
 
 
 def test_episodes_that_do_not_fit_are_refused(four_gigabytes):

@@ -24,7 +24,7 @@ from greedystep.datasets import Dataset
 from greedystep.deep import offline
 from greedystep.deep.callbacks import Callback, call_all, check_callbacks
 from greedystep.deep.config import Returns
-from greedystep.deep.device_memory import check_device_memory, largest_intermediate
+from greedystep.deep.device_memory import check_device_memory
 from greedystep.deep.divergence import DivergedError, UnreachableValueWarning, reward_range, unreachable_value
 from greedystep.deep.env_spec import as_environment, config_for, is_spec_of, logged_environment, same_spaces
 from greedystep.deep.evaluator import Evaluator
@@ -269,8 +269,8 @@ class DQN:
         states, hyperparams, keys = before.lanes.learner, self.trainer.hyperparams, jax.random.key(seed)[None]
         if not self.steps:
             states = offline.standardise(states, buffer, replay)
-        traced = fit.trace(replay, states, hyperparams, keys)
-        check_device_memory(f"batch_size={self.config.batch_size}", largest_intermediate(traced))
+        what = f"batch_size={self.config.batch_size}, hidden={self.config.hidden}, {self.env.num_actions} actions"
+        check_device_memory(what, fit.bytes_needed(replay, jax.block_until_ready(states), hyperparams, keys))
         rewards, has_warned = reward_range(replay), False
         for piece in fit.pieces(replay, states, hyperparams, keys, updates, begin, PIECES):
             if not jnp.isfinite(piece.loss[0]):

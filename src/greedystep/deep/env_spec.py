@@ -6,9 +6,10 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Dict, Discrete, Tuple
 
 from greedystep import envs, io, schema
-from greedystep.checks import INT32_MAX
+from greedystep.checks import INT32_MAX, check_entries
 from greedystep.datasets import Dataset
 from greedystep.deep.config import DQNConfig
 from greedystep.deep.presets import env_options, make_config
@@ -19,6 +20,7 @@ from greedystep.envs.host import HostEnvironment, LoggedEnvironment, Vectorizati
 from greedystep.envs.jumanji import from_jumanji, is_jumanji
 from greedystep.envs.observation_codec import ObservationCodec, stored_dtype
 from greedystep.envs.observation_spec import check_spaces
+from greedystep.envs.space_json import space_from_json, space_to_json
 from greedystep.envs.toy_env import ToyEnvironment
 from greedystep.envs.toy_task import ToyTask
 
@@ -86,10 +88,15 @@ def spec_of(env: AnyEnvironment) -> EnvSpec:
             "dtype": str(spec.dtype),
             "low": np.min(spec.low),
             "high": np.max(spec.high),
+            "num_actions": env.num_actions,
         }
         if spec.is_quantity and spec.shape == () and spec.dtype.kind in "iu":  # else it decides nothing
             spaces["is_quantity"] = True
-        return {"name": env.name, "options": None, "spaces": io.jsonable(spaces | {"num_actions": env.num_actions})}
+        if env.first_action:
+            spaces["first_action"] = env.first_action
+        if env.space is not None:
+            spaces["space"] = space_to_json(env.space)
+        return {"name": env.name, "options": None, "spaces": io.jsonable(spaces)}
     if isinstance(env, HostEnvironment):
         return {"name": env.name, "options": _as_json(env.options)}
     inner, limit = (env.env, env.limit) if isinstance(env, TimeLimit) else (env, None)
@@ -116,6 +123,7 @@ SPACES = {
     "num_actions": schema.Int(1, INT32_MAX),
 }
 """Schema of the spaces of an agent that was made from a dataset."""
+FIRST_ACTION = schema.Int(-INT32_MAX, INT32_MAX)
 
 
 def logged_environment(data: Dataset) -> LoggedEnvironment:
@@ -124,14 +132,26 @@ def logged_environment(data: Dataset) -> LoggedEnvironment:
         space, actions = data.spaces
         if not hasattr(actions, "n"):
             raise ValueError(f"{data.name}: expected Discrete actions, got {actions}")
-        return LoggedEnvironment(data.name, ObservationCodec(data.name, space).spec, int(actions.n))
+        spec = ObservationCodec(data.name, space).spec
+        # Others are in the dataset as in the environment.
+        differs = isinstance(space, Dict | Tuple) or (isinstance(space, Discrete) and space.start != 0)
+        return LoggedEnvironment(data.name, spec, int(actions.n), int(actions.start), space if differs else None)
     first = next(iter(data)).observations
-    low, high, most = np.inf, -np.inf, 0
-    for one in data:
+    is_state, dtype, low, high, most = first.ndim == 1, first.dtype, np.inf, -np.inf, 0
+    for number, one in enumerate(data):
+        if is_state and one.observations.dtype.kind in "iu":
+            _check_states(one.observations, f"{data.name}, episode {number}")
+        dtype = np.result_type(dtype, one.observations.dtype)
         low, high = min(low, one.observations.min()), max(high, one.observations.max())
         most = max(most, int(one.actions.max()))
-    spec = ObservationSpec(first.shape[1:], stored_dtype(first.dtype, low, high), low, high)
+    spec = ObservationSpec(first.shape[1:], stored_dtype(dtype, low, high), low, high)
     return LoggedEnvironment(data.name, spec, most + 1)
+
+
+def _check_states(states: np.ndarray, where: str) -> None:
+    """Raise ValueError unless states are numbered from 0, with numbers that int32 holds."""
+    for wrong, expected in ((states < 0, "numbered from 0"), (states > INT32_MAX, f"of at most {INT32_MAX}")):
+        check_entries(wrong, lambda t, what=expected: f"{where}: expected states {what}, got {states[t]} in step {t}")
 
 
 def gymnasium_spec(env: AnyEnvironment) -> Any:
@@ -167,8 +187,10 @@ def make_from_spec(spec: EnvSpec, source: Any, named: str | None = None) -> AnyE
         spaces = schema.check(spec["spaces"], SPACES, "its spaces")
         shape, dtype = tuple(spaces["shape"]), np.dtype(spaces["dtype"])
         is_quantity = schema.check(spaces.get("is_quantity", False), bool, "its spaces.is_quantity")
+        first_action = schema.check(spaces.get("first_action", 0), FIRST_ACTION, "its spaces.first_action")
+        space = space_from_json(spaces["space"], "its spaces.space") if "space" in spaces else None
         observation = ObservationSpec(shape, dtype, spaces["low"], spaces["high"], is_quantity)
-        return LoggedEnvironment(spec["name"], observation, spaces["num_actions"])
+        return LoggedEnvironment(spec["name"], observation, spaces["num_actions"], first_action, space)
     if spec["options"] is None:
         raise ValueError(f"env: {source} was trained on {spec['name']!r}, which has to be given to load it")
     if not envs.is_own_name(spec["name"]) and named != spec["name"]:

@@ -42,6 +42,7 @@ from greedystep.deep.target_pool import Batch, TargetPool
 from greedystep.deep.targets import BootstrapValues, LaneHyperparams, n_step_targets, within
 from greedystep.envs.core import ObservationSpec
 from greedystep.replay import ReplayBuffer, ReplayState, integers_below, random_bits
+from greedystep.trajectory import ACTION_BITS
 
 CLONING_RATE = 10.0
 """Learning rate of the behaviour network, as a multiple of `learning_rate`: its targets are actions, which do
@@ -88,6 +89,12 @@ class Learner:
     observation: ObservationSpec
     num_actions: int
     network: MakeNetwork | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_actions > 2**ACTION_BITS:
+            raise ValueError(
+                f"env: expected at most {2**ACTION_BITS} actions, which a replay buffer holds, got {self.num_actions}"
+            )
 
     @property
     def _make_network(self) -> MakeNetwork:

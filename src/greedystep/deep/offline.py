@@ -18,6 +18,7 @@ from greedystep.datasets import Dataset
 from greedystep.deep import cloning, target_pool
 from greedystep.deep.cloning import UpdateRange
 from greedystep.deep.config import DQNConfig
+from greedystep.deep.device_memory import largest_intermediate, tree_bytes
 from greedystep.deep.heads import HEADS, head_q
 from greedystep.deep.learner import Learner, LearnerState
 from greedystep.deep.networks import StandardisedMLP, as_float
@@ -145,10 +146,20 @@ class LogFit:
         self._find_support = jax.jit(partial(_find_supports, learner, buffer))
         self._fit = in_lanes(fit, learner, buffer)
 
-    def trace(self, replay: ReplayState, states: LearnerState, hyperparams: LaneHyperparams, keys: jax.Array) -> Any:
-        """Trace the program that learns Q; nothing is computed."""
-        support = jax.eval_shape(self._find_support, replay, states.params) if self._clones else None
-        return self._fit.trace(replay, UpdateRange.of(0, 0, 1), states, hyperparams, keys, support)
+    def bytes_needed(
+        self, replay: ReplayState, states: LearnerState, hyperparams: LaneHyperparams, keys: jax.Array
+    ) -> int:
+        """Return the memory that a fit needs besides these arguments; nothing is computed.
+
+        Beside the states with which it begins there are those of the last piece, and those that the next one makes.
+        """
+        none, support, programs = UpdateRange.of(0, 0, 1), None, []
+        if self._clones:
+            programs.append(self._clone.trace(replay, none, states, hyperparams, keys))
+            programs.append(self._find_support.trace(replay, states.params))
+            support = programs[-1].out_info
+        programs.append(self._fit.trace(replay, none, states, hyperparams, keys, support))
+        return 2 * tree_bytes(states) + tree_bytes(support) + max(map(largest_intermediate, programs))
 
     def compile(self, replay: ReplayState, states: LearnerState, hyperparams: LaneHyperparams, keys: jax.Array) -> None:
         """Run all programs without an update, so that `pieces` compiles nothing."""

@@ -149,8 +149,11 @@ class Trainer:
         traced = init.trace(lanes)
         sizes = {name: tree_bytes(part) for name, part in traced.out_info._asdict().items()}
         largest = SIZE_SETTINGS[max(sizes, key=lambda name: sizes[name])]
+        what = self._shown(*largest)
+        if "hidden" in largest and self.env.num_actions > sum(self.config.hidden):
+            what += f", {self.env.num_actions} actions"
         needed = sum(sizes.values()) // len(self.devices) + largest_intermediate(traced)
-        check_device_memory(self._shown(*largest), needed, self.devices)
+        check_device_memory(what, needed, self.devices)
         with deferred():  # an interrupt within JAX may come out of it as a SystemError
             return init(lanes)
 

@@ -78,12 +78,16 @@ class HostEnvironment:
         self.num_actions, self._first_action = int(actions.n), np.asarray(actions.start, actions.dtype)
         self.first_action = int(actions.start)
         """The number of the first action in the environment; here and in networks actions are counted from 0."""
-        self.action_names = tuple(map(str, range(self.num_actions)))
         self.codec = ObservationCodec(self.name, space)
         """How observations become arrays."""
         self.first_state = self.codec.first_state
         self.pool: Any = None
         """The actors that play for a training, where `vectorization` is "actors"."""
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """The numbers of the actions, from 0, as text."""
+        return tuple(map(str, range(self.num_actions)))
 
     @property
     def make(self) -> Callable[[], Any]:
@@ -158,17 +162,33 @@ class HostEnvironment:
 
 
 class LoggedEnvironment(HostEnvironment):
-    """Spaces of an environment of which only a dataset is known: an agent can be fitted to it, but cannot act."""
+    """Spaces of an environment of which only a dataset is known: an agent can be fitted to it, but cannot act.
 
-    def __init__(self, name: str, observation: ObservationSpec, num_actions: int):
+    Args:
+        first_action: the number of the environment's first action; in the dataset actions are counted from 0.
+        space: the environment's observation space, if it is known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        observation: ObservationSpec,
+        num_actions: int,
+        first_action: int = 0,
+        space: spaces.Space | None = None,
+    ):
         self.name, self.options, self.vectorization, self._make, self._made = name, None, "sync", None, None
-        self.num_actions, self.action_names = num_actions, tuple(map(str, range(num_actions)))
-        self.first_action = 0
+        self.num_actions, self.first_action = num_actions, first_action
         self._observation = observation
+        self.space = space
+        self._encode = None
+        if space is not None:
+            codec = ObservationCodec(name, space)
+            self._encode, self.first_state = codec.encode, codec.first_state
 
     def encode(self, observations: Any) -> Any:
-        """Return observations as the dataset has them: as they are."""
-        return observations
+        """Convert observations as the environment returns them to those of the dataset, where its space is known."""
+        return observations if self._encode is None else self._encode(observations)
 
     @property
     def observation(self) -> ObservationSpec:
