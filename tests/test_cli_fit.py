@@ -122,6 +122,7 @@ def test_ctrl_c_keeps_what_was_learned(cars, tmp_path, capsys, monkeypatch):
         (["CARS", "--env", "classic/mountaincar", "--out", "CARS"], "exists already"),
         (["CARS", "--eval-env", "Acrobot-v1"], "eval_env: expected observations of shape (2,), got (6,) in Acrobot-v1"),
         (["CARS", "--seeds", "2", "--eval-env", "Acrobot-v1"], "eval_env: expected observations of shape (2,), got"),
+        (["CARS", "--eval-env", "CartPole-v2x"], "eval_env: gymnasium cannot make 'CartPole-v2x'"),
         (["CHAINS", "--env", "toy/n-horizon", "--eval-env", "CartPole-v1"], "eval_env: a table is evaluated exactly"),
     ],
 )

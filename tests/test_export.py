@@ -229,6 +229,50 @@ def test_the_command_writes_episodes_and_the_policy(tmp_path, capsys):
         assert sentence in capsys.readouterr().err
 
 
+def test_an_agent_that_was_fitted_without_an_environment_plays_where_env_says(tmp_path, capsys):
+    log = {"observations": np.zeros((8, 4)), "actions": [0, 1] * 4, "rewards": [1.0] * 8, "terminals": [0, 1] * 4}
+    gs.DQN.from_dataset(log, hidden=(8,)).save(tmp_path / "x.agent")
+    words = ["export", str(tmp_path / "x.agent"), "--episodes", "3"]
+    out = ["--out", str(tmp_path / "log.npz")]
+    assert main([*words, *out]) == 2
+    assert "greedystep eval, watch or export --env ID" in capsys.readouterr().err
+    assert main([*words, *out, "--env", "CartPole-v1"]) == 0
+    assert len(gs.trajectory.load(tmp_path / "log.npz")) == 3
+    for more, sentence in {
+        (*out, "--env", "Acrobot-v1"): "env: expected observations of shape (4,), got (6,) in Acrobot-v1",
+    }.items():
+        assert main([*words, *more]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("env", ["toy/choice", "FrozenLake-v1"])
+def test_a_table_writes_the_episodes_that_it_plays(env, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    agent = gs.TabularAgent(env, "q-learning")
+    agent.learn(50)
+    agent.save(tmp_path / "table.npz")
+    words = ["export", str(tmp_path / "table.npz"), "--episodes", "20", "--epsilon", "0.2", "--seed", "3"]
+    assert main([*words, "--out", str(tmp_path / "log.npz"), "--minari", "played-v0"]) == 0
+    played = gs.trajectory.load(tmp_path / "log.npz")
+    assert [one.rewards.sum() for one in played] == agent.evaluate(20, 0.2, seed=3).returns.tolist()
+    for one in played:
+        greedy = agent.predict(one.observations[:-1]) == one.actions
+        share = 0.2 / agent.task.num_actions
+        np.testing.assert_allclose(one.behaviour_prob, np.where(greedy, 0.8 + share, share))
+        assert one.terminated[-1] != one.truncated[-1]
+    again = gs.trajectory.from_minari("played-v0")
+    assert all(np.array_equal(a.observations, b.observations) for a, b in zip(played, again, strict=True))
+    assert minari.load_dataset("played-v0").recover_environment().observation_space.n == agent.task.num_states
+    gs.TabularAgent(env, "model").fit(tmp_path / "log.npz")
+    for more in (
+        ("--policy", "p.npz"),
+        ("--out", "log.npz", "--lane", "1"),
+        ("--out", "log.npz", "--env", "CartPole-v1"),
+    ):
+        assert main([*words, *more]) == 2
+        assert "a table" in capsys.readouterr().err
+
+
 def test_a_minari_dataset_knows_the_environment_that_it_comes_from(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     for env, made in (

@@ -84,9 +84,13 @@ def test_a_game_without_one_names_those_that_have_one():
 
 
 def test_one_is_watched(capsys):
-    assert main(["watch", "classic/cartpole", "--pretrained", "--steps", "2", "--options", "limit=2"]) == 0
+    words = ["watch", "classic/cartpole", "--pretrained", "--steps", "2", "--options"]
+    assert main([*words, "limit=500"]) == 0  # as in its card
     said = capsys.readouterr()
     assert said.err.startswith("classic/cartpole, pretrained: mean return 500 (95 % CI 500 to 500) over 1000 episodes")
+    assert main([*words, "limit=2"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "classic/cartpole, pretrained; its score is of other options\n"
     first, _, last = said.out.splitlines()
     assert " Q " in first
     assert first.count("▸") == 1

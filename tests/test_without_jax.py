@@ -53,7 +53,8 @@ def test_commands_for_models_and_tables_work(tmp_path):
     code = """
 from greedystep.cli import main
 for words in ("plan frozenlake-4x4", "envs", "envs toy/choice", "train toy/choice --episodes 50 --out run",
-              "train --resume run --episodes 60", "eval run --episodes 5", "report run --out page"):
+              "train --resume run --episodes 60", "eval run --episodes 5", "report run --out page",
+              "export run --episodes 5 --out log.npz"):
     assert main(words.split()) == 0, words
 for words in ("export run --policy policy.npz", "watch run"):
     assert main(words.split()) == 2, words
@@ -61,7 +62,7 @@ for words in ("export run --policy policy.npz", "watch run"):
     done = run(code, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stderr.splitlines()[-2:]
-    assert said == ["greedystep: run is a table; expected an agent with networks", f"greedystep: {SENTENCE}"]
+    assert said == ["greedystep: policy: run is a table, which has no network to write", f"greedystep: {SENTENCE}"]
     assert "v is within" in done.stdout
     assert done.stderr.count(f"Note: {SENTENCE}") == 1  # the games in the list of environments
 

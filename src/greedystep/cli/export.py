@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -11,14 +11,14 @@ from greedystep.checks import check_float, check_int, check_seed
 from greedystep.cli.args import NO_HINT, Count, MaybePath, PathArg, Real, answering_bad_input, check_writable
 
 if TYPE_CHECKING:
-    from greedystep.deep.agent import DQN
+    from greedystep.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
 class Export:
     """Play episodes with an agent and write every step as a dataset, or write its greedy policy alone."""
 
-    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`; networks only.
+    # Folder of a run of `greedystep train`, or a file of `greedystep fit` or `agent.save`, networks or a table.
     agent: Annotated[Positional[PathArg], arg(metavar="RUN")]
 
     # Write the episodes to this .npz file; `greedystep fit` and `gs.trajectory.load` read it.
@@ -28,8 +28,8 @@ class Export:
     # `minari`).
     minari: Annotated[str | None, NO_HINT] = None
 
-    # Write the greedy policy to this file: .npz, which `gs.NumpyPolicy.load` reads without JAX, or .onnx, an ONNX model
-    # (the extra `onnx`).
+    # Write the greedy policy of networks to this file: .npz, which `gs.NumpyPolicy.load` reads without JAX, or .onnx,
+    # an ONNX model (the extra `onnx`).
     policy: MaybePath = None
 
     # Episodes to play.
@@ -74,45 +74,75 @@ class Export:
                 raise FileNotFoundError(f"no such agent file: {self.agent}")
             refuse_policy(self.agent)
             if is_table(self.agent):
-                raise ValueError(f"{self.agent} is a table; expected an agent with networks")
-            agent, written = self._agent(), []
-            if self.policy is not None:
-                agent.export_policy(self.policy)
-                written.append(str(self.policy))
-            if self.out is not None or self.minari is not None:
-                written += self._write_episodes(agent)
+                written = self._export_table()
+            else:
+                written = self._export_networks()
         for place in written:
             say(Console(), f"Written: {place}")
         return 0
 
-    def _agent(self) -> DQN:
+    # -- both return what was written ----------------------------------------------------------------------------------
+
+    def _export_networks(self) -> list[str]:
         from greedystep.deep.agent import DQN
-        from greedystep.deep.dqn_run import trained
-
-        trainer = trained(self.agent, self.env)
-        check_int("lane", self.lane, 0, len(trainer.seeds) - 1)
-        return DQN.from_trainer(trainer.alone(self.lane) if len(trainer.seeds) > 1 else trainer)
-
-    def _write_episodes(self, agent: DQN) -> list[str]:
-        from greedystep import trajectory
         from greedystep.deep.collect import collect
+        from greedystep.deep.dqn_run import trained
         from greedystep.deep.env_spec import named_environment
 
-        env = named_environment(agent.env, self.env)
-        played = collect(agent.trainer, self.episodes, self.epsilon, seed=self.seed, env=env)
+        trainer, written = trained(self.agent, self.env), []
+        check_int("lane", self.lane, 0, len(trainer.seeds) - 1)
+        agent = DQN.from_trainer(trainer.alone(self.lane) if len(trainer.seeds) > 1 else trainer)
+        if self.policy is not None:
+            agent.export_policy(self.policy)
+            written.append(str(self.policy))
+        if self.out is not None or self.minari is not None:
+            env = named_environment(agent.env, self.env)
+            played = collect(agent.trainer, self.episodes, self.epsilon, seed=self.seed, env=env)
+            written += self._write_episodes(played, env, "DQN")
+        return written
+
+    def _export_table(self) -> list[str]:
+        from greedystep.agents import load
+
+        if self.policy is not None:
+            raise ValueError(f"policy: {self.agent} is a table, which has no network to write")
+        if self.lane:
+            raise ValueError(f"lane: {self.agent} is a table, which has one")
+        agent: Any = load(self.agent, self.env)
+        return self._write_episodes(agent.collect(self.episodes, self.epsilon, seed=self.seed), agent.task, "table")
+
+    def _write_episodes(self, played: list[Trajectory], env: Any, learner: str) -> list[str]:
+        """Write episodes that a learner has played; `env` is the environment of networks, or the task of a table."""
+        from greedystep import trajectory
+
         written = []
         if self.out is not None:
             trajectory.save(self.out, played)
             written.append(f"{self.out} ({len(played)} episodes, {sum(map(len, played))} steps)")
         if self.minari is not None:
-            from gymnasium.spaces import Discrete
-
-            from greedystep.deep.env_spec import gymnasium_spec
-            from greedystep.envs.gymnasium import observation_space
-
-            spaces = observation_space(env.observation), Discrete(env.num_actions)
+            spec, spaces = _gymnasium_description(env)
             about = f"{self.episodes} episodes in {env.name}, {self.epsilon:g} of the actions at random"
-            how = {"env": gymnasium_spec(env), "algorithm_name": "greedystep DQN", "description": about}
+            how = {"env": spec, "algorithm_name": f"greedystep {learner}", "description": about}
             trajectory.to_minari(self.minari, played, *spaces, **how)
             written.append(f"the Minari dataset {self.minari}")
         return written
+
+
+def _gymnasium_description(env: Any) -> tuple[Any, tuple[Any, Any]]:
+    """Return what Gymnasium makes an environment of, None if nothing, and its spaces, counted from 0.
+
+    Args:
+        env: the environment of networks, or the task of a table.
+    """
+    from gymnasium.spaces import Discrete
+
+    from greedystep.envs.toy_task import ToyTask
+    from greedystep.tabular.gymnasium_task import GymnasiumTask
+
+    if isinstance(env, GymnasiumTask):
+        return env.env.spec, (Discrete(env.num_states), Discrete(env.num_actions))
+    from greedystep.deep.env_spec import gymnasium_spec
+    from greedystep.envs.gymnasium import observation_space
+
+    env = env.as_env() if isinstance(env, ToyTask) else env
+    return gymnasium_spec(env), (observation_space(env.observation), Discrete(env.num_actions))

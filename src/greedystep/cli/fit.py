@@ -172,7 +172,7 @@ class Fit:
 
     def _check_settings(self) -> None:
         """Check the settings of the network; called before the data is read, which may take a while."""
-        from greedystep.deep.env_spec import as_environment, config_for
+        from greedystep.deep.env_spec import as_environment, config_for, environment_of
         from greedystep.deep.presets import make_config, offline_settings
 
         preset, settings = self.network.preset or "paper", offline_settings(self._settings)
@@ -181,7 +181,7 @@ class Fit:
         else:
             config_for(as_environment(self.env, **parse_options(self.options)), preset, **settings)
         if self.eval_env is not None:
-            as_environment(self.eval_env)  # a misspelt name is refused before the data are read
+            environment_of("eval_env", self.eval_env)  # a misspelt name is refused before the data are read
 
     def _check_seeds(self) -> None:
         if self.network.seeds is not None:

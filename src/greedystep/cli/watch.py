@@ -200,10 +200,19 @@ class Watch:
         env = envs.make(self.game, **(card["options"] | parse_options(self.options)))
         if (env.observation.shape, env.num_actions) != (policy.shape, policy.num_actions):
             raise ValueError("options: the pretrained agent needs the same observations and actions as in training")
-        print_note(pretrained.describe(card))
+        has_score = self._has_score(env)
+        print_note(
+            pretrained.describe(card) if has_score else f"{self.game}, pretrained; its score is of other options"
+        )
         player = QPlayer.of_policy(policy, env)
         epsilon = check_float("epsilon", self.epsilon or 0.0, 0, 1)
         return env, player.annotate(play(env, player.policy(epsilon), self.seed, **length))
+
+    def _has_score(self, env: Any) -> bool:
+        """Whether the pretrained agent's score is of this environment, whose options may be others."""
+        from greedystep import envs, pretrained
+
+        return repr(env) == repr(envs.make(self.game, **pretrained.card(self.game)["options"]))
 
     def _playground(self, env: Any) -> tuple[Any, Any]:
         """Return the environment to show, and the function that plays episodes in it."""
@@ -250,7 +259,7 @@ class Watch:
         from greedystep.report.video import live
 
         caption = []
-        if self.pretrained:
+        if self.pretrained and self._has_score(env):
             from greedystep import pretrained
 
             caption = [f"pretrained, mean return {pretrained.card(self.game)['score']['mean']:.4g}"]

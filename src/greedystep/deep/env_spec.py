@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,14 @@ def as_environment(env: Any, *, vectorization: Vectorization = "sync", **options
     return from_gymnax(env) if is_gymnax else from_jumanji(env)
 
 
+def environment_of(argument: str, env: Any) -> AnyEnvironment:
+    """Convert as `as_environment` does what was passed as `argument`, which errors then name."""
+    try:
+        return as_environment(env)
+    except ValueError as problem:
+        raise ValueError(re.sub("^env:", f"{argument}:", str(problem))) from None
+
+
 def config_for(env: AnyEnvironment, preset: str = "paper", **changes: Any) -> DQNConfig:
     """Return the settings of a preset for an environment, with `changes` to single settings."""
     return make_config(env.name, preset, images=len(env.observation.shape) == 3, **changes)
@@ -67,7 +76,7 @@ def config_for(env: AnyEnvironment, preset: str = "paper", **changes: Any) -> DQ
 
 def same_spaces(env: AnyEnvironment, other: Any, argument: str = "env") -> AnyEnvironment:
     """Convert `other` to an environment; ValueError unless its observations and actions are those of `env`."""
-    found = as_environment(other)
+    found = environment_of(argument, other)
     check_spaces(found, env.observation.shape, env.num_actions, argument)
     return found
 

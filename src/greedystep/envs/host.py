@@ -201,7 +201,7 @@ class LoggedEnvironment(HostEnvironment):
     def open(self, count: int) -> HostEnvs:
         raise ValueError(
             f"env: this agent was made from {self.name} alone and has no environment to play in; give one, as in "
-            "evaluate(env=...), or greedystep eval or watch --env ID"
+            "evaluate(env=...), or greedystep eval, watch or export --env ID"
         )
 
 

@@ -199,23 +199,41 @@ class TabularAgent:
         Args:
             discount: discount of the returns that are reported: 1 for plain sums; the agent maximises `agent.discount`.
         """
-        episodes, seed = check_int("episodes", episodes), check_seed(seed)
-        epsilon, discount = check_float("epsilon", epsilon, 0, 1), check_float("discount", discount, 0, 1)
+        discount = check_float("discount", discount, 0, 1)
+        rewards = [
+            part for log in self._play(episodes, epsilon, seed) for part in np.split(log.rewards, log.first[1:-1])
+        ]
+        returns = np.array([_discounted_sum(one, discount) for one in rewards])
+        return Evaluation(returns, np.array([len(one) for one in rewards]), np.zeros(episodes, bool))
+
+    def collect(self, episodes: int = EVALUATION_EPISODES, epsilon: float = 0.0, *, seed: int = 0) -> list[Trajectory]:
+        """Play as `evaluate` does, and return the episodes with their behaviour probabilities.
+
+        States and actions are counted from 0.
+        """
+        logs = self._play(episodes, epsilon, seed)
+        if isinstance(self.task, ToyTask):  # where an episode terminates, the state stays as it is in its environment
+            for log in logs:
+                last = (log.first[1:] + np.arange(len(log.terminated)))[log.terminated]
+                log.states[last] = log.states[last - 1]
+        return [one for log in logs for one in log.trajectories()]
+
+    def _play(self, episodes: int, epsilon: float, seed: int) -> list[Episodes]:
+        episodes, seed, epsilon = (
+            check_int("episodes", episodes),
+            check_seed(seed),
+            check_float("epsilon", epsilon, 0, 1),
+        )
         greedy = np.where(self.q > -np.inf, 0.0, -np.inf)  # a table whose only best action is that of `predict`
         greedy[np.arange(len(greedy)), self.q.argmax(axis=1)] = 1.0
         if isinstance(self.task, ToyTask):
-            log = learning.collect(self.task, episodes=episodes, epsilon=epsilon, q=greedy, seed=seed)
-            rewards = np.split(log.rewards, log.first[1:-1])
-        else:
-            before, random, rewards = self.task.state, np.random.default_rng(seed), []
-            try:
-                self.task.next_seed = seed
-                for _ in range(episodes):
-                    rewards.append(self.task.epsilon_greedy_episode(greedy, epsilon, random).rewards)
-            finally:
-                self.task.state = before
-        returns = np.array([_discounted_sum(one, discount) for one in rewards])
-        return Evaluation(returns, np.array([len(one) for one in rewards]), np.zeros(episodes, bool))
+            return [learning.collect(self.task, episodes=episodes, epsilon=epsilon, q=greedy, seed=seed)]
+        before, random = self.task.state, np.random.default_rng(seed)
+        try:
+            self.task.next_seed = seed
+            return [self.task.epsilon_greedy_episode(greedy, epsilon, random) for _ in range(episodes)]
+        finally:
+            self.task.state = before
 
     def expected_return(self) -> float:
         """Return the expected discounted return of the greedy policy.
