@@ -17,12 +17,13 @@ import numpy as np
 
 from benchmarks.auto_variants import HEADS, PAIR, VARIANTS, VariantLoop
 from greedystep import envs
+from greedystep.deep.compilation_cache import keep_compiled_programs
 from greedystep.deep.learner import Learner
 from greedystep.deep.presets import make_config
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.train_loop import LaneState, map_lanes
 from greedystep.deep.train_metrics import ChunkMetrics
-from greedystep.deep.trainer import Trainer, keep_compiled_programs
+from greedystep.deep.trainer import Trainer
 from greedystep.experiments.deep.suite import TASKS
 from greedystep.io import read_json, write_json, write_text
 from greedystep.provenance import provenance

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -26,8 +26,9 @@ from greedystep.deep.callbacks import Callback, call_all, check_callbacks
 from greedystep.deep.config import Returns
 from greedystep.deep.device_memory import check_device_memory
 from greedystep.deep.divergence import DivergedError, UnreachableValueWarning, reward_range, unreachable_value
-from greedystep.deep.env_spec import as_environment, config_for, is_spec_of, logged_environment, same_spaces
-from greedystep.deep.evaluator import Evaluator
+from greedystep.deep.env_spec import as_environment, config_for, is_spec_of, logged_environment
+from greedystep.deep.evaluator import Evaluator, RecentEvaluators
+from greedystep.deep.learn_progress import describe, reporting_steps, showing_progress
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.policy_export import numpy_policy
 from greedystep.deep.presets import OFFLINE_RULE, Preset, offline_settings
@@ -39,10 +40,7 @@ from greedystep.envs.host import HostEnvironment, LoggedEnvironment, Vectorizati
 from greedystep.envs.observation_spec import first_unfit
 from greedystep.evaluation import MAX_STEPS, Evaluation, check_arguments
 from greedystep.numpy_policy import NumpyPolicy
-from greedystep.runs.progress import ReportProgress, progress_line
 
-OTHER_ENVS = 4
-"""Environments besides the agent's own whose evaluators are kept, so that they are compiled once."""
 PIECES = 50
 """Approximate number of pieces into which `DQN.fit_in_pieces` divides its updates."""
 
@@ -122,8 +120,7 @@ class DQN:
         self.trainer, self.env, self.config = trainer, trainer.env, trainer.config
         self._q = jax.jit(trainer.learner.acting_q)
         self._evaluator = Evaluator(trainer.learner, trainer.env)
-        self._other_evaluators: dict[Any, tuple[Any, Evaluator]] = {}
-        """(environment as it was given, its evaluator), the newest last; the key is its name or id."""
+        self._evaluators_elsewhere = RecentEvaluators(trainer.learner, trainer.env)
         self._random = np.random.default_rng(trainer.seeds[0])
         self._data: Dataset | None = None
         """The dataset that the agent was made from; `fit` learns from it by default."""
@@ -176,10 +173,13 @@ class DQN:
             check_int("log_interval", log_interval)
         callbacks = check_callbacks(callback)
         if eval_env is not None:  # before the training, not after its first chunk
-            self._evaluator_in(eval_env)
+            self._evaluators_elsewhere(eval_env)
         rows: list[Row] = []
         begin, chunks, evaluated = self.steps, 0, self.steps
-        with _progress(progress_bar, self.env.name) as report, self._reporting(report, total_timesteps) as tell:
+        with (
+            showing_progress(progress_bar, self.env.name) as report,
+            reporting_steps(self.trainer, total_timesteps, report) as tell,
+        ):
             for new in self.trainer.chunks(total_timesteps):
                 if eval_env is not None:
                     mean = None
@@ -189,31 +189,10 @@ class DQN:
                 rows, chunks = rows + new, chunks + 1
                 tell(new[0])
                 if log_interval is not None and chunks % log_interval == 0:
-                    print(f"{self.env.name}: {_describe(new[0])}", flush=True)
+                    print(f"{self.env.name}: {describe(new[0])}", flush=True)
                 if not call_all(callbacks, self, new):
                     break
         return rows
-
-    @contextmanager
-    def _reporting(self, report: ReportProgress, total: int) -> Iterator[Callable[[Row], None]]:
-        """Within the block, report the progress of `total` more steps; yields what is called with every new row."""
-        begin, before, last = self.steps, self.trainer.on_progress, None
-
-        def tell(row: Row) -> None:
-            nonlocal last
-            last = row
-            report((row["step"] - begin) / total, _describe(row))
-
-        def within(step: int, steps_per_second: float) -> None:
-            row = {"step": step, "steps_per_second": steps_per_second}
-            text = f"step {step}, {steps_per_second:.0f} steps/s" if last is None else _describe(last | row)
-            report((step - begin) / total, text)
-
-        self.trainer.on_progress = within
-        try:
-            yield tell
-        finally:
-            self.trainer.on_progress = before
 
     def fit(
         self, dataset: Any = None, updates: int = 10_000, *, seed: int = 0, progress_bar: bool | None = None
@@ -234,7 +213,7 @@ class DQN:
                 environment start elsewhere and `predict` counts as they do; Minari's are counted so when they are read.
             progress_bar: see `learn`.
         """
-        with _progress(progress_bar, self.env.name) as report:
+        with showing_progress(progress_bar, self.env.name) as report:
             for done, loss in self.fit_in_pieces(dataset, updates, seed=seed):
                 total = offline.all_updates(self.config, updates)
                 report(done / total, f"{done:,} of {total:,} updates, loss {loss:.4g}")
@@ -351,27 +330,11 @@ class DQN:
         """
         if env is self.env or (isinstance(self.env, HostEnvironment) and self.env.is_from(env)):
             env = None
-        evaluate = self._evaluator if env is None else self._evaluator_in(env)
+        evaluate = self._evaluator if env is None else self._evaluators_elsewhere(env)
         check_arguments(seed=seed, episodes=episodes, epsilon=epsilon, limit=limit)
         with self.trainer.env_lent() if env is None else nullcontext():
             played = evaluate(self.trainer.params, seed, episodes=episodes, epsilon=epsilon, limit=limit)
         return played.map(lambda lanes: lanes[0])
-
-    def _evaluator_in(self, env: Any) -> Evaluator:
-        """Return the evaluator of another environment; the OTHER_ENVS used last are kept."""
-        key = env if isinstance(env, str) else id(env)  # an object that is kept has its id for itself
-        kept = self._other_evaluators.pop(key, None)
-        if kept is None:
-            kept = env, Evaluator(self.trainer.learner, same_spaces(self.env, env))
-        self._other_evaluators[key] = kept
-        while len(self._other_evaluators) > OTHER_ENVS:
-            self._drop_evaluator(next(iter(self._other_evaluators)))
-        return kept[1]
-
-    def _drop_evaluator(self, key: Any) -> None:
-        _, evaluator = self._other_evaluators.pop(key)
-        if isinstance(evaluator.env, HostEnvironment):
-            evaluator.env.close()
 
     def close(self) -> None:
         """Close the environments of Gymnasium that the agent made, not those that it was given; `with` does so, too.
@@ -387,8 +350,7 @@ class DQN:
     def _close_envs(self) -> None:
         """Close all environments of which new ones can be made."""
         self.trainer.close()
-        for key in list(self._other_evaluators):
-            self._drop_evaluator(key)
+        self._evaluators_elsewhere.close()
 
     def __enter__(self) -> DQN:
         return self
@@ -467,25 +429,3 @@ def _takes_count(make_vec: Callable[..., VectorEnv]) -> bool:
     if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
         return False
     return first.kind is first.VAR_POSITIONAL or first.default is first.empty or first.name == "num_envs"
-
-
-@contextmanager
-def _progress(is_shown: bool | None, name: str) -> Iterator[ReportProgress]:
-    """Yield `report(share, text)`, which shows a line of progress, or does nothing; None: it does on a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not (console.is_terminal if is_shown is None else is_shown):
-        yield lambda share, what: None
-        return
-    with progress_line(console, name, "compiling") as report:
-        yield report
-
-
-def _describe(row: Row) -> str:
-    """Return one line of text about training (step, returns, loss, speed) from a metrics row."""
-    ended = row["episode_return"]
-    score = "no episode ended" if ended is None else f"return {ended:.4g}, length {row['episode_length']:.4g}"
-    played = "" if row.get("eval_return") is None else f", greedy {row['eval_return']:.4g}"
-    loss = "" if row["loss"] is None else f", loss {row['loss']:.3g}"
-    return f"step {row['step']}, {score}{played}{loss}, {row['steps_per_second']:.0f} steps/s"

@@ -15,7 +15,7 @@ from jax import lax
 
 from greedystep.checks import short_repr
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
-from greedystep.deep.env_spec import AnyEnvironment, as_environment
+from greedystep.deep.env_spec import AnyEnvironment, as_environment, same_spaces
 from greedystep.deep.lane_devices import lane_devices, one_lane, spread
 from greedystep.deep.learner import Learner
 from greedystep.deep.train_loop import epsilon_greedy
@@ -170,6 +170,42 @@ class PolicyEvaluator:
 
 
 # -- any policy --------------------------------------------------------------------------------------------------------
+
+
+KEPT = 4
+"""Environments besides an agent's own whose evaluators are kept, so that they are compiled once."""
+
+
+class RecentEvaluators:
+    """The evaluators of an agent in other environments than its own; the KEPT used last are kept.
+
+    Args:
+        own: the agent's environment, whose observations and actions the others must have.
+    """
+
+    def __init__(self, learner: Learner, own: AnyEnvironment):
+        self._learner, self._own = learner, own
+        self._kept: dict[Any, tuple[Any, Evaluator]] = {}
+        """(environment as it was given, its evaluator), the newest last; the key is its name or id."""
+
+    def __call__(self, env: Any) -> Evaluator:
+        """Return the evaluator of an environment."""
+        key = env if isinstance(env, str) else id(env)  # an object that is kept has its id for itself
+        found = self._kept.pop(key, None) or (env, Evaluator(self._learner, same_spaces(self._own, env)))
+        self._kept[key] = found
+        while len(self._kept) > KEPT:
+            self._drop(next(iter(self._kept)))
+        return found[1]
+
+    def close(self) -> None:
+        """Drop all evaluators and close their environments of Gymnasium, of which new ones can be made."""
+        for key in list(self._kept):
+            self._drop(key)
+
+    def _drop(self, key: Any) -> None:
+        _, evaluator = self._kept.pop(key)
+        if isinstance(evaluator.env, HostEnvironment):
+            evaluator.env.close()
 
 
 def evaluate_policy(

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from greedystep.deep.config import DQNConfig
 from greedystep.deep.learner import UpdateInfo
 
 BINS = 16
@@ -150,3 +151,14 @@ def bin_names() -> list[str]:
     highest = [low - 1 for low in lowest[1:]]
     names = [str(a) if a == b else f"{a}-{b}" for a, b in zip(lowest, highest, strict=False)]
     return [*names, f"{lowest[-1]}+"]
+
+
+def target_age(config: DQNConfig, step: int) -> float | None:
+    """Return the mean age, in steps, of the target networks' parameters over the updates until `step`."""
+    if step <= config.warmup:
+        return None
+    age = (config.target_period - config.num_envs) / 2
+    if config.target_rate < 1:  # the mean age of a moving average, in updates, times steps per update
+        moving = (1 - config.target_rate) / config.target_rate * config.num_envs / config.updates
+        return moving + age if config.is_pooled else moving
+    return age

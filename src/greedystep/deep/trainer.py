@@ -28,6 +28,7 @@ from jax import lax
 
 from greedystep import checkpoint, io, schema
 from greedystep.checks import INT32_MAX, check_int, check_seed
+from greedystep.deep.compilation_cache import keep_compiled_programs
 from greedystep.deep.config import DQNConfig, described
 from greedystep.deep.device_loop import DeviceLoop, compiler_options
 from greedystep.deep.device_memory import check_device_memory, largest_intermediate, tree_bytes
@@ -46,7 +47,7 @@ from greedystep.deep.learner import Learner
 from greedystep.deep.networks import MakeNetwork
 from greedystep.deep.targets import LaneHyperparams
 from greedystep.deep.train_loop import LaneState, map_lanes
-from greedystep.deep.train_metrics import ChunkMetrics, metrics_row
+from greedystep.deep.train_metrics import ChunkMetrics, metrics_row, target_age
 from greedystep.deep.trainer_description import ENV_STATE, config_from_json, current_name, read_about
 from greedystep.envs.core import Environment
 from greedystep.envs.host import HostEnvironment
@@ -275,7 +276,7 @@ class Trainer:
                 "lane": lane,
                 "seed": seed,
                 **metrics_row(jax.tree.map(itemgetter(lane), metrics)),
-                "target_age": self._target_age(),
+                "target_age": target_age(self.config, int(self.state.step)),
                 **({} if heads is None else jax.tree.map(itemgetter(lane), heads).columns()),
                 "steps_per_second": steps * len(self.seeds) / spent,
                 "wall_seconds": self.seconds,
@@ -370,17 +371,6 @@ class Trainer:
         if np.asarray(replay.next_row).max() >= RENUMBER_FROM:
             replay = spread(jax.vmap(self.loop.buffer.renumbered), self.devices, replay)
             self.state = self.state._replace(lanes=self.state.lanes._replace(replay=replay))
-
-    def _target_age(self) -> float | None:
-        """Return the mean age, in steps, of the target networks' parameters over the updates so far."""
-        config = self.config
-        if self.state.step <= config.warmup:
-            return None
-        age = (config.target_period - config.num_envs) / 2
-        if config.target_rate < 1:  # the mean age of a moving average, in updates, times steps per update
-            moving = (1 - config.target_rate) / config.target_rate * config.num_envs / config.updates
-            return moving + age if config.is_pooled else moving
-        return age
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -477,16 +467,6 @@ def _loop(learner: Learner, env: AnyEnvironment, seeds: tuple[int, ...]) -> Devi
         what = f"seeds: actors play for one, got {len(seeds)}" if len(seeds) > 1 else 'returns: "auto" acts with heads'
         raise ValueError(f"{what}; leave out the actors")
     return ActorLoop(learner, env, seeds)
-
-
-def keep_compiled_programs() -> None:
-    """Keep compiled programs in the user's cache folder, so that a second process need not compile them.
-
-    Does nothing if JAX has a cache configured already.
-    """
-    if jax.config.values["jax_compilation_cache_dir"] is None:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "greedystep" / "xla"))
 
 
 def most_steps(config: DQNConfig) -> int:
