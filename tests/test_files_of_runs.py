@@ -107,7 +107,7 @@ def test_the_folder_of_a_table_s_run_is_loaded(table_run):
 
 def test_a_table_is_not_called_damaged_where_networks_are_expected(table_run, tmp_path, capsys):
     for what in (table_run, table_run / "agent.npz"):
-        assert main(["export", str(what), "--out", str(tmp_path / "log.npz")]) == 2
+        assert main(["export", str(what), "--policy", str(tmp_path / "policy.npz")]) == 2
         said = capsys.readouterr().err
         assert "damaged" not in said
         assert str(what) in said

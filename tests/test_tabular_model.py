@@ -130,7 +130,7 @@ def test_with_discount_one_the_mdp_s_own_rules_hold():
 def test_bad_arguments_are_answered_by_one_sentence():
     with pytest.raises(ValueError, match="num_states: expected an integer >= 1, got 0"):
         EmpiricalModel(0, 2)
-    with pytest.raises(ValueError, match=r"episodes: state 5 is not in 0\.\.1"):
+    with pytest.raises(ValueError, match=r"log, episode 0, step 1: state 5 is not in 0\.\.1"):
         EmpiricalModel(2, 2).add(Episodes.of([([0, 5], [0], [0.0], True)]))
 
 
