@@ -1,8 +1,12 @@
 """Fixtures of several test files."""
 
+import signal
 import sys
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what a shell starts in the background ignores Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="module")
