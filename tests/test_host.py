@@ -139,19 +139,28 @@ def test_processes_give_the_same_numbers_and_need_no_guard_in_a_script(tmp_path)
     assert done.stdout == "True\n", done.stderr
 
 
-def test_a_lane_does_not_depend_on_the_others():
-    config = DQNConfig(**TINY)
-    both = Trainer(config, HostEnvironment("CartPole-v1"), [3, 8])
+@pytest.mark.parametrize("on_host", [True, False])
+@pytest.mark.parametrize("together", [False, True])  # together: as on a GPU
+def test_a_lane_does_not_depend_on_the_others(monkeypatch, together, on_host):
+    monkeypatch.setattr(HostLoop, "acts_on_host", on_host)
+    config = DQNConfig(**TINY | {"returns": "lambda", "ensemble": 2})
     alone = Trainer(config, HostEnvironment("CartPole-v1"), [8])
+    if together:
+        monkeypatch.setattr(HostLoop, "lanes_together", [slice(0, 2)])
+    both = Trainer(config, HostEnvironment("CartPole-v1"), [3, 8])
     rows = both.run(120)[-1]
-    assert alone.run(120)[-1]["episode_return"] == rows["episode_return"]
-    for a, b in zip(jax.tree.leaves(both.params), jax.tree.leaves(alone.params), strict=True):
-        np.testing.assert_allclose(a[1], b[0], rtol=1e-5, atol=1e-6)
     one = both.alone(1)
     both.run(60)
-    one.run(60)
-    for a, b in zip(jax.tree.leaves(both.params), jax.tree.leaves(one.params), strict=True):
-        np.testing.assert_allclose(a[1], b[0], rtol=1e-5, atol=1e-6)
+    monkeypatch.undo()
+    monkeypatch.setattr(HostLoop, "acts_on_host", on_host)
+    assert alone.run(120)[-1]["episode_return"] == rows["episode_return"]
+    for trained in (alone, one):
+        trained.run(60)
+        for a, b in zip(jax.tree.leaves(both.params), jax.tree.leaves(trained.params), strict=True):
+            if together:
+                np.testing.assert_allclose(a[1], b[0], rtol=1e-5, atol=1e-6)
+            else:
+                np.testing.assert_array_equal(a[1], b[0])
 
 
 def test_an_interrupt_ends_a_chunk_early_and_nothing_is_lost():

@@ -349,8 +349,8 @@ class ActorLoop(HostLoop):
             yield float(self._epsilons(np.int32(now), LaneHyperparams(*packed_hyperparams.T)))
 
     def _host_action(
-        self, round_: int, draws: float, policy: list, seen: np.ndarray
+        self, round_: int, draws: float, policies: Sequence[list], seen: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        self.envs.new_round(round_, draws, lambda: [x[0] for x in self._packings[0].host_leaves(policy)])
+        self.envs.new_round(round_, draws, lambda: [x[0] for x in self.packings[0].host_leaves(policies[0])])
         action, probability, q = self.envs.chosen()
         return action[None], probability[None], q[None]
