@@ -206,13 +206,16 @@ class HostPrograms(TrainLoop):
         return [slice(i, i + 1) for i in range(count)] if jax.default_backend() == "cpu" else [slice(0, count)]
 
     def groups(self, lanes: LaneState, hyperparams: LaneHyperparams) -> list[LaneGroup]:
-        """Return the groups of all lanes, with empty metrics."""
+        """Return the groups of all lanes, with empty metrics; the lanes' replay buffers may not be used any more."""
         empty = jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], len(self.seeds), axis=0), ChunkMetrics.init())
         everything = jax.random.key_data(lanes.key), jnp.stack(hyperparams, axis=1), *self._pack(lanes, empty)
         places = self.lanes_together
         if len(places) == 1:  # without a copy
             return [LaneGroup(places[0], *everything)]
-        return [LaneGroup(at, *jax.tree.map(lambda x, at=at: x[at], everything)) for at in places]
+        groups = [LaneGroup(at, *jax.tree.map(lambda x, at=at: x[at], everything)) for at in places]
+        for content in lanes.replay:  # in a single group programs take it over; here it would stay beside its copy
+            content.delete()
+        return groups
 
     def lanes_of(self, groups: Sequence[LaneGroup]) -> tuple[LaneState, ChunkMetrics]:
         """Return all lanes without their `envs`, and their metrics; the inverse of `groups`."""
