@@ -173,7 +173,7 @@ PARAGRAPH = (
     Passage(
         ("fig3-like-published",),
         {
-            "confirmed": "Our DQN is no weak baseline: it learns about as much as the published one on "
+            "confirmed": "Our DQN learns about as much as the published one on "
             "{fig3-like-published} games of MinAtar, with the paper's own protocol on {protocol-like-published}."
         },
     ),
