@@ -1,9 +1,10 @@
-"""Beyond Figure 3: the protocol of the paper in full, on the three games of its largest gains.
+"""Beyond Figure 3: the protocol of the paper in full, on the games of MinAtar.
 
 Figure 3 here has 64 environments and batches of 512, and four settings for each method. The paper has one environment
 and batches of 32, and tries five learning rates with each number of networks. So a sceptic may ask whether its own
 protocol shows its gain. Here every method chooses from the whole grid, on two seeds of 2M steps, and is then trained on
-five others for 5M steps, with evaluations at ε = 0 along the way. The rules were written before the trainings.
+five others for 5M steps, with evaluations at ε = 0 along the way. The claims are about the three games of the paper's
+largest gains. The rules were written before the trainings.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ SCALES: dict[str, list[TaskProtocol]] = {
         TaskProtocol(
             task, "paper", Budget(5_000_000, greedy_points=25), seeds=5, selection=2_000_000, methods=PAPER, grids=GRIDS
         )
-        for task in LARGEST_GAINS
+        for task in (*LARGEST_GAINS, "freeway", "asterix")
     ],
 }
 
@@ -139,7 +140,6 @@ def like_the_published_dqn(runs: AllRuns) -> Claim:
 LEFT_OUT = (
     "Settings are chosen after 2,000,000 of 5,000,000 steps",
     "Maxmin DQN chooses among four numbers of networks (2, 4, 6, 8), in the paper among eight",
-    "Freeway and Asterix are not trained with this protocol: no GPU time was left",
 )
 run = protocol.make_run(TITLE, SCALES, claims, LEFT_OUT)
 draw_curves = method_runs.make_draw(NAME, STYLES, SHOWN_QUANTITIES)

@@ -209,11 +209,11 @@ def collect(store: RunStore, protocols: Sequence[TaskProtocol]) -> tuple[AllRuns
         task = TASKS[protocol.task]
         about = {"title": task.title, "full_steps": task.steps, "preset": protocol.preset, "methods": {}}
         shown = tasks.setdefault(protocol.task, about)["methods"]
-        for name in protocol.names:
-            label, runs = protocol.label(name), runs_of(store, protocol, name)
-            if runs is None:
-                missing.append(f"{task.title}, {label}: not trained")
-                continue
+        trained = {name: runs for name in protocol.names if (runs := runs_of(store, protocol, name)) is not None}
+        if absent := [protocol.label(name) for name in protocol.names if name not in trained]:
+            missing.append(f"{task.title}, {', '.join(absent)}: not trained")
+        for name, runs in trained.items():
+            label = protocol.label(name)
             if (seeds := len(runs.returns)) < protocol.seeds:
                 missing.append(f"{task.title}, {label}: {seeds} of {protocol.seeds} seeds")
             made = chosen_setting(store, protocol, name)
