@@ -473,6 +473,20 @@ def test_a_claim_tells_where_it_stands_why_it_failed_and_where_the_evidence_is(r
     assert 'Why: too few seeds (<a href="#claim-rate">rate</a>; <a href="#fig1">Figure 1</a>)' in html
 
 
+def test_names_of_tests_break_between_their_words_alone(result):
+    result["claims"][1]["reason"] = "no such thing as q_max (tests/test_a.py::test_b_c)"
+    html = render(result)
+    assert "such thing as q_max (tests/test_<wbr>a.py::<wbr>test_<wbr>b_<wbr>c)" in html
+
+
+def test_the_page_says_where_settings_were_trained(result):
+    result["numbers"] |= {"maps": {"pong": {"devices": ["a GPU"]}}}
+    result["provenance"]["device"] = "a CPU"
+    making = render(result).partition('id="making"')[2]
+    assert "<td>a GPU</td>" in making
+    assert "<td>a CPU</td>" not in making
+
+
 def test_the_page_needs_nothing_outside_itself_and_is_escaped(result):
     html = render(result)
     found = Rows(html)
