@@ -63,7 +63,7 @@ HEADLINES = (
     Headline(
         "time",
         "Almost the training time of DQN",
-        "{fig3-equal-time}",
+        "{fig3-equal-time}; six cost more with the paper's own protocol",
         ("fig3-equal-time",),
     ),
     Headline(
