@@ -11,7 +11,7 @@ from greedystep.experiments import PageCharts, errata, heading
 from greedystep.report import elements, verdicts
 from greedystep.report.elements import text
 from greedystep.report.front import front, note, which_run
-from greedystep.report.verdicts import badge
+from greedystep.report.verdicts import badge, breakable
 from greedystep.tables import Table
 
 OWN_SECTIONS = {"all-claims": "Claims", "experiments": "Figures and tables", "sentences": "Sentences"}
@@ -165,7 +165,8 @@ def _errata(results: list[dict[str, Any]]) -> str:
         items.append(
             f"<li><strong>{text(one.where)}.</strong> {text(one.printed)}<br><em>Counterexample:</em> "
             f"{text(one.example)}<br><em>Correct:</em> {text(one.instead)}<br><small>"
-            f"{text(f'On random models: {counted}. ' if counted else '')}<code>{text(one.test)}</code></small></li>"
+            f"{text(f'On random models: {counted}. ' if counted else '')}<code>{breakable(text(one.test))}</code>"
+            "</small></li>"
         )
     return elements.part(
         "errata",

@@ -106,12 +106,12 @@ def linked(reason: str, claims: Iterable[str]) -> str:
         shown = heading(match[0]) if match[0] in experiments.NAMES else match[0]
         return f'<a href="#{escape(known[match[0]])}">{text(shown)}</a>'
 
-    return _breakable(re.sub(rf"(?<=[(, ])(?:{names})(?=[),;])", link, text(reason)))
+    return breakable(re.sub(rf"(?<=[(, ])(?:{names})(?=[),;])", link, text(reason)))
 
 
-def _breakable(html: str) -> str:
+def breakable(html: str) -> str:
     """Let the names of tests be broken between their words, and nowhere else."""
-    return re.sub(r"tests/[\w./:]+", lambda match: match[0].replace("_", "_<wbr>").replace("::", "::<wbr>"), html)
+    return re.sub(r"tests?[/_][\w./:]+", lambda match: match[0].replace("_", "_<wbr>").replace("::", "::<wbr>"), html)
 
 
 def sentences(results: Results) -> str:
@@ -140,7 +140,7 @@ def sentences(results: Results) -> str:
 
 def _evidence(one: Evidence, present: set[str]) -> str:
     if one.claim is None:
-        return f"{MARKS[one.verdict]} {text(one.measured)} <small><code>{_breakable(text(one.link))}</code></small>"
+        return f"{MARKS[one.verdict]} {text(one.measured)} <small><code>{breakable(text(one.link))}</code></small>"
     if one.claim in present:
         return f'{MARKS[one.verdict]} <a href="#claim-{escape(one.claim)}">{text(one.claim)}</a>'
     return f"{MARKS[one.verdict]} {text(one.claim)} <small>{text(one.measured)}</small>"
