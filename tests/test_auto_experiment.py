@@ -5,6 +5,7 @@ import pytest
 from deep_experiments import silent
 
 from greedystep.experiments import auto, settings
+from greedystep.experiments.claims import UNDECIDED
 from greedystep.experiments.deep.protocol import SELECTION_SEEDS
 from greedystep.experiments.deep.suite import FIGURE_3
 
@@ -51,22 +52,48 @@ def test_scores_are_zero_for_random_play_and_one_for_the_best_fixed_setting():
 
 @pytest.mark.parametrize(
     ("means", "verdict"),
-    [([0.96, 1.2], "confirmed"), ([0.94, 1.2], "partly"), ([0.94, 0.9, 1.2], "refuted"), ([1.2], "untested")],
+    [
+        ([1.0, 1.2], "confirmed"),
+        ([0.96, 1.2], "partly"),  # the first CI contains 0.95
+        ([0.9, 1.2], "partly"),
+        ([0.94, 0.96], "undecided"),
+        ([0.9, 0.8], "refuted"),
+        ([1.2], "untested"),
+    ],
 )
 def test_auto_is_as_good_if_it_is_on_every_task(means, verdict):
-    scores = {auto.AUTO: {str(i): np.array([mean - 0.1, mean + 0.1]) for i, mean in enumerate(means)}}
+    seeds = np.linspace(-0.03, 0.03, 10)
+    scores = {
+        auto.AUTO: {str(i): mean + seeds for i, mean in enumerate(means)},
+        auto.BEST: {str(i): 1 + seeds for i in range(len(means))},
+    }
     claim = auto.as_good(scores, {str(i): {"title": f"Task {i}"} for i in range(len(means))})
     assert claim.verdict == verdict
-    assert claim.brief.endswith("tasks, not on Task 0 (0.94)") == (verdict == "partly")
+    if means == [0.96, 1.2]:
+        assert claim.brief == "0.95 or more on 2 of 2 tasks (95 % CI above 0.95 on 1)"
+        assert claim.reason == f"Task 0: {UNDECIDED}"
+    if means == [0.9, 1.2]:
+        assert claim.reason == "Task 0: behind"
+
+
+def test_the_seeds_of_the_best_setting_widen_the_interval_too():
+    seeds = np.linspace(-0.3, 0.3, 10)
+    exact, noisy = (
+        auto.relative({auto.AUTO: {"a": 1 + seeds}, auto.BEST: {"a": best}}, auto.AUTO)["a"]
+        for best in (np.ones(10), 1 + seeds)
+    )
+    assert noisy.estimate == pytest.approx(exact.estimate)
+    assert noisy.high - noisy.low > 1.3 * (exact.high - exact.low)
 
 
 def test_a_task_without_trainings_keeps_auto_from_being_as_good():
     tasks = {name: {"title": name} for name in ("Pong", "Catcher", "Asterix")}
-    claim = auto.as_good({auto.AUTO: {"Pong": np.array([1.0]), "Catcher": np.array([1.1])}}, tasks)
+    seeds = {"Pong": np.full(5, 1.0), "Catcher": np.full(5, 1.1)}
+    claim = auto.as_good({auto.AUTO: seeds, auto.BEST: {task: np.ones(5) for task in seeds}}, tasks)
     assert (claim.verdict, claim.reason, claim.brief) == (
         "partly",
-        "not trained: Asterix",
-        "0.95 or more on 2 of 3 tasks",
+        "Asterix: not trained",
+        "0.95 or more on 2 of 3 tasks (95 % CI above 0.95 on 2)",
     )
 
 

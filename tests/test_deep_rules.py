@@ -15,6 +15,11 @@ from greedystep.experiments.fig3 import greedy_play, performance_claims, trainin
 # -- intervals --------------------------------------------------------------------------------------------------------
 
 
+def test_estimates_are_written_without_exponents():
+    assert f"{judging.Estimate(-671.2, -1000, -158):.3g}" == "-671 (-1000 to -158)"
+    assert f"{judging.Estimate(1.5, -np.inf, np.inf)}" == "1.50 (-∞ to ∞)"
+
+
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [

@@ -350,8 +350,10 @@ def test_presets_agree_where_no_pair_of_methods_changes(slow, fast, verdict):
         for preset, both in levels.items()
         for method, level in zip(("dqn", GREEDY), both, strict=True)
     }
-    assert presets.agree(found).verdict == verdict
-    assert presets.agree({}).verdict == "untested"
+    claim = presets.agree(found, "breakout")
+    assert claim.verdict == verdict
+    assert claim.measured.startswith("Breakout alone, after 2 steps: of 1 pairs ")
+    assert presets.agree({}, "breakout").verdict == "untested"
 
 
 @pytest.mark.parametrize(
@@ -365,6 +367,15 @@ def test_our_dqn_is_set_beside_the_published_one(times, verdict):
         curves = np.full((3, 2), share * fig3.MINATAR[one])
         found[one] = MethodRuns(steps, curves, curves, curves, curves)
     assert fig3.baseline_claims(found)[0].verdict == verdict
+
+
+def test_a_mean_near_the_published_one_decides_nothing_if_seeds_differ_much():
+    steps = np.array([2_500_000, 5_000_000])
+    curves = {one: np.array([[0.5], [1.0], [1.5]]) * np.full((3, 2), level) for one, level in fig3.MINATAR.items()}
+    found = {one: MethodRuns(steps, each, each, each, each) for one, each in curves.items()}
+    claim = fig3.baseline_claims(found)[0]
+    assert (claim.verdict, claim.brief) == ("undecided", "5 of 5")
+    assert claim.reason.startswith("Breakout, DQN; Seaquest, DQN; ")
 
 
 def test_seeds_that_learned_nothing_are_told_of():

@@ -162,8 +162,11 @@ def logged(**scores):
     ("kind", "without", "bcq", "verdict"),
     [
         ("expert", [0.1, 0.2, 0.15], [0.9, 1.0, 0.95], "confirmed"),
-        ("expert", [0.1, 0.9, 0.15], [0.2, 0.9, 0.1], "refuted"),
-        ("random", [0.5, 0.6, 0.55], [0.5, 0.6, 0.5], "confirmed"),
+        ("expert", [0.1, 0.9, 0.15], [0.2, 0.9, 0.1], "undecided"),
+        ("expert", [0.9, 1.0, 0.95], [0.1, 0.2, 0.15], "refuted"),
+        ("random", [0.5, 0.51, 0.5], [0.5, 0.51, 0.5], "confirmed"),
+        ("random", [0.5, 0.9, 0.1], [0.5, 0.9, 0.1], "confirmed"),  # the same seed by seed
+        ("random", [0.5, 0.9, 0.1], [0.9, 0.1, 0.5], "undecided"),  # as good, but the CI reaches far below
         ("random", [0.5, 0.6, 0.55], [0.1, 0.2, 0.1], "refuted"),
     ],
 )

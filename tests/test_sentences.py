@@ -27,7 +27,6 @@ from greedystep.experiments import (
 )
 from greedystep.experiments import greedy_curves as evaluation
 from greedystep.experiments import sticky_actions as luck
-from greedystep.experiments.claims import NOT_KNOWN, WITH_REASON
 from greedystep.experiments.sentence_verdicts import (
     Evidence,
     Row,
@@ -61,7 +60,7 @@ def results():
         "fig5": fig5.claims({}),
         "horizon": horizon.claims({}),
         "luck": luck.claims({}),
-        "presets": [presets.agree({})],
+        "presets": presets.claims({}),
         "protocol": paper_protocol.claims({}),
         "evaluation": evaluation.claims({}),
         "settings": [settings.one_for_all({})],
@@ -191,7 +190,7 @@ def test_an_outcome_changes_the_verdict_of_its_sentences():
     assert isinstance(evidence, CheckedBy)
     found = {row.id: row for row in rows([], recorded_outcomes() | {evidence.test: "failed"})}
     assert found["method-no-policy"].verdict == "refuted"
-    assert found["method-no-policy"].reason.startswith("failed: ")
+    assert found["method-no-policy"].measured.startswith("failed: ")
 
 
 def by_name(results) -> dict[str, Row]:
@@ -203,7 +202,7 @@ def test_without_results_only_theory_is_judged():
     assert list(found) == [sentence.id for sentence in SENTENCES]
     assert found["method-no-policy"].verdict == "confirmed"
     assert found["intro-first"].verdict == "refuted"
-    assert "modified policy iteration" in found["intro-first"].reason
+    assert "modified policy iteration" in found["intro-first"].measured
     assert found["deep-twice"].verdict == "untested"
     assert found["deep-twice"].measured == "not run: greedystep reproduce fig3"
 
@@ -218,17 +217,10 @@ def test_theorems_are_judged_as_the_facts_are(results):
             assert found[name].verdict == verdict, name
 
 
-def test_failures_have_reasons_and_nothing_else_has(results):
-    for row in rows(results.values()):
-        assert bool(row.reason) == (row.verdict in WITH_REASON), row.id
-        assert row.measured
-
-
-def test_a_reason_is_passed_on_and_a_missing_one_is_not_known(results):
+def test_a_claim_is_passed_on():
     claim = {"id": "fig3-equal-time", "measured": "2 times", "verdict": "refuted"}
-    assert by_name([{"claims": [claim]}])["discussion-time"].reason == NOT_KNOWN
-    explained = by_name([{"claims": [claim | {"reason": "6 networks"}]}])["discussion-time"]
-    assert (explained.verdict, explained.measured, explained.reason) == ("refuted", "2 times", "6 networks")
+    explained = by_name([{"claims": [claim]}])["discussion-time"]
+    assert (explained.verdict, explained.measured) == ("refuted", "2 times")
     assert explained.evidence[0].link == "fig3"
     assert explained.evidence[0].claim == "fig3-equal-time"
 

@@ -16,10 +16,12 @@ from greedystep.experiments.fig3.greedy_play import IN_TRAINING, MIXED, ratios
 PLAYED = {"protocol": paper_protocol.PLAYED, "fig3": "greedy_play"}
 """Experiment -> the name of its final numbers of greedy play."""
 LOOKS = {
-    "protocol": ("paper's own protocol", "s", figures.COLOURS[2], -0.15),
-    "fig3": ("64 environments, batches of 512", "o", figures.COLOURS[1], 0.15),
+    "protocol": ("paper's own protocol", "s", figures.COLOURS[2], -0.18),
+    "fig3": ("64 environments, batches of 512", "o", figures.COLOURS[1], 0.18),
 }
 """Experiment -> label, marker, colour, place within the row."""
+APART = 0.09
+"""The two comparisons of an experiment stand this far above and below its place, so that no CI hides another."""
 
 
 @figures.style()
@@ -41,7 +43,8 @@ def draw(results: Iterable[Mapping[str, Any]]) -> Figure | None:
             own = {row: found[name][task][comparison] for row, task in enumerate(tasks) if task in found.get(name, {})}
             if not own:
                 continue
-            rows, (means, lows, highs) = np.array(list(own)) + shift, np.array(list(own.values())).T
+            rows = np.array(list(own)) + shift + (-APART if is_filled else APART)
+            means, lows, highs = np.array(list(own.values())).T
             axis.hlines(rows, lows, highs, color=colour, linewidth=2.5 if is_filled else 1.2)
             face, about = (colour, label) if is_filled else ("white", None)
             axis.plot(means, rows, marker, color=colour, markersize=6, markerfacecolor=face, label=about)

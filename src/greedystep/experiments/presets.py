@@ -15,12 +15,12 @@ import numpy as np
 
 from greedystep.charts import DOTTED, SOLID, Style
 from greedystep.experiments import fig3
-from greedystep.experiments.claims import Outcome, judges
+from greedystep.experiments.claims import Claim, Outcome, judges
 from greedystep.experiments.deep import method_runs, protocol
-from greedystep.experiments.deep.judging import Estimate, mean_difference
+from greedystep.experiments.deep.judging import AllRuns, Estimate, mean_difference
 from greedystep.experiments.deep.method_runs import MethodRuns
 from greedystep.experiments.deep.protocol import TaskProtocol
-from greedystep.experiments.deep.suite import GREEDY, METHODS, PAPER
+from greedystep.experiments.deep.suite import GREEDY, METHODS, PAPER, TASKS
 from greedystep.experiments.deep.training import Budget
 from greedystep.stats import difference, percentiles, resample
 
@@ -52,7 +52,7 @@ def name(method: str, preset: str) -> str:
     "the same order",
     "not in the paper",
 )
-def agree(runs: Mapping[str, MethodRuns]) -> Outcome:
+def agree(runs: Mapping[str, MethodRuns], task: str) -> Outcome:
     """By every pair of methods: is it reversed by the preset, and does the preset change how far they are apart?
 
     A pair is reversed if each preset has another of the two ahead (95 % CIs). It is changed if the difference of the
@@ -73,13 +73,15 @@ def agree(runs: Mapping[str, MethodRuns]) -> Outcome:
         if ahead >= {"confirmed", "refuted"}:
             reversed_.append(" and ".join(labels))
         if not (apart := change(*(final[m, preset] for m in pair for preset in ("fast", "paper")))).contains(0.0):
-            changed.append(f"{' minus '.join(labels)} is higher by {apart:.2g} with fast")
+            changed.append(f"{' minus '.join(labels)} changes by {apart:.2g} from paper to fast")
     pairs = len(methods) * (len(methods) - 1) // 2
-    measured = f"of {pairs} pairs {len(reversed_)} are reversed; the difference changes in {len(changed)}"
+    steps = runs[name(methods[0], "fast")].steps[-1]
+    measured = f"{TASKS[task].title} alone, after {steps:,} steps: of {pairs} pairs {len(reversed_)} are reversed; "
+    measured += f"the difference changes in {len(changed)}"
     if GREEDY in methods:
         others = [method for method in methods if method != GREEDY]
         pooled = pooled_change(runs, GREEDY, others)
-        measured += f". Greedy-Step DQN minus the mean of the others is higher by {pooled:.2g} with fast"
+        measured += f". Greedy-Step DQN minus the mean of the others changes by {pooled:.2g} from paper to fast"
     why = "; ".join([*(f"reversed: {one}" for one in reversed_), *(f"changed: {one}" for one in changed)])
     return Outcome("refuted" if reversed_ else "partly" if changed else "confirmed", measured, why)
 
@@ -105,6 +107,12 @@ def pooled_change(runs: Mapping[str, MethodRuns], method: str, others: Sequence[
     return Estimate(pool({key: own.mean() for key, own in seeds.items()}), *ends)
 
 
+def claims(runs: AllRuns) -> list[Claim]:
+    """Return the claim of this experiment, judged on its one task."""
+    tasks = {task for task, _ in runs} or {FAST["paper"].task}
+    return [agree({name: one for (_, name), one in runs.items()}, task) for task in tasks]
+
+
 # -- the experiment ---------------------------------------------------------------------------------------------------
 
 STYLES: dict[str, Style] = {
@@ -112,6 +120,7 @@ STYLES: dict[str, Style] = {
     for method in PAPER
     for preset, dash in (("fast", SOLID), ("paper", DOTTED))
 }
-run = protocol.make_run(TITLE, SCALES, lambda runs: [agree({name: one for (_, name), one in runs.items()})])
+
+run = protocol.make_run(TITLE, SCALES, claims)
 draw = method_runs.make_draw(NAME, STYLES, ("returns", "q", "overestimation"), bands=False)
 tables = method_runs.make_tables(NAME, "Methods by preset after equal steps")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from greedystep.experiments import NAMES
-from greedystep.experiments.claims import NOT_KNOWN, WITH_REASON, Verdict, together
+from greedystep.experiments.claims import Verdict, together
 from greedystep.experiments.sentences import SENTENCES, CheckedBy
 from greedystep.io import read_json
 
@@ -30,7 +30,6 @@ class Evidence:
     """The experiment's name, or the test's node id."""
     verdict: Verdict
     measured: Any
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,6 @@ class Row:
     where: str
     measured: str
     verdict: Verdict
-    reason: str
-    """The most likely reason why the sentence fails; empty where it does not."""
     evidence: tuple[Evidence, ...]
 
 
@@ -69,8 +66,7 @@ def rows(results: Iterable[Mapping[str, Any]], outcomes: Mapping[str, str] | Non
             for one in sentence.evidence
         )
         verdict, measured = verdict_of(evidence), "; ".join(dict.fromkeys(str(one.measured) for one in evidence))
-        reason = _reason(evidence) if verdict in WITH_REASON else ""
-        found.append(Row(sentence.id, sentence.says, sentence.where, measured, verdict, reason, evidence))
+        found.append(Row(sentence.id, sentence.says, sentence.where, measured, verdict, evidence))
     return found
 
 
@@ -112,19 +108,10 @@ def _of_claim(name: str, claim: Mapping[str, Any] | None) -> Evidence:
     experiment = experiment_of(name)
     if claim is None:
         return Evidence(name, experiment, "untested", f"not run: greedystep reproduce {experiment}")
-    reason = (claim.get("reason") or NOT_KNOWN) if claim["verdict"] in WITH_REASON else ""
-    return Evidence(name, experiment, claim["verdict"], claim["measured"], reason)
+    return Evidence(name, experiment, claim["verdict"], claim["measured"])
 
 
 def _of_test(evidence: CheckedBy, outcome: str | None) -> Evidence:
     verdict = verdict_of_test(evidence, outcome)
     says = evidence.says if outcome == "passed" else f"{outcome or 'not run'}: {evidence.says}"
-    return Evidence(None, evidence.test, verdict, says, says if verdict in WITH_REASON else "")
-
-
-def _reason(evidence: tuple[Evidence, ...]) -> str:
-    """Join the reasons of the failing evidence; "not known" only if there is no other."""
-    failing = [one for one in evidence if one.reason]
-    said = [f"{one.reason} ({one.link})" if one.claim is None else one.reason for one in failing]
-    known = dict.fromkeys(reason for reason in said if reason != NOT_KNOWN)
-    return "; ".join(known) or NOT_KNOWN
+    return Evidence(None, evidence.test, verdict, says)

@@ -32,7 +32,7 @@ from greedystep.stats import interval
 from greedystep.tables import Table
 
 NAME, IN_PARTS = "settings", True
-TITLE = "Fixed rules by number of networks and learning rate"
+TITLE = "Mean training return of two seeds, by rule, number of networks and learning rate"
 
 RULES: dict[str, Setting] = {
     "one-step": {"returns": "one-step"},
@@ -160,10 +160,11 @@ def _fresh(store: RunStore, maps: Mapping[str, Any], grid: SettingGrid) -> dict[
 
 def collect(store: RunStore, grid: SettingGrid) -> dict[str, Any]:
     """Return the maps as JSON: the returns of both seeds in every cell that was trained."""
-    cells = []
+    cells, devices = [], set()
     for cell, setting in grid.cells.items():
         records = store.get_all(grid.runs(setting), grid.budget.steps)
         if len(records) == len(SELECTION_SEEDS):
+            devices |= {record["device"] for record in records}
             returns = from_records(records, grid.budget.steps).final_return.tolist()
             cells.append(dict(zip(CELL, cell, strict=True)) | {"returns": returns})
     return {
@@ -172,6 +173,7 @@ def collect(store: RunStore, grid: SettingGrid) -> dict[str, Any]:
         "rules": list(grid.rules),
         "columns": [list(column) for column in product(grid.ensembles, grid.learning_rates)],
         "cells": cells,
+        "devices": sorted(devices),
     }
 
 

@@ -11,7 +11,7 @@ from greedystep.experiments import PageCharts, errata, heading
 from greedystep.report import elements, verdicts
 from greedystep.report.elements import text
 from greedystep.report.front import front, note, which_run
-from greedystep.report.verdicts import badge
+from greedystep.report.verdicts import badge, breakable
 from greedystep.tables import Table
 
 OWN_SECTIONS = {"all-claims": "Claims", "experiments": "Figures and tables", "sentences": "Sentences"}
@@ -25,7 +25,8 @@ RULES = (
     "called partly); a method has learned if its final return minus its first one has a 95 % CI above a tenth of "
     "the largest mean gain of any method (it was: above 0); and CIs are bootstrap intervals between expanded "
     "percentiles (Hesterberg 2015), which cover a difference of two means in 89, 94 and 95 % of cases with 3, 5 and 10 "
-    "seeds (they were the usual ones, which cover 80, 87 and 92 %).</p>"
+    "seeds (they were the usual ones, which cover 80, 87 and 92 %). <em>Why</em> is the likeliest reason that the runs "
+    "show; that it is the cause is not proved.</p>"
 )
 
 
@@ -141,8 +142,11 @@ def _making(results: list[dict[str, Any]]) -> str:
     rows = []
     for result in results:
         made = result["provenance"]
-        tasks = result["numbers"].get("tasks", {}).values()
-        trained = sorted({d for task in tasks for one in task["methods"].values() for d in one.get("machines", ())})
+        tasks, maps = (result["numbers"].get(name, {}).values() for name in ("tasks", "maps"))
+        trained = sorted(
+            {device for task in tasks for one in task["methods"].values() for device in one.get("machines", ())}
+            | {device for one in maps for device in one.get("devices", ())}
+        )
         commit, *local_changes = str(made.get("commit") or "").partition("-")
         commit = "".join([commit[:10], *local_changes])
         date = str(made.get("date") or "")[:16].replace("T", " ")
@@ -161,7 +165,8 @@ def _errata(results: list[dict[str, Any]]) -> str:
         items.append(
             f"<li><strong>{text(one.where)}.</strong> {text(one.printed)}<br><em>Counterexample:</em> "
             f"{text(one.example)}<br><em>Correct:</em> {text(one.instead)}<br><small>"
-            f"{text(f'On random models: {counted}. ' if counted else '')}<code>{text(one.test)}</code></small></li>"
+            f"{text(f'On random models: {counted}. ' if counted else '')}<code>{breakable(text(one.test))}</code>"
+            "</small></li>"
         )
     return elements.part(
         "errata",

@@ -106,7 +106,12 @@ def linked(reason: str, claims: Iterable[str]) -> str:
         shown = heading(match[0]) if match[0] in experiments.NAMES else match[0]
         return f'<a href="#{escape(known[match[0]])}">{text(shown)}</a>'
 
-    return re.sub(rf"(?<=[(, ])(?:{names})(?=[),;])", link, text(reason))
+    return breakable(re.sub(rf"(?<=[(, ])(?:{names})(?=[),;])", link, text(reason)))
+
+
+def breakable(html: str) -> str:
+    """Let the names of tests be broken between their words, and nowhere else."""
+    return re.sub(r"tests?[/_][\w./:]+", lambda match: match[0].replace("_", "_<wbr>").replace("::", "::<wbr>"), html)
 
 
 def sentences(results: Results) -> str:
@@ -115,10 +120,9 @@ def sentences(results: Results) -> str:
     present = {claim["id"] for _, claim in all_claims(results)}
     cards = []
     for row in found:
-        reason = f"<small>Why: {linked(row.reason, present)}</small>" if row.reason else ""
         cells = {
             "where": text(row.where),
-            "says": f"{text(row.sentence)} {reason}",
+            "says": text(row.sentence),
             "verdict": badge(row.verdict),
             "evidence": f"<ul>{''.join(f'<li>{_evidence(one, present)}</li>' for one in row.evidence)}</ul>",
         }
@@ -127,7 +131,8 @@ def sentences(results: Results) -> str:
         "sentences",
         f"The paper, sentence by sentence ({len(found)})",
         "<p>Every sentence of the paper that can be checked, in our words, with its evidence: claims of the table "
-        "above, and recorded outcomes of this project's tests. A sentence is confirmed if all evidence is. "
+        "above, which say why it fails, and recorded outcomes of this project's tests. A sentence is confirmed if all "
+        "evidence is. "
         f"{text(count_verdicts((row.verdict for row in found), 'sentences'))}</p>",
         table("sentence-rows", ("where", "says", "verdict", "evidence"), cards),
     )
@@ -135,7 +140,7 @@ def sentences(results: Results) -> str:
 
 def _evidence(one: Evidence, present: set[str]) -> str:
     if one.claim is None:
-        return f"{MARKS[one.verdict]} {text(one.measured)} <small><code>{text(one.link)}</code></small>"
+        return f"{MARKS[one.verdict]} {text(one.measured)} <small><code>{breakable(text(one.link))}</code></small>"
     if one.claim in present:
         return f'{MARKS[one.verdict]} <a href="#claim-{escape(one.claim)}">{text(one.claim)}</a>'
     return f"{MARKS[one.verdict]} {text(one.claim)} <small>{text(one.measured)}</small>"

@@ -50,8 +50,13 @@ class Estimate(NamedTuple):
         return self.above(threshold) in ("undecided", "untested")
 
     def __format__(self, digits: str) -> str:
-        numbers = [f"{float(x):{digits or '.2f'}}".replace("inf", "∞") for x in self]
+        numbers = [_decimal(f"{float(x):{digits or '.2f'}}").replace("inf", "∞") for x in self]
         return f"{numbers[0]} ({numbers[1]} to {numbers[2]})"
+
+
+def _decimal(number: str) -> str:
+    """Write a number without an exponent: -1e+03 as -1000."""
+    return f"{float(number):g}" if "e" in number else number
 
 
 def mean(seeds: np.ndarray) -> Estimate:

@@ -28,6 +28,8 @@ DQN = "one-step, 1"
 ROUNDS = 20
 SECONDS = 0.3
 """Seconds that a timed run lasts at least: short, so that compared runs see the same load on the machine."""
+ENVIRONMENTS = {"paper": "one environment", "fast": "64 environments"}
+"""Preset -> its environments, for readers who do not know the preset's name."""
 ALMOST_EQUAL = 1.25
 """Largest ratio of times that counts as almost equal."""
 
@@ -122,6 +124,6 @@ def claim(times: Times | None) -> Outcome:
     )
     brief = (
         f"{float(one.estimate):.2f} times with one network, {float(six_to_one.estimate):.2f} with six "
-        f"(preset {times['preset']})"
+        f"({TASKS[times['task']].title}, {ENVIRONMENTS[times['preset']]})"
     )
     return Outcome(verdict, measured, why, brief)
