@@ -63,13 +63,14 @@ def test_curves_keep_their_numbers_and_share_their_steps():
     assert single == {"method": 2, "grid": 1, "y": [7]}  # one seed has no interval
 
 
-def test_a_task_without_trainings_has_an_empty_panel():
+def test_a_task_without_trainings_has_no_panel_unless_none_has_any():
+    pong = {"title": "Pong", "full_steps": 100, "methods": {}}
     result = made(dqn=entry("DQN", [100], [1.0]))
-    result["numbers"]["tasks"]["pong"] = {"title": "Pong", "full_steps": 100, "methods": {}}
+    result["numbers"]["tasks"]["pong"] = pong
     (quantity,) = drawn_on_page(result)["quantities"]
-    assert (quantity["panels"][1]["title"], quantity["panels"][1]["curves"]) == ("Pong", [])
-    drawn = learning_charts(result["numbers"], {}, ["returns"])
-    assert [chart.if_empty for chart in drawn if not chart.lines] == ["not trained"]
+    assert [panel["title"] for panel in quantity["panels"]] == ["Breakout"]
+    drawn = learning_charts({"tasks": {"pong": pong}}, {}, ["returns"])
+    assert [(chart.title, chart.if_empty) for chart in drawn] == [("Pong", "not trained")]
     assert page_charts(fig3, made()) is None
     assert page_charts(fig3, {"numbers": {"rows": []}}) is None
 

@@ -105,6 +105,8 @@ def learning_charts(
 ) -> list[Chart]:
     """Return one chart per quantity and task, with the mean over seeds of every method and its 95 % interval.
 
+    Tasks without trainings have none, unless no task has any.
+
     Args:
         numbers: "tasks" by name, each with its title, full length and methods (label, steps, seeds, curves); "bins"
             where methods have a histogram of the chosen n in their first and last steps.
@@ -112,7 +114,7 @@ def learning_charts(
         quantities: those that the page shows first.
         methods: those that the page shows first; none: all.
     """
-    tasks = list(numbers["tasks"].values())
+    tasks = [task for task in numbers["tasks"].values() if task["methods"]] or list(numbers["tasks"].values())
     entries = [entry for task in tasks for entry in task["methods"].values()]
     first = {name for task in tasks for name in task["methods"]} & set(methods)
 
@@ -123,8 +125,7 @@ def learning_charts(
             if curve:
                 band = (curve["low"], curve["high"]) if len(entry["seeds"]) > 1 else ((), ())
                 lines.append(Line(entry["label"], entry["steps"], curve["estimate"], *band, styles.get(name), shown))
-        if_empty = NOT_RECORDED if task["methods"] else NOT_TRAINED
-        about = {"shown": quantity in quantities, "if_empty": if_empty, "run": which_run(task)}
+        about = {"shown": quantity in quantities, "if_empty": _if_empty(task), "run": which_run(task)}
         return Chart(task_title(task), "environment steps", QUANTITIES[quantity], lines, **about)
 
     recorded = [name for name in QUANTITIES if any(entry["curves"].get(name) for entry in entries)] or list(quantities)
@@ -132,12 +133,16 @@ def learning_charts(
     return charts + [step_histogram(task, numbers["bins"]) for task in tasks if "bins" in numbers]
 
 
+def _if_empty(task: Mapping[str, Any]) -> str:
+    return NOT_RECORDED if task["methods"] else NOT_TRAINED
+
+
 def step_histogram(task: Mapping[str, Any], bins: Sequence[str]) -> Chart:
     """Return the share of samples by chosen n, in the first and in the last steps of the task's first method."""
     entry = next((one for one in task["methods"].values() if any(one.get("first", ()))), None)
     title, y = task_title(task), "share of samples by chosen n"
     if entry is None:
-        return Chart(title, "chosen n", y, if_empty=NOT_TRAINED)
+        return Chart(title, "chosen n", y, if_empty=_if_empty(task))
     phases = {"first": COLOURS[2], "last": COLOURS[1]}
     used = max(i for phase in phases for i, share in enumerate(entry[phase]) if share > 0) + 1
     bars = [
