@@ -260,7 +260,8 @@ class Stand:
 
 @pytest.fixture
 def stands(monkeypatch):
-    import_module("greedystep.report.page")  # before the experiments that it imports from are replaced
+    for module in ("report.page", "experiments.outcome_figure"):  # before the experiments that they need are replaced
+        import_module(f"greedystep.{module}")
     made = {name: Stand(name) for name in experiments.NAMES}
     for name, stand in made.items():
         monkeypatch.setitem(sys.modules, f"greedystep.experiments.{experiments.MODULES.get(name, name)}", stand)
