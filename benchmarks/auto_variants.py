@@ -223,8 +223,8 @@ class VariantLoop(DeviceLoop):
         """Sample whole episodes, and compute the targets of every head [H, P] for all their steps."""
         config, buffer, variant = self.learner.config, self.buffer, heads.variant
         size = target_pool.pool_size(config, buffer)
-        index, columns = target_pool.sample_rows(buffer, key, replay, size)
-        rows, packed = buffer.read(replay, index), buffer.packed_observations(replay, index)
+        index, rows, columns = target_pool.sample_rows(buffer, key, replay, size)
+        packed = buffer.packed_observations(replay, index)
 
         def value(block: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
             q, half = self.head_q(params, heads, buffer.unpack(block[0]))

@@ -27,9 +27,10 @@ from greedystep.deep.networks import (
 )
 from greedystep.deep.optimisers import make_optimiser
 from greedystep.deep.presets import FAMILIES, PRESETS, make_config, preset
-from greedystep.deep.targets import LaneHyperparams
+from greedystep.deep.targets import BootstrapValues, LaneHyperparams
 from greedystep.envs.core import ObservationSpec
 from greedystep.replay import ReplayBuffer
+from greedystep.trajectory import Trajectory
 
 FEATURES = ObservationSpec((4,), np.dtype(np.float32), -np.inf, np.inf)
 BOARD = ObservationSpec((5, 4, 2), np.dtype(bool), False, True)
@@ -310,6 +311,28 @@ def test_a_period_begins_with_copies_of_all_networks_and_a_pool_valued_by_the_ri
     expected = target_pool.make(config, buffer, hyperparams, jax.random.key(2), replay, valued_by)
     assert pool is not None
     np.testing.assert_allclose(pool.targets, expected.targets, rtol=1e-6)
+
+
+def test_a_part_of_an_episode_that_does_not_fit_into_a_pool_bootstraps_where_it_ends():
+    T, discount, nothing = 40, 0.5, np.zeros(40, bool)
+    states = np.arange(T + 1, dtype=np.float32)[:, None]
+    log = Trajectory(states, np.zeros(T, int), np.ones(T, np.float32), nothing, nothing)
+    buffer, replay = ReplayBuffer.from_episodes([log], T, 1, (1,), np.dtype(np.float32))
+    config = DQNConfig(returns="monte-carlo", discount=discount, target_period=3, batch_size=4)
+    hyperparams = LaneHyperparams(*[jnp.float32(0)] * len(LaneHyperparams._fields))
+
+    def bootstrap_q(observations):
+        return BootstrapValues(jnp.broadcast_to(100 * observations[None], (1, len(observations), ACTIONS)))
+
+    begins = set()
+    for seed in range(20):
+        pool = target_pool.make(config, buffer, hyperparams, jax.random.key(seed), replay, bootstrap_q)
+        first, left = float(pool.observations[0, 0]), 11 - np.arange(11)
+        assert pool.step_rows[: pool.count].tolist() == list(range(11))
+        expected = (1 - discount**left) / (1 - discount) + discount**left * 100 * (first + 11)
+        np.testing.assert_allclose(pool.targets[0, :11], expected, rtol=1e-5)
+        begins.add(first)
+    assert {0, T - 11} < begins
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ def test_rows_in_the_order_of_time(history):
 @given(histories(), st.sampled_from([4, 17, 40]), st.integers(0, 1000))
 def test_drawn_episodes_are_whole_and_only_the_last_one_loses_its_beginning(history, rows, seed):
     buffer, replay, lists = play(*history)
-    whole = {episode[-1].observation: episode for column in lists for episode in column.episodes()}
+    episode_of = {row.observation: episode for column in lists for episode in column.episodes() for row in episode}
     found = rows_at(buffer, replay, sample_episodes(buffer, jax.random.key(seed), replay, rows))
     parts, current = [], []
     for row in found:
@@ -183,13 +183,27 @@ def test_drawn_episodes_are_whole_and_only_the_last_one_loses_its_beginning(hist
         if row[1] is None:
             parts.append(current)
             current = []
-    assert not current, "the last row ends an episode"
+    if current:  # of an episode that does not fit, any part may be drawn
+        assert len(episode_of[current[0][0]]) > rows
+        assert not parts
+        parts = [current]
     for i, part in enumerate(parts):
-        episode = whole[part[-1][0]]
-        expected = episode if i < len(parts) - 1 else episode[len(episode) - len(part) :]
-        assert len(part) == len(expected)
-        for row, original in zip(part, expected, strict=True):
+        episode = episode_of[part[-1][0]]
+        end = [row.observation for row in episode].index(part[-1][0]) + 1
+        assert i == len(parts) - 1 or len(part) == len(episode)
+        for row, original in zip(part, episode[end - len(part) : end], strict=True):
             assert_same_row(row, original)
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_every_step_of_an_episode_that_does_not_fit_is_drawn(is_over):
+    buffer, replay, _ = play(42, [[(False, False)] * 39 + [(is_over, False)]])
+    keys = jax.random.split(jax.random.key(0), 4000)
+    drawn = jax.vmap(lambda key: buffer.sample_episodes(key, replay, 11).row)(keys)
+    counts = np.bincount(np.asarray(drawn).reshape(-1), minlength=42)[:41] / len(keys)
+    middle = 11 / (41 + 11 + 1)  # parts that begin up to 11 rows before the episode, or end up to 11 rows after it
+    np.testing.assert_allclose(counts[11:-11], middle, atol=0.03)
+    assert middle - 0.03 < counts.min() <= counts.max() < 2 * middle + 0.03
 
 
 def test_steps_and_episodes_are_drawn_uniformly():

@@ -316,7 +316,8 @@ class ReplayBuffer:
         """Sample whole episodes uniformly with replacement, and return their rows back to back: an index [rows].
 
         Each sampled episode comes with all its stored rows, the final one included. Only the last one is cut to fit, at
-        its beginning, so that what follows a step is always complete.
+        its beginning, so that what follows a step is complete. Of an episode that has more rows than are asked for, a
+        random part is returned: its last row may hold a step.
         """
         order, is_written = self.chronological(replay)
         is_step = self.read(replay, order).is_step & is_written
@@ -332,6 +333,11 @@ class ReplayBuffer:
         ends = end_of(drawn)
         after = jnp.where(drawn > 0, end_of(drawn - 1) + 1, 0)
         starts = jnp.maximum(after, first_step[ends // self.rows_per_column])
+        # The end alone would be returned whenever such an episode is drawn. Parts that would reach beyond its first or
+        # last row are moved inside, so that rows there are returned at least as often as those in the middle.
+        excess = jnp.maximum(ends[0] - starts[0] + 1 - rows, 0)
+        behind = jax.random.randint(jax.random.fold_in(key, 1), (), -rows, excess + rows + 1)
+        ends = ends.at[0].add(-jnp.clip(behind, 0, excess))
         # Sums beyond 2^24 are not exact in float32, but they are only compared with `rows`, and cannot overflow.
         until = jnp.cumsum((ends - starts + 1).astype(jnp.float32))
         until = jnp.minimum(until, rows).astype(jnp.int32)

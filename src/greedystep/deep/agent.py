@@ -186,7 +186,8 @@ class DQN:
                     if self.steps >= evaluated + eval_freq or self.steps >= begin + total_timesteps:
                         mean, evaluated = self.evaluate(n_eval_episodes, env=eval_env).mean, self.steps
                     new = [row | {"eval_return": mean} for row in new]
-                rows, chunks = rows + new, chunks + 1
+                rows += new
+                chunks += 1
                 tell(new[0])
                 if log_interval is not None and chunks % log_interval == 0:
                     print(f"{self.env.name}: {describe(new[0])}", flush=True)

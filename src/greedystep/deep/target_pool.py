@@ -4,7 +4,8 @@ A return that looks to the end of its episode needs the value of every state on 
 each sample is valued on its own. But between two target network updates values do not change. So at each update a pool
 is made: whole episodes, sampled uniformly, with as many steps as will be trained on until the next update (at most the
 whole replay buffer). All its states are valued in one forward pass and all its returns computed in one backward scan;
-minibatches are then sampled from it independently.
+minibatches are then sampled from it independently. Of an episode that is longer than the pool, a part is taken, whose
+returns bootstrap where it ends.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from greedystep.deep.targets import (
     target_values,
     with_support,
 )
-from greedystep.replay import ReplayBuffer, ReplayState, RowIndex, integers_below
+from greedystep.replay import ReplayBuffer, ReplayState, RowIndex, StepRows, integers_below
 
 
 class TargetPool(NamedTuple):
@@ -67,11 +68,18 @@ def pool_size(config: DQNConfig, buffer: ReplayBuffer, periods: int = 1) -> int:
     return min(periods * config.samples_per_period // config.rates, buffer.rows)
 
 
-def sample_rows(buffer: ReplayBuffer, key: jax.Array, replay: ReplayState, size: int) -> tuple[RowIndex, int]:
-    """Return `size` rows of whole episodes, column by column, and the number of columns; at most all rows."""
+def sample_rows(buffer: ReplayBuffer, key: jax.Array, replay: ReplayState, size: int) -> tuple[RowIndex, StepRows, int]:
+    """Return `size` rows of whole episodes, column by column, what they hold, and the number of columns; at most all.
+
+    The last row of a column is there for its value alone. It is the end of an episode, or of the part of one that has
+    more than `size` rows, and is then marked as if it held no step: what follows is not among the rows.
+    """
     if size == buffer.rows:
-        return jax.tree.map(jnp.ravel, buffer.chronological(replay)[0]), buffer.columns
-    return buffer.sample_episodes(key, replay, size), 1
+        index = jax.tree.map(jnp.ravel, buffer.chronological(replay)[0])
+        return index, buffer.read(replay, index), buffer.columns
+    index = buffer.sample_episodes(key, replay, size)
+    rows = buffer.read(replay, index)
+    return index, rows._replace(is_step=rows.is_step.at[-1].set(False)), 1
 
 
 def make(
@@ -91,8 +99,7 @@ def make(
         support: bool [N, R, A], the actions that count in each row of the buffer; None: what `bootstrap_q` says.
     """
     size = pool_size(config, buffer, periods)
-    index, columns = sample_rows(buffer, key, replay, size)
-    rows = buffer.read(replay, index)
+    index, rows, columns = sample_rows(buffer, key, replay, size)
     packed = buffer.packed_observations(replay, index)
 
     def value(block: tuple[jax.Array, jax.Array, jax.Array | None]) -> TargetValues:

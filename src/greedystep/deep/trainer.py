@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -35,6 +34,7 @@ from greedystep.deep.device_memory import check_device_memory, largest_intermedi
 from greedystep.deep.divergence import DivergenceCheck
 from greedystep.deep.env_spec import AnyEnvironment, make_from_spec, spec_of
 from greedystep.deep.heads import HEAD_SETTINGS, HeadPolicy, HeadScores
+from greedystep.deep.host_episodes import HostEpisodes
 from greedystep.deep.host_loop import BrokenOffError, HostLoop
 from greedystep.deep.lane_devices import Device, lane_devices, one_lane, spread
 from greedystep.deep.lane_hyperparams import (
@@ -51,7 +51,6 @@ from greedystep.deep.train_metrics import ChunkMetrics, metrics_row, target_age
 from greedystep.deep.trainer_description import ENV_STATE, config_from_json, current_name, read_about
 from greedystep.envs.core import Environment
 from greedystep.envs.host import HostEnvironment
-from greedystep.envs.host_envs import MOST_ACTIONS
 from greedystep.signals import deferred
 
 Row = dict[str, Any]
@@ -124,10 +123,8 @@ class Trainer:
         self.devices = lane_devices(len(self.seeds) if isinstance(self.loop, DeviceLoop) else 1)
         self.hyperparams = make_hyperparams(self.learner, lane_hyperparams or {}, len(self.seeds))
         self.state, self.seconds = TrainState(np.array(0), self._init()), 0.0
-        self._env_state: dict[str, Any] | None = None
-        """Running episodes of the host environments in a restored checkpoint, until they have been replayed."""
-        self._has_begun = isinstance(self.loop, DeviceLoop)
-        """Whether the host environments are in the states that `state` describes; they are reset in the first chunk."""
+        self._host = HostEpisodes(self.loop) if isinstance(self.loop, HostLoop) else None
+        """The running episodes, where environments step on the host."""
         self._chunk = jax.jit(
             self._run_lanes, donate_argnums=1, static_argnames="block", compiler_options=compiler_options()
         )
@@ -173,7 +170,7 @@ class Trainer:
 
     def check_memory(self) -> None:
         """Raise MemoryError if the intermediate arrays of training do not fit beside the state; compiles nothing."""
-        if self._is_checked or isinstance(self.loop, HostLoop):
+        if self._is_checked or self._host is not None:
             return
         traced = self._chunk.trace(jnp.int32(0), self.state.lanes, self.hyperparams, jnp.int32(1))
         settings = self._shown("batch_size", "num_envs", "ensemble", *(["n"] if self.config.n else []))
@@ -245,16 +242,15 @@ class Trainer:
         step, lanes = self.state
         envs, failure = self.config.num_envs, None
         with deferred() as waiting:  # the old state is donated, the new one must be kept
-            if isinstance(self.loop, HostLoop):
-                lanes = self._begin_episodes(self.loop, lanes)
+            if self._host is not None:
                 done = int(step) // envs
+                lanes = self._host.begin(done, lanes, self.hyperparams)
                 how: Any = {"stop": waiting, "report": self._reporter(done)}
                 try:
-                    lanes, metrics, rounds = self.loop.run(done, lanes, self.hyperparams, steps // envs, **how)
+                    lanes, metrics, rounds = self._host.loop.run(done, lanes, self.hyperparams, steps // envs, **how)
                 except BrokenOffError as broken:
                     lanes, metrics, rounds, failure = broken.lanes, broken.metrics, broken.rounds, broken.__cause__
-                    self._end_episodes(self.loop)
-                    self.loop.abandon()
+                    self._host.abandon()
                 steps = rounds * envs
             else:
                 rounds = (jnp.int32(step // envs), jnp.int32(steps // envs))
@@ -304,41 +300,13 @@ class Trainer:
         heads = self.state.lanes.heads
         return None if heads is None else one_lane(heads, lane)
 
-    def _begin_episodes(self, loop: HostLoop, lanes: LaneState) -> LaneState:
-        """Reset the host environments, or replay their running episodes after `restore`; return the lanes."""
-        if self._has_begun:
-            return lanes
-        is_exact = True
-        try:
-            loop.begin_at(int(self.state.step) // self.config.num_envs, lanes, self.hyperparams)
-            if self._env_state is None:
-                lanes = loop.begin(lanes)
-            else:
-                lanes, is_exact = loop.restore(lanes, self._env_state)
-        except BaseException:
-            loop.abandon()
-            raise
-        self._has_begun = True
-        if not is_exact:
-            warnings.warn(
-                f"{self.env.name} cannot be brought back to where it was (it resets itself, is not determined by its "
-                f"seed and actions, has made more than {MOST_ACTIONS:,} steps in an episode, or is played by actors): "
-                "training goes on with new episodes, and differs from an unbroken one",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-        return lanes
-
     def close(self) -> None:
         """Close the environments of Gymnasium that were made for the training, not one that was given.
 
         Training can go on all the same: new ones then come to where the running episodes were, as after `restore`.
         """
-        if isinstance(self.loop, HostLoop) and self.loop.env.fixed_num_envs is None:
-            if self._has_begun:
-                self._env_state, self._has_begun = self.loop.envs.state, False
-            self.loop.close()
-            self.loop.env.close()
+        if self._host is not None:
+            self._host.close()
 
     @contextmanager
     def env_lent(self) -> Iterator[None]:
@@ -354,12 +322,8 @@ class Trainer:
 
         New ones begin with the next chunk.
         """
-        if isinstance(self.loop, HostLoop) and self._has_begun:
-            self.state = self.state._replace(lanes=self.loop.cut_episodes(self.state.lanes))
-            self._end_episodes(self.loop)
-
-    def _end_episodes(self, loop: HostLoop) -> None:
-        self._env_state, self._has_begun = loop.episodes_so_far, False
+        if self._host is not None:
+            self.state = self.state._replace(lanes=self._host.cut(self.state.lanes))
 
     def _renumber(self) -> None:
         """Keep the row numbers of the replay buffer within int32.
@@ -388,8 +352,8 @@ class Trainer:
     def save(self, folder: str | os.PathLike, **more: Any) -> Path:
         """Write a checkpoint to `folder` and return its path; call between chunks. `more` joins its description."""
         about = self.about() | {"seconds": self.seconds} | more
-        if isinstance(self.loop, HostLoop):
-            about["envs"] = self.loop.envs.state if self._has_begun else self._env_state
+        if self._host is not None:
+            about["envs"] = self._host.state
         return checkpoint.save(folder, int(self.state.step), self.state, about)
 
     def restore(self, path: str | os.PathLike) -> None:
@@ -403,9 +367,8 @@ class Trainer:
             raise ValueError(f"{path} was saved by another version of greedystep, whose 'auto' has other heads")
         self.state, _ = checkpoint.restore(path, self.state, partial(current_name, self.config))
         self.seconds = float(found["seconds"])
-        if isinstance(self.loop, HostLoop):
-            self._env_state = schema.check(found.get("envs"), ENV_STATE, f"{path}: envs")
-            self._has_begun = False
+        if self._host is not None:
+            self._host.restore(schema.check(found.get("envs"), ENV_STATE, f"{path}: envs"))
 
     @classmethod
     def load(
@@ -449,10 +412,9 @@ class Trainer:
         one.state = self.state._replace(lanes=jax.tree.map(lambda x: x[None], own_lane))
         one.devices = [self.devices[lane * len(self.devices) // len(self.seeds)]]
         one.seconds = self.seconds
-        state = self.loop.envs.state if isinstance(self.loop, HostLoop) and self._has_begun else self._env_state
-        if state is not None:
+        if self._host is not None and one._host is not None and (state := self._host.state) is not None:
             own_envs = slice(lane * self.config.num_envs, (lane + 1) * self.config.num_envs)
-            one._env_state = {name: values[own_envs] for name, values in state.items()}
+            one._host.restore({name: values[own_envs] for name, values in state.items()})
         return one
 
 
