@@ -194,6 +194,18 @@ def test_a_pruned_backup_leaves_out_only_rows_that_cannot_be_the_best(name, dens
         v = backup.out + size * random.normal(size=v.size) + random.normal()
 
 
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_pruned_backup_allows_for_rounding_at_values_that_it_has_left(dense, monkeypatch):
+    monkeypatch.setattr(backups, "PRUNE_FROM", 0)
+    loop, rewards = np.ones((1, 2, 1)), np.array([[0.1, 0.1 + 1e-11]])
+    mdp = MDP(loop if dense else sp.csr_array(loop[0]), rewards, 0.9)
+    for far in np.random.default_rng(0).uniform(-1e6, 1e6, 20):
+        model = backups.DenseModel(mdp) if dense else backups.SparseModel(mdp, transition_tables.as_table(mdp))
+        for v in (0.0, far):  # far away the actions are equal but for rounding
+            model.backup(np.array([v]))
+        assert model.backup(np.zeros(1)).high == rewards.max()
+
+
 def test_a_pruned_backup_does_leave_rows_out(monkeypatch):
     monkeypatch.setattr(backups, "PRUNE_FROM", 0)
     mdp = MODELS["garnet"]

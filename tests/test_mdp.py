@@ -218,6 +218,15 @@ def test_a_terminal_state_needs_no_available_action():
     np.testing.assert_array_equal(mdp.terminal, [False, True])
 
 
+def test_the_termination_of_an_unavailable_action_is_ignored():
+    p, r = [[[1.0, 0.0], [0.5, 0.0]], [[0.0, 0.5], [0.0, 1.0]]], [[1.0, -np.inf], [1.0, 1.0]]
+    ends = np.array([[0.0, 0.5], [0.5, 0.0]])
+    np.testing.assert_array_equal(MDP(p, r, 0.9, termination=ends).termination, [[0, 0], [0.5, 0]])
+    refuse("discount: 1 needs a terminal state within reach of every state, and state 0", p, r, 1.0, termination=ends)
+    silent = MDP([[[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]], [[1.0, -np.inf], [0.0, -np.inf]], 1.0)
+    np.testing.assert_array_equal(silent.termination, [[0, 0], [1, 0]])
+
+
 def test_termination_is_what_the_row_lacks():
     p = P.copy()
     p[0, 1] *= 0.25

@@ -134,6 +134,25 @@ def test_different_average_rewards_are_told_apart_and_equal_ones_are_found(seed)
             assert found.iterations <= 1024
 
 
+def test_an_average_reward_that_stops_early_says_why():
+    mdp = gs.models.garnet(20, 3, 4)
+    assert gs.solve_average_reward(mdp).message == ""
+    assert "after 3 iterations" in gs.solve_average_reward(mdp, max_iterations=3).message
+    assert "time limit" in gs.solve_average_reward(mdp, 1e-13, time_limit=1e-9).message
+    rounded = gs.solve_average_reward(mdp.with_rewards(1e12 * mdp.rewards), 1e-6)
+    assert "float64 cannot prove more" in rounded.message
+    assert rounded.iterations < 1000
+    assert 0 < rounded.upper - rounded.lower < 0.1
+
+
+def test_average_rewards_too_large_for_float64_have_no_bounds():
+    mdp = gs.MDP(np.full((2, 1, 2), 0.5), [[1.5e308], [-1.5e308]], 0.9)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = gs.solve_average_reward(mdp, max_iterations=100)
+    assert (found.lower, found.upper) == (-np.inf, np.inf)
+    assert "too large for float64" in found.message
+
+
 @pytest.mark.parametrize("solve", [gs.solve_average_reward, lambda mdp: gs.solve_finite_horizon(mdp, 3)])
 def test_what_is_no_model_is_refused(solve):
     with pytest.raises(TypeError, match="mdp: expected a greedystep MDP, got str"):

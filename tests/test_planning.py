@@ -235,6 +235,17 @@ def test_where_float64_is_too_coarse_the_solve_stops_and_says_so(name, method):
     consistent(mdp, solution)
 
 
+def test_where_rounding_goes_round_in_a_ring_the_solve_stops_soon():
+    S = 2000
+    ring = sp.csr_array((np.ones(S), (np.arange(S) + 1) % S, np.arange(S + 1)), shape=(S, S))
+    mdp = MDP(ring, np.eye(S, 1), 1 - 1e-12)
+    solution = solve(mdp)
+    assert "float64 cannot prove more" in solution.message
+    assert solution.iterations < 20_000
+    exact = 1 / (1 - mdp.discount**S)
+    assert abs(solution.v[0] - exact) <= solution.error_bound < 0.1 * exact
+
+
 @pytest.mark.parametrize("method", EXACT)
 @pytest.mark.parametrize("name", ["garnet", "slippery", "mixing"])
 def test_tiny_rewards_want_a_tiny_tolerance(name, method):

@@ -173,6 +173,33 @@ def test_logs_in_parts_are_one_log(seed):
     np.testing.assert_allclose(q, replay(log, table, "model", discount=0.9), atol=1e-7)
 
 
+def test_learning_in_parts_is_learning_at_once_to_the_bit(tmp_path):
+    for seed in range(30):  # changes of values too small to be propagated at once add up across the parts
+        random = np.random.default_rng(seed)
+        transitions, rewards = np.eye(3)[random.integers(0, 3, (3, 2))], random.normal(size=(3, 2))
+        transitions[0, 0] = 0.0
+        mdp = gs.MDP(transitions, rewards, 0.9, termination=1 - transitions.sum(axis=2))
+        task = envs.toy_task.from_mdp("cycles", mdp, np.full(3, 1 / 3), 60)
+        whole, parts = (gs.TabularAgent(task, "model", seed=seed, epsilon=0.5) for _ in range(2))
+        whole.learn(18)
+        for _ in range(6):
+            parts.learn(3)
+            parts.save(tmp_path / "agent.npz")
+            parts = gs.TabularAgent.load(tmp_path / "agent.npz", task)
+        np.testing.assert_array_equal(whole.q, parts.q)
+
+
+def test_a_model_stored_without_propagated_values_is_read():
+    _, log = random_log(0)
+    model = EmpiricalModel.of(log)
+    arrays = model.arrays()
+    del arrays["propagated"]
+    again = EmpiricalModel.from_arrays(arrays, *model.shape)
+    np.testing.assert_array_equal(again.counts.propagated, model.counts.propagated)
+    with pytest.raises(ValueError, match="a value of a stored model is not finite"):
+        EmpiricalModel.from_arrays({**model.arrays(), "propagated": np.full(model.shape[0], np.nan)}, *model.shape)
+
+
 @pytest.mark.parametrize("name", ["toy/choice", "toy/trace-back"])
 def test_it_solves_the_delayed_reward_tasks(name):
     task = envs.make_task(name, delay=8)

@@ -59,7 +59,7 @@ class MDP:
             is, without a copy. Or one matrix [S, S] per action, as for `from_action_matrices`: a list with sparse ones;
             or dense, where A != S tells [A, S, S] from [S, A, S].
         rewards: [S, A]; or, paid on arrival, [S, A, S] (dense) or [S*A, S] (sparse), which is averaged over s'.
-            -inf in [S, A] marks an unavailable action, whose row of transitions is ignored. Beside one matrix per
+            -inf in [S, A] marks an unavailable action, whose row and termination are ignored. Beside one matrix per
             action also [S], [A, S, S] or a list of matrices [S, S].
         discount: γ in (0, 1]. With 1, every state must be able to reach a terminal state. A state that pays nothing
             and that no action leaves, with however small a probability, then counts as terminal; and the entries of
@@ -105,8 +105,8 @@ class MDP:
             hint = "has no available action; mark it in `terminal` if it is an end"
             check_entries(~has_action.any(axis=1), lambda s: f"available: state {s} {hint}")
             self.rewards = np.where(has_action, np.where(over, 0.0, reward), -np.inf)
-            if over.any():
-                ends = np.where(over, 1.0, np.zeros(shape) if ends is None else ends)
+            if over.any() or ends is not None:
+                ends = np.where(over, 1.0, np.where(has_action, 0.0 if ends is None else ends, 0.0))
             self.termination = ends
             # Rows of terminal states and missing actions are emptied: then a plain product already has value 0 there.
             self.transitions = without_rows(matrix, (over | ~has_action).ravel())
@@ -356,7 +356,7 @@ class MDP:
         over = (silent | ~self.available).all(axis=1)
         if over.any():
             ends = np.zeros((S, A)) if self.termination is None else self.termination
-            self.termination = np.where(over[:, None], 1.0, ends)
+            self.termination = np.where(over[:, None] & self.available, 1.0, ends)
             self.transitions = without_rows(self.transitions, np.repeat(over, A))
             self.row_sums = (0.0, self.row_sums[1])
 

@@ -84,17 +84,24 @@ class ActionValueBounds:
         """float64 [S*A]: the bound of each row is upper + rise; inf for a row that was never computed."""
         self._rise = 0.0
         self._discount, self._row_sums = mdp.discount, mdp.row_sums
-        self._largest_reward = float(np.abs(mdp.rewards[mdp.available]).max())
+        self._largest_reward = mdp.largest_reward
         self._v = v.copy()
+        self._size = self._size_of(v)
 
     def at(self, v: np.ndarray) -> tuple[np.ndarray, float]:
         """Update the bounds to the values v, with a margin for rounding; return (upper, rise), which add up to them."""
         least, most = self._row_sums
         highest = float((v - self._v).max())
         self._rise += self._discount * highest * (most if highest > 0 else least)
-        self._rise += 1e-12 * (abs(self._rise) + self._largest_reward + float(np.abs(v).max()))
+        # The bounds of rows were rounded when they were computed, at the sizes of then, and are rounded again now.
+        before, self._size = self._size, self._size_of(v)
+        self._rise += 1e-12 * (before + self._size)
         self._v[:] = v
         return self.upper, self._rise
+
+    def _size_of(self, v: np.ndarray) -> float:
+        """Return the size of the numbers whose rounding the margin has to cover, at the values v."""
+        return abs(self._rise) + self._largest_reward + float(np.abs(v).max())
 
 
 class SparseModel:

@@ -15,6 +15,7 @@ from greedystep.signals import Deadline, TimeLimitError
 NEAR_ROUNDING = 4.0  # more iterations do not improve a bound within this factor of what rounding alone costs
 PROVE_EVERY = 200  # iterations without a Bellman backup after which the monitor makes one for a proof
 IDLE_PROOFS = 1000  # proofs in a row without a better bound after which a discounted solve stops
+IDLE_ITERATIONS = 5000  # iterations without one after which it stops if rounding alone costs the tolerance
 UNBOUNDED_ITERATIONS = 100_000
 """Iterations after which a solve without any bound stops: values may grow for ever (a rewarding loop, discount 1)."""
 COARSE = "float64 cannot prove more for values of this size"
@@ -88,7 +89,7 @@ class ConvergenceMonitor:
         self.trace: list[float] = []
         self.sweeps = 0.0
         self._largest = 0.0  # the largest absolute value that the last proof backed up
-        self._unproved = self._idle_proofs = 0
+        self._unproved = self._idle_proofs = self._idle_since = 0
 
     def record(self, backup: BellmanBackup) -> Proof:
         """Prove a bound from this backup; return the best proof so far."""
@@ -98,7 +99,9 @@ class ConvergenceMonitor:
             lower, upper = -inf, inf
         shift = 0.5 * lower + 0.5 * upper if certificate.shift_is_free and isfinite(upper - lower) else 0.0
         bound = Proof(backup, lower, upper, shift).bound
-        self._idle_proofs = 0 if bound < self.error_bound else self._idle_proofs + 1
+        self._idle_proofs += 1
+        if bound < self.error_bound:
+            self._idle_proofs, self._idle_since = 0, len(self.trace)
         if self.best is None or (bound <= self.error_bound and isfinite(backup.low) and isfinite(backup.high)):
             # A copy, because the method may go on in the array that it handed out.
             self.best = Proof(backup._replace(out=backup.out.copy()), lower, upper, shift)
@@ -142,7 +145,10 @@ class ConvergenceMonitor:
         if last.backup is not None and bounded:
             floor = NEAR_ROUNDING * certificate.floor(self._largest)
             only_rounding = certificate.discounted or residual <= certificate.rounding(self._largest)
-            if self.error_bound <= floor >= self.tolerance or (self._idle_proofs >= IDLE_PROOFS and only_rounding):
+            idle = self._idle_proofs >= IDLE_PROOFS or (
+                floor >= self.tolerance and count - self._idle_since >= IDLE_ITERATIONS
+            )
+            if self.error_bound <= floor >= self.tolerance or (idle and only_rounding):
                 return COARSE
         if self._max_iterations is not None and count >= self._max_iterations:
             return f"stopped after {count} iterations"

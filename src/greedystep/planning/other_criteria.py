@@ -10,6 +10,8 @@ import scipy.sparse as sp
 
 from greedystep.checks import check_float, check_int, check_memory
 from greedystep.mdp import MDP
+from greedystep.planning.convergence import COARSE, OVERFLOW, largest
+from greedystep.planning.transition_tables import widest_row
 
 FIRST_LOOK = 16  # iteration after which different gains are looked for, and again whenever their number has doubled
 
@@ -84,29 +86,37 @@ def solve_average_reward(
         raise ValueError("mdp: the average reward is for models that never end; this one has terminations")
     S, A = mdp.num_states, mdp.num_actions
     h, start = np.zeros(S), time.monotonic()
-    lower, upper, iteration, policy = -np.inf, np.inf, 0, np.zeros(S, np.int64)
-    closed, next_look, message = None, FIRST_LOOK, ""
+    iteration, closed, next_look, message = 0, None, FIRST_LOOK, ""
     row_error = max(abs(mdp.row_sums[0] - 1), abs(mdp.row_sums[1] - 1))
     # Terms of a row's sum, each rounded once when multiplied and once when added, and the two operations around it.
-    terms = (S if isinstance(mdp.transitions, np.ndarray) else int(np.diff(mdp.transitions.indptr).max(initial=0))) + 4
-    while iteration < max_iterations:
+    slack_per_size, largest_reward = (widest_row(mdp) + 4) * np.finfo(float).eps + row_error, mdp.largest_reward
+    while True:
         q = mdp.rewards + (mdp.transitions @ h).reshape(S, A)
         policy = q.argmax(axis=1)
-        best = q[np.arange(S), policy]
-        change, size = best - h, np.abs(h).max() + np.abs(mdp.rewards[mdp.available]).max()
-        slack = (terms * np.finfo(float).eps + row_error) * size
+        change = q[np.arange(S), policy] - h
+        slack = slack_per_size * (largest(h) + largest_reward)
         lower, upper = float(change.min() - slack), float(change.max() + slack)
         iteration += 1
-        if upper - lower <= tolerance or (time_limit is not None and time.monotonic() - start > time_limit):
+        if upper - lower <= tolerance:
+            break
+        if not np.isfinite(upper - lower):
+            lower, upper, message = -np.inf, np.inf, OVERFLOW
             break
         if iteration == next_look:
             if closed is None:
                 closed = _closed_classes(mdp.transitions, np.repeat(np.arange(S), A))
             rows = np.arange(S) * A + policy
             recurrent = _closed_classes(mdp.transitions[rows], np.arange(S))
-            if message := _different_gains(change, closed, recurrent, 2 * slack + tolerance):
-                break
+            message = _different_gains(change, closed, recurrent, 2 * slack + tolerance)
             next_look *= 2
+        if change.max() - change.min() <= slack and tolerance < 2 * slack:
+            message = COARSE
+        elif iteration == max_iterations:
+            message = message or f"stopped after {iteration} iterations"
+        elif time_limit is not None and time.monotonic() - start > time_limit:
+            message = message or f"stopped by the time limit of {time_limit:g} s"
+        if message:
+            break
         h = h + 0.5 * change
         h -= h[0]
     gain = 0.5 * (lower + upper)

@@ -16,10 +16,11 @@ from greedystep.mdp import MDP, Policy
 from greedystep.planning import dynamic_programming, policy_iteration
 from greedystep.planning.backups import BellmanBackup, DenseModel, Iteration, SparseModel
 from greedystep.planning.blocked_value_iteration import FunctionBlocks, without_matrix
-from greedystep.planning.certificate import Certificate, longest_episode, rational_policy_iteration
+from greedystep.planning.certificate import Certificate, longest_episode
 from greedystep.planning.convergence import COARSE, OVERFLOW, ConvergenceMonitor, Proof, SolveProgress, largest
 from greedystep.planning.matrix_free import MatrixFreeMDP
 from greedystep.planning.policy_evaluation import PolicyEvaluator
+from greedystep.planning.rational_arithmetic import rational_policy_iteration
 from greedystep.planning.transition_tables import as_table, widest_row
 from greedystep.planning.undiscounted import UndiscountedModel, normalised
 from greedystep.signals import Deadline
@@ -121,8 +122,8 @@ def solve(
         progress: show a status line on the terminal while solving.
 
     Returns:
-        A `Solution`. With a discount below 1 its `error_bound` is always finite. With discount 1 it is finite where
-        every policy terminates.
+        A `Solution`. With a discount below 1 its `error_bound` is finite, unless float64 cannot hold it, or cannot tell
+        the discount, times the sum of a row, from 1. With discount 1 it is finite where every policy terminates.
     """
     if not isinstance(mdp, MDP | MatrixFreeMDP):
         raise TypeError(f"mdp: expected a greedystep MDP, got {type(mdp).__name__}")

@@ -28,6 +28,7 @@ class TransitionCounts(NamedTuple):
     visits: np.ndarray  # int64 [S*A]: how often the action was taken
     reward: np.ndarray  # float64 [S*A]: the mean reward
     varies: np.ndarray  # bool [S*A]: whether its rewards differed
+    propagated: np.ndarray  # float64 [S]: the value that planning passed on to the predecessors last; -inf for none
     head: np.ndarray  # int64 [S*A]: the first edge of the row, or NONE
     into: np.ndarray  # int64 [S]: the first edge that leads into the state, or NONE
     row: np.ndarray  # int64 [capacity]: the row of an edge
@@ -44,6 +45,7 @@ def make_counts(S: int, A: int) -> TransitionCounts:
         visits=np.zeros(S * A, np.int64),
         reward=np.zeros(S * A),
         varies=np.zeros(S * A, np.bool_),
+        propagated=np.full(S, -np.inf),
         head=np.full(S * A, NONE, np.int64),
         into=np.full(S, NONE, np.int64),
         row=np.empty(0, np.int64),
@@ -65,7 +67,7 @@ class EmpiricalModel:
 
     def __init__(self, num_states: int, num_actions: int):
         S, A = self.shape = (check_int("num_states", num_states), check_int("num_actions", num_actions))
-        check_memory(f"num_states={S}, num_actions={A}", 25 * S * A + 8 * S)
+        check_memory(f"num_states={S}, num_actions={A}", 25 * S * A + 16 * S)
         self.counts = make_counts(S, A)
 
     @classmethod
@@ -177,6 +179,7 @@ class EmpiricalModel:
     def from_arrays(cls, arrays: Mapping[str, Any], num_states: int, num_actions: int) -> EmpiricalModel:
         """Make the model again from what `arrays` returned; ValueError if something does not fit."""
         model = cls(num_states, num_actions)
+        arrays = {"propagated": model.counts.propagated, **arrays}  # files of version 1.0 have none
         given = {name: io.get_array(arrays, name, mine.dtype.kind, 1) for name, mine in model.counts._asdict().items()}
         size = int(given["size"].sum())
         for name, mine in model.counts._asdict().items():
@@ -197,6 +200,8 @@ class EmpiricalModel:
             raise ValueError("the counts of a stored model do not add up")
         if not np.isfinite(counts.reward).all():
             raise ValueError("a reward of a stored model is not finite")
+        if not (counts.propagated < np.inf).all():
+            raise ValueError("a value of a stored model is not finite")
         model.counts = counts
         return model
 
@@ -215,10 +220,12 @@ def with_capacity(counts, more):
     if needed <= len(counts.row):
         return counts
     capacity = 2 * needed
-    visits, reward, varies, head, into, row, successor, count, following, next_into, size = counts
+    visits, reward, varies, propagated, head, into, row, successor, count, following, next_into, size = counts
     row, successor, count = grown(row, capacity), grown(successor, capacity), grown(count, capacity)
     following, next_into = grown(following, capacity), grown(next_into, capacity)
-    return TransitionCounts(visits, reward, varies, head, into, row, successor, count, following, next_into, size)
+    return TransitionCounts(
+        visits, reward, varies, propagated, head, into, row, successor, count, following, next_into, size
+    )
 
 
 @njit(cache=True)

@@ -267,7 +267,7 @@ def _learn_with_memory(
 ):
     """Act, and learn from all episodes so far; return (episodes before values diverged, counts, store)."""
     buffer = make_buffer(max(simulator.horizon, longest_episode(used_log(store))))
-    queue, targets, gamma = make_queue(q), np.empty(0), simulator.discount
+    queue, targets, gamma = make_queue(q if method == MODEL else q[:0], counts), np.empty(0), simulator.discount
     for episode in range(len(returns)):
         steps, terminated, returns[episode] = simulate_episode(q, simulator, epsilon, random, buffer)
         lengths[episode] = steps
@@ -290,7 +290,8 @@ def _learn_with_memory(
 @njit(cache=True, nogil=True)
 def _replay(method, parameters, q, counts, stats, log, gamma, sweeps, allow_minus_inf):
     """Learn from a log whose steps are in `counts` already; return whether the values stayed bounded."""
-    buffer, queue, targets = buffer_for(log), make_queue(q if method == MODEL else q[:0]), np.empty(len(log.actions))
+    buffer, targets = buffer_for(log), np.empty(len(log.actions))
+    queue = make_queue(q if method == MODEL else q[:0], counts)
     for _ in range(1 if method == MODEL else sweeps):  # planning converges in one sweep
         if method == GREEDY_STEP_STORED:
             if not _assign_best_returns(q, log, gamma, parameters.n, buffer, targets):

@@ -80,13 +80,17 @@ class BackupQueue(NamedTuple):
 
 
 @njit(cache=True)
-def make_queue(q):
-    """Return an empty queue for which all values of the table count as propagated."""
+def make_queue(q, counts):
+    """Return an empty queue that goes on from what `counts` say was propagated, unless the table has other values now.
+
+    Then the values of the table count as propagated.
+    """
     S = len(q)
-    propagated = np.empty(S)
     for s in range(S):
-        propagated[s] = max_q(q, s)
-    return BackupQueue(propagated, np.zeros(S, np.bool_), np.empty(S, np.int32), np.zeros(2, np.int64))
+        value = max_q(q, s)
+        if _changed(value, counts.propagated[s]):
+            counts.propagated[s] = value
+    return BackupQueue(counts.propagated, np.zeros(S, np.bool_), np.empty(S, np.int32), np.zeros(2, np.int64))
 
 
 @njit(cache=True)
