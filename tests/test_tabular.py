@@ -316,6 +316,19 @@ def test_bad_arguments_of_learn_are_answered_by_one_sentence(arguments, message)
         (([0, 1, 0], [0, 0], [0.0, 0.0], [True, False]), {}, "terminated: step 0 of 2 ends the episode"),
         (([0, 1, 0], [0, 0], [0.0, 0.0], [True]), {}, r"expected one flag, or one per step, 2, got shape \[1\]"),
         (([0, 1], [0], [0.0], 0.5), {}, r"terminated: expected true or false \(1 or 0\), got 0.5"),
+        (([0, 1], [0], [0.0]), {}, r"log, episode 0: expected \(states, .*\), got 3 of them"),
+        (([0, 1], [0], ["1"], True), {}, "log, episode 0: rewards: expected numbers, got <U1"),
+        (
+            ([0, 1], [0], [[0.0, 1.0]], True),
+            {},
+            r"episode 0: rewards: expected one number per step, got shape \[1, 2\]",
+        ),
+        (
+            ([0, 1], [0], [0.0], True, [2.0]),
+            {},
+            r"log, episode 0: behaviour_prob: expected probabilities in \(0, 1\], got 2.0",
+        ),
+        (([0, 1], [0], [0.0], True, 0.5), {}, r"behaviour_prob: expected one number per step, got shape \[\]"),
         (([0, 1], [0], [0.0], True), {"method": "retrace"}, "retrace needs the behaviour's probability"),
         (
             ([0, 1], [0], [0.0], True),
