@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from greedystep import envs, models
 from greedystep.envs import toy
-from greedystep.tabular import METHODS, Episodes, collect, episodes_to_solve, greedy_policy, learn, replay
+from greedystep.tabular import (
+    METHODS,
+    EmpiricalModel,
+    Episodes,
+    collect,
+    episodes_to_solve,
+    greedy_policy,
+    learn,
+    replay,
+)
 from greedystep.tabular.learning import check_method_memory
 
 seeds = st.integers(0, 2**32 - 1)
@@ -348,6 +357,19 @@ def test_one_flag_per_step_is_the_last_one():
         assert Episodes.of([([0, 1, 2], [1, 1], [0.0, 1.0], flags)]).terminated.tolist() == [expected]
 
 
+def test_a_list_of_episodes_is_a_log():
+    episodes = [([0, 1, 2], [0, 1], [0.0, 1.0], True), ([0, 1, 0], [0, 0], [0.0, 0.0], False)]
+    log = Episodes.of(episodes)
+    assert Episodes.of(log) is log
+    q = np.zeros((3, 2))
+    for method in ("model", "q-learning"):
+        same = replay(episodes, q, method, discount=0.9), replay(log, q, method, discount=0.9)
+        np.testing.assert_array_equal(*same)
+    assert EmpiricalModel.of(episodes).visits.tolist() == EmpiricalModel.of(log).visits.tolist()
+
+
 def test_an_empty_log_is_refused():
+    with pytest.raises(ValueError, match="log: expected a list of episodes, got int"):
+        Episodes.of(3)
     with pytest.raises(ValueError, match="log: expected at least one episode"):
         Episodes.of([])

@@ -156,7 +156,7 @@ def test_broken_files_are_answered_by_one_sentence(tmp_path):
 @settings(max_examples=40, deadline=None)
 def test_a_file_with_broken_bytes_never_gives_anything_but_a_sentence(tmp_path_factory, noise):
     path = tmp_path_factory.mktemp("files") / "log.npz"
-    trajectory.save(path, [Trajectory(**GOOD)])
+    trajectory.save(path, Trajectory(**GOOD))
     content = bytearray(path.read_bytes())
     for place, byte in enumerate(noise):
         content[(place * 37) % len(content)] ^= byte

@@ -128,8 +128,8 @@ def _advice(entry: Any) -> str:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def save(path: str | os.PathLike, trajectories: Iterable[Trajectory]) -> None:
-    """Write trajectories to one .npz file, atomically and without pickle.
+def save(path: str | os.PathLike, trajectories: Trajectory | Iterable[Trajectory]) -> None:
+    """Write trajectories, or a single one, to one .npz file, atomically and without pickle.
 
     All observations must have one shape and dtype, and so must all actions.
     """
@@ -183,8 +183,8 @@ def _part(arrays: dict[str, np.ndarray], number: int, low: int, high: int) -> Tr
     )
 
 
-def _checked(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    found = list(trajectories)
+def _checked(trajectories: Trajectory | Iterable[Trajectory]) -> list[Trajectory]:
+    found = [trajectories] if isinstance(trajectories, Trajectory) else list(trajectories)
     for number, one in enumerate(found):
         if not isinstance(one, Trajectory):
             raise ValueError(f"trajectories: number {number} is a {type(one).__name__}, not a Trajectory")

@@ -23,8 +23,10 @@ class Episodes(NamedTuple):
     terminated: np.ndarray  # bool [E]: whether the episode terminated; a truncated one bootstraps from its last state
 
     @classmethod
-    def of(cls, episodes: Iterable[tuple | Trajectory], name: str = "log") -> Episodes:
+    def of(cls, episodes: Episodes | Iterable[tuple | Trajectory], name: str = "log") -> Episodes:
         """Make a log of `Trajectory`s, or of tuples (states [T + 1], actions [T], rewards [T], terminated[, μ [T]]).
+
+        A log itself is returned as it is.
 
         States and actions are whole numbers, also as floats or as columns [T, 1]. `terminated` is one flag, or one per
         step, of which only the last may be true.
@@ -32,6 +34,10 @@ class Episodes(NamedTuple):
         Args:
             name: the log's name in error messages.
         """
+        if isinstance(episodes, Episodes):
+            return episodes
+        if not isinstance(episodes, Iterable) or isinstance(episodes, Trajectory):
+            raise ValueError(f"{name}: expected a list of episodes, got {type(episodes).__name__}")
         first, parts = [0], []
         for number, episode in enumerate(episodes):
             columns: Any = episode
