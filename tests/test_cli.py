@@ -447,7 +447,8 @@ class Stand:
 
 @pytest.fixture
 def stands(monkeypatch):
-    import_module("greedystep.report.page")  # before the experiments that it imports from are replaced
+    for module in ("greedystep.report.page", "greedystep.experiments.outcome_figure"):
+        import_module(module)  # before the experiments that it imports from are replaced
     made = {name: Stand(name) for name in experiments.NAMES}
     for name, stand in made.items():
         monkeypatch.setitem(sys.modules, f"greedystep.experiments.{experiments.MODULES.get(name, name)}", stand)
