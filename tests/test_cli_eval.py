@@ -198,6 +198,8 @@ def test_what_knows_no_environment_is_evaluated_and_watched_where_env_says(file,
         ("watch classic/cartpole --pretrained --env CartPole-v1", "env: a pretrained agent plays in its own environ"),
         ("export pole.npz --out log.npz", "pole.npz is an exported policy, not an agent: gs.NumpyPolicy.load reads it"),
         ("watch pole.onnx", "pole.onnx is an ONNX model, for ONNX Runtime; greedystep plays policies that end in .npz"),
+        ("watch runs/pole.npz", "no such file: runs/pole.npz"),
+        ("watch FrozenLake-v1 --options map_name=9x9", "gymnasium cannot make 'FrozenLake-v1': KeyError: '9x9'"),
         ("train --env CartPole-v1", "Unrecognized options: --env; give it without --env"),
     ],
 )

@@ -185,6 +185,16 @@ def test_a_reader_who_leaves_early_sees_no_complaint():
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [("plan chain-3 2>&-", "chain-3: 3 states"), ("plan --help", "? in (0, 1] (default: the file's own")],
+)
+def test_closed_streams_and_poor_encodings_stop_no_command(arguments, said):
+    command, ascii_only = f"{sys.executable} -m greedystep {arguments}", os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(["bash", "-c", command], env=ascii_only, capture_output=True, text=True, check=True)
+    assert said in done.stdout
+
+
 def test_ctrl_c(monkeypatch, capsys):
     def interrupted(self):
         raise KeyboardInterrupt

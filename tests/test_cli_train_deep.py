@@ -96,6 +96,7 @@ BREAKOUT = ["train", "minatar/breakout"]
         ([*BREAKOUT, "--batch-size", "2.5"], "expected an integer such as 1000 or 5e6, got '2.5'"),
         (["train", "minatar/brakeout"], "did you mean 'minatar/breakout'?"),
         (["train", "toy/choice", "--steps", "100"], "steps: toy/choice trains a table"),
+        (["train", "toy/choice", "--seeds", "0"], "seeds: toy/choice trains a table"),
         (["train", "--resume", "nowhere", "--returns", "lambda"], "returns: a resumed run keeps its own"),
         (["train", "--resume", "nowhere", "--tensorboard"], "tensorboard: a resumed run keeps its own"),
     ],

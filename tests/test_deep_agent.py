@@ -78,6 +78,12 @@ def test_a_loaded_agent_goes_on_as_the_saved_one(car, tmp_path):
     np.testing.assert_array_equal(loaded.values(np.eye(2)), car.values(np.eye(2)))
 
 
+def test_an_agent_is_not_saved_over_a_folder(car, tmp_path):
+    with pytest.raises(IsADirectoryError, match=f"Is a directory: '{tmp_path}'$"):
+        car.save(tmp_path)
+    assert not [*tmp_path.iterdir(), *tmp_path.parent.glob(f".{tmp_path.name}*")]
+
+
 def test_options_of_an_environment_outlive_the_file(tmp_path):
     env = gs.envs.make("minatar/breakout", sticky=0.25, limit=77)
     gs.DQN(env, **SMALL).save(tmp_path / "agent")

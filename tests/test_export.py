@@ -39,6 +39,7 @@ def test_a_policy_in_numpy_has_the_values_of_the_agent(env, settings, tmp_path):
     np.testing.assert_allclose(policy.values(seen), agent.values(seen), rtol=1e-4, atol=1e-5)
     assert policy.predict(seen).tolist() == agent.predict(seen).tolist()
     assert policy.predict(seen[0]) == agent.predict(seen[0])
+    assert policy.predict(seen[:0]).tolist() == agent.predict(seen[:0]).tolist() == []
     assert policy.num_actions == agent.env.num_actions
     assert (tmp_path / "policy.npz").stat().st_size < 300_000
     agent.export_policy(tmp_path / "policy.onnx")

@@ -1,6 +1,7 @@
 """Fits to logs: the learning rate that falls to 0, and features standardised by the log."""
 
 import warnings
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -169,6 +170,14 @@ def test_observations_that_would_be_stored_as_others_are_refused(seen, right, wr
     for fill in (offline.fill_replay, lambda *arguments: list(offline.checked(*arguments))):
         with pytest.raises(ValueError, match=f"^dataset, episode 1: expected observations to be .*{message}"):
             fill(learner, Dataset.of([log_of([right, right]), log_of([right, right, wrong])]))
+
+
+def test_rewards_beyond_float32_are_refused():
+    large = replace(log_of([0, 1, 2]), rewards=np.array([1.0, -1e300]))
+    with pytest.raises(
+        ValueError, match=r"^dataset, episode 0: expected rewards to be finite .* got -1e.300 in step 1"
+    ):
+        offline.fill_replay(learner_for(spaces.Discrete(16)), [large])
 
 
 def test_images_of_other_dtypes_are_stored_only_if_they_are_bytes():

@@ -58,6 +58,12 @@ def test_a_broken_file_is_named(tmp_path, content):
         io.read_json(tmp_path / "a.json")
 
 
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
+    for write in (lambda path: io.write_text(path, "text"), greedystep.models.chain(3).save):
+        with pytest.raises(IsADirectoryError, match=f"Is a directory: '{tmp_path}'$"):
+            write(tmp_path)
+
+
 def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     io.write_json(path, "old")
@@ -66,7 +72,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}"):
         io.write_json(path, "new")
     assert io.read_json(path) == "old"
     assert list(tmp_path.iterdir()) == [path]

@@ -409,6 +409,11 @@ def test_the_callback_is_told_and_may_stop():
     assert_true_bound(SLOW, solution)
 
 
+def test_a_callback_that_is_no_function_is_refused():
+    with pytest.raises(ValueError, match="callback: expected a function of a SolveProgress, got 3"):
+        solve(SLOW, callback=3)
+
+
 def test_a_callback_that_stops_a_solved_problem_changes_nothing():
     mdp = MODELS["chain"]
     assert solve(mdp, callback=lambda news: news.error_bound <= 1e-6).message == ""

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from greedystep import envs, models
 from greedystep.envs import toy
-from greedystep.tabular import METHODS, Episodes, collect, episodes_to_solve, greedy_policy, learn, replay
+from greedystep.tabular import (
+    METHODS,
+    EmpiricalModel,
+    Episodes,
+    collect,
+    episodes_to_solve,
+    greedy_policy,
+    learn,
+    replay,
+)
 from greedystep.tabular.learning import check_method_memory
 
 seeds = st.integers(0, 2**32 - 1)
@@ -316,6 +325,19 @@ def test_bad_arguments_of_learn_are_answered_by_one_sentence(arguments, message)
         (([0, 1, 0], [0, 0], [0.0, 0.0], [True, False]), {}, "terminated: step 0 of 2 ends the episode"),
         (([0, 1, 0], [0, 0], [0.0, 0.0], [True]), {}, r"expected one flag, or one per step, 2, got shape \[1\]"),
         (([0, 1], [0], [0.0], 0.5), {}, r"terminated: expected true or false \(1 or 0\), got 0.5"),
+        (([0, 1], [0], [0.0]), {}, r"log, episode 0: expected \(states, .*\), got 3 of them"),
+        (([0, 1], [0], ["1"], True), {}, "log, episode 0: rewards: expected numbers, got <U1"),
+        (
+            ([0, 1], [0], [[0.0, 1.0]], True),
+            {},
+            r"episode 0: rewards: expected one number per step, got shape \[1, 2\]",
+        ),
+        (
+            ([0, 1], [0], [0.0], True, [2.0]),
+            {},
+            r"log, episode 0: behaviour_prob: expected probabilities in \(0, 1\], got 2.0",
+        ),
+        (([0, 1], [0], [0.0], True, 0.5), {}, r"behaviour_prob: expected one number per step, got shape \[\]"),
         (([0, 1], [0], [0.0], True), {"method": "retrace"}, "retrace needs the behaviour's probability"),
         (
             ([0, 1], [0], [0.0], True),
@@ -335,6 +357,19 @@ def test_one_flag_per_step_is_the_last_one():
         assert Episodes.of([([0, 1, 2], [1, 1], [0.0, 1.0], flags)]).terminated.tolist() == [expected]
 
 
+def test_a_list_of_episodes_is_a_log():
+    episodes = [([0, 1, 2], [0, 1], [0.0, 1.0], True), ([0, 1, 0], [0, 0], [0.0, 0.0], False)]
+    log = Episodes.of(episodes)
+    assert Episodes.of(log) is log
+    q = np.zeros((3, 2))
+    for method in ("model", "q-learning"):
+        same = replay(episodes, q, method, discount=0.9), replay(log, q, method, discount=0.9)
+        np.testing.assert_array_equal(*same)
+    assert EmpiricalModel.of(episodes).visits.tolist() == EmpiricalModel.of(log).visits.tolist()
+
+
 def test_an_empty_log_is_refused():
+    with pytest.raises(ValueError, match="log: expected a list of episodes, got int"):
+        Episodes.of(3)
     with pytest.raises(ValueError, match="log: expected at least one episode"):
         Episodes.of([])

@@ -156,7 +156,7 @@ def test_broken_files_are_answered_by_one_sentence(tmp_path):
 @settings(max_examples=40, deadline=None)
 def test_a_file_with_broken_bytes_never_gives_anything_but_a_sentence(tmp_path_factory, noise):
     path = tmp_path_factory.mktemp("files") / "log.npz"
-    trajectory.save(path, [Trajectory(**GOOD)])
+    trajectory.save(path, Trajectory(**GOOD))
     content = bytearray(path.read_bytes())
     for place, byte in enumerate(noise):
         content[(place * 37) % len(content)] ^= byte
@@ -395,6 +395,26 @@ def test_whole_numbers_are_actions_whatever_their_dtype():
         assert (first.actions.tolist(), second.actions.tolist()) == ([0, 1, 0], [1, 0, 1])
 
 
+class Frame:
+    """What is asked of a pandas or polars DataFrame."""
+
+    columns = ("x", "y")
+
+    def to_dict(self):
+        raise AssertionError("never converted")
+
+
+def test_names_without_their_s_and_next_states_count():
+    whole = Dataset.of(FLAT | {"timeouts": np.arange(6) == 1, "next_observations": np.zeros((6, 2))})
+    names = {"state": "observations", "action": "actions", "reward": "rewards", "done": "terminals"}
+    short = {name: FLAT[key] for name, key in names.items()}
+    for timeouts, following in (("timeout", "next_state"), ("truncateds", "new_obs"), ("truncation", "next_states")):
+        same = Dataset.of(short | {timeouts: np.arange(6) == 1, following: np.zeros((6, 2))})
+        assert [(len(one), one.truncated[-1]) for one in same] == [(2, True), (1, False), (3, False)]
+        assert [len(one) for one in same] == [len(one) for one in whole]
+    assert len(Dataset.of(FLAT | {"dones": FLAT["terminals"] == 1, "states": np.ones((6, 9))})) == 2  # nothing differs
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -410,6 +430,18 @@ def test_whole_numbers_are_actions_whatever_their_dtype():
         ({key: one[:1] for key, one in FLAT.items()}, "dataset: no step is left: the last step of an episode that"),
         ([(*(FLAT[key][:1] for key in FLAT),)], "dataset, episode 0: no step is left: the last step of an episode"),
         (FLAT | {"terminals": 2}, r"dataset: terminated: expected true or false \(1 or 0\), got 2 in step 0"),
+        (FLAT | {"dones": np.arange(6) % 2}, "dataset: terminals and dones both mean terminated but differ; leave one"),
+        (FLAT | {"rewards": np.zeros((6, 2))}, r"dataset: rewards: expected one per step, got shape \[6, 2\]"),
+        (
+            (FLAT["observations"], FLAT["actions"], FLAT["rewards"], FLAT["observations"], FLAT["terminals"]),
+            r"dataset: terminated: expected one per step, got shape \[6, 2\]",
+        ),
+        (
+            FLAT | {"rewards": np.ma.array(np.ones(6), mask=np.arange(6) == 2)},
+            "dataset: rewards: expected no masked entries, got 1 of them",
+        ),
+        (Frame(), "dataset: expected a dict of arrays, got a DataFrame; write dict"),
+        ([Frame()], "dataset, episode 0: expected a dict of arrays, got a DataFrame; write dict"),
     ],
 )
 def test_what_is_no_dataset_is_told_what_one_is(given, message):

@@ -39,14 +39,15 @@ MINARI, MINARI_PARTS = "minari:", (".arrow", ".parquet")
 """What is before the id of a Minari dataset, and the endings of files that are a part of one."""
 ALIASES = {
     "observations": ("observations", "obs", "states"),
-    "actions": ("actions", "action"),
-    "rewards": ("rewards", "reward"),
-    "terminated": ("terminated", "terminals", "terminations", "dones"),
-    "truncated": ("truncated", "timeouts", "truncations"),
-    "next_observations": ("next_observations", "next_obs"),
+    "actions": ("actions",),
+    "rewards": ("rewards",),
+    "terminated": ("terminated", "terminals", "terminations", "dones", "terminateds"),
+    "truncated": ("truncated", "timeouts", "truncations", "truncateds"),
+    "next_observations": ("next_observations", "next_obs", "next_states", "new_obs"),
     "behaviour_prob": ("behaviour_prob", "behavior_prob"),
 }
-"""Our name of an array -> the names that datasets give it."""
+"""Our name of an array -> the names that datasets give it, which may also lack their s (done, next_state). Of several
+names for the observations the first counts (states beside observations are those of a simulator); others must agree."""
 REQUIRED = ("observations", "actions", "rewards", "terminated")
 FORMATS = ".npz of gs.trajectory.save or of flat arrays, .hdf5 of D4RL or Minari, or minari:ID"
 LARGEST_ACTION = 2**ACTION_BITS - 1
@@ -93,6 +94,7 @@ class Dataset:
             return cls._of_arrays(dataset, name)
         if hasattr(dataset, "episodes"):
             dataset = dataset.episodes
+        _refuse_frame(dataset, name)
         if not isinstance(dataset, Iterable):
             raise ValueError(
                 f"{name}: expected trajectories, arrays, a file or a Minari dataset, got {type(dataset).__name__}"
@@ -308,12 +310,17 @@ def _named(arrays: Any, name: str) -> dict[str, np.ndarray]:
             del arrays[last]
     found = {}
     for ours, names in ALIASES.items():
-        given = [alias for alias in names if alias in arrays]
+        given = [key for alias in names for key in dict.fromkeys((alias, alias.removesuffix("s"))) if key in arrays]
         if given:
             try:
                 found[ours] = trajectory.as_array(given[0], arrays[given[0]])
             except ValueError as problem:
                 raise ValueError(f"{name}: {problem}") from None
+            for other in given[1:] if ours != "observations" else ():
+                if not np.array_equal(found[ours], arrays[other]):
+                    raise ValueError(
+                        f"{name}: {given[0]} and {other} both mean {ours} but differ; leave one of them out"
+                    )
         elif ours in REQUIRED:
             there = ", ".join(map(str, arrays)) or "no arrays"
             raise ValueError(f"{name}: expected an array {' or '.join(names)}, got {there}")
@@ -326,6 +333,9 @@ def _named(arrays: Any, name: str) -> dict[str, np.ndarray]:
         if ours in ("terminated", "truncated") and ours in found and found[ours].ndim == 0:  # how all of it ends
             trajectory.check_flags(f"{name}: {ours}", found[ours])
             found[ours] = (np.arange(len(found["rewards"])) == len(found["rewards"]) - 1) & (found[ours] == 1)
+    for ours in ("rewards", "terminated", "truncated", "behaviour_prob"):
+        if ours in found and found[ours].ndim != 1:
+            raise ValueError(f"{name}: {ours}: expected one per step, got shape {list(found[ours].shape)}")
     return found
 
 
@@ -354,9 +364,19 @@ def _whole(arrays: Mapping[str, np.ndarray], name: str, number: int) -> Trajecto
         )
 
 
+def _refuse_frame(data: Any, name: str) -> None:
+    """Raise ValueError if this is a DataFrame, whose columns do not say which of them are the observations."""
+    if hasattr(data, "columns") and hasattr(data, "to_dict"):
+        raise ValueError(
+            f"{name}: expected a dict of arrays, got a DataFrame; write dict(observations=df[['x', 'y']], "
+            "actions=df['a'], rewards=df['r'], terminals=df['end']) with the names of its columns"
+        )
+
+
 def _as_trajectory(one: Any, name: str, number: int) -> Trajectory:
     if isinstance(one, Trajectory):
         return one
+    _refuse_frame(one, f"{name}, episode {number}")
     if isinstance(one, Mapping) or is_arrays(one):
         arrays = _named(one, f"{name}, episode {number}")
     elif hasattr(one, "terminations") and hasattr(one, "observations"):  # an episode of Minari
@@ -367,7 +387,7 @@ def _as_trajectory(one: Any, name: str, number: int) -> Trajectory:
             )
         with _Naming(name, number):
             return trajectory.from_minari_episode(one)
-    elif hasattr(one, "observations") and hasattr(one, "rewards"):  # an episode of d3rlpy
+    elif all(hasattr(one, key) for key in REQUIRED):  # an episode of d3rlpy
         arrays = {key: np.asarray(getattr(one, key)) for key in ("observations", "actions", "rewards")}
         T = len(arrays["rewards"])
         arrays["terminated"] = np.arange(T) == (T - 1 if bool(one.terminated) else -1)

@@ -52,8 +52,10 @@ def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, target)
-    except BaseException:
+    except BaseException as problem:
         part.unlink(missing_ok=True)
+        if isinstance(problem, OSError) and problem.filename in (None, str(part)) and problem.errno is not None:
+            raise OSError(problem.errno, problem.strerror, str(target)) from problem
         raise
     with suppress(OSError):  # make the rename survive a power cut, where the system can (Windows cannot open a folder)
         descriptor = os.open(target.parent, os.O_RDONLY)

@@ -150,6 +150,8 @@ class NumpyPolicy:
             if not first <= seen.min() <= seen.max() <= last:
                 raise ValueError(f"observations: expected states in {first}..{last}, got {seen}")
             seen = seen - first
+        if not seen.size:  # NumPy cannot tell how many observations of no entries there are
+            return np.zeros((*batch, self.num_actions), np.float32)
         return self.batch_values(seen.reshape(-1, *self.shape)).reshape(*batch, self.num_actions)
 
     def batch_values(self, observations: Any, xp: Any = np, layers: Sequence[tuple[Any, Any]] | None = None) -> Any:

@@ -50,6 +50,8 @@ class Trajectory:
     """float64 [T]: the probability with which the behaviour policy chose the action, or None if unknown."""
 
     def __post_init__(self) -> None:
+        if np.ndim(self.rewards) > 1:
+            raise ValueError(f"rewards: expected one number per step, got shape {list(np.shape(self.rewards))}")
         T = np.size(self.rewards)
         for name, kind, length in (
             ("observations", None, T + 1),
@@ -98,6 +100,8 @@ def as_array(name: str, value: Any, kind: Any = None) -> np.ndarray:
     if array.dtype == object:
         first = value if isinstance(value, Mapping) or not array.size else array.flat[0]
         raise ValueError(f"{name}: expected one array of numbers, got {type(first).__name__}{_advice(first)}")
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name}: expected no masked entries, got {np.ma.count_masked(value)} of them")
     if kind is np.bool_ and array.dtype != np.bool_:
         check_flags(name, array)
     elif array.dtype.kind not in "biuf":
@@ -124,8 +128,8 @@ def _advice(entry: Any) -> str:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def save(path: str | os.PathLike, trajectories: Iterable[Trajectory]) -> None:
-    """Write trajectories to one .npz file, atomically and without pickle.
+def save(path: str | os.PathLike, trajectories: Trajectory | Iterable[Trajectory]) -> None:
+    """Write trajectories, or a single one, to one .npz file, atomically and without pickle.
 
     All observations must have one shape and dtype, and so must all actions.
     """
@@ -179,8 +183,8 @@ def _part(arrays: dict[str, np.ndarray], number: int, low: int, high: int) -> Tr
     )
 
 
-def _checked(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    found = list(trajectories)
+def _checked(trajectories: Trajectory | Iterable[Trajectory]) -> list[Trajectory]:
+    found = [trajectories] if isinstance(trajectories, Trajectory) else list(trajectories)
     for number, one in enumerate(found):
         if not isinstance(one, Trajectory):
             raise ValueError(f"trajectories: number {number} is a {type(one).__name__}, not a Trajectory")

@@ -5,6 +5,7 @@ Nothing else is imported here: signals are handled before the slow imports of th
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -23,7 +24,18 @@ def program() -> NoReturn:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _open_streams()
     sys.exit(main())
+
+
+def _open_streams() -> None:
+    """Let everything be printed: what an encoding does not have as a question mark, and to nowhere what is closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed, as in `2>&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (until the process ends)
+        elif getattr(stream, "errors", None) == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

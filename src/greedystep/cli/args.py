@@ -35,11 +35,16 @@ def answering_bad_input() -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise BadInputError(
-            f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
-        ) from problem
+        raise BadInputError(sentence(problem)) from problem
     except (ValueError, MemoryError) as problem:
         raise BadInputError(str(problem)) from problem
+
+
+def sentence(problem: Exception) -> str:
+    """Return what an error says, that of the operating system without its number."""
+    if isinstance(problem, OSError) and problem.strerror:
+        return f"{problem.filename}: {problem.strerror}" if problem.filename else problem.strerror
+    return str(problem)
 
 
 def check_writable(folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 from tyro.conf import subcommand
 
 from greedystep.cli import BAD_INPUT, FAILED, bench
-from greedystep.cli.args import BadInputError, FailedError, one_line_warnings, print_note
+from greedystep.cli.args import BadInputError, FailedError, one_line_warnings, print_note, sentence
 from greedystep.cli.check import Check
 from greedystep.cli.envs import Envs
 from greedystep.cli.eval import Eval
@@ -77,5 +77,5 @@ def run(argv: list[str]) -> int:
 
 
 def _explain(problem: Exception, status: int) -> int:
-    print_note(f"greedystep: {' '.join(str(problem).split())}")
+    print_note(f"greedystep: {' '.join(sentence(problem).split())}")
     return status

@@ -207,7 +207,7 @@ class Train:
 
     def given_of_network(self) -> dict[str, Any]:
         """Return {option: value} of the options for networks that were typed, settings of the agent included."""
-        own = {name: value for name, value in vars(self.network).items() if value not in (None, False)}
+        own = {name: value for name, value in vars(self.network).items() if value is not None and value is not False}
         own |= {name: value for name, value in vars(self.ray).items() if value is not None}
         return own | deep_settings.given(self.settings)
 

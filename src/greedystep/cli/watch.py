@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DEFAULT_STEPS = 200
 COMPILING = 2
 """Steps within which all is compiled: the first moment of an episode and its first step."""
+FILES = (".agent", ".npz", ".onnx")
+"""Endings of files that play, which are no environments where they are missing."""
 LIVE_ROWS = 48
 """Height of the live view in pixels, two per line of text."""
 
@@ -134,6 +136,8 @@ class Watch:
             if self.options and self.env is None:
                 raise ValueError("options: a run keeps its own")
             return self._table(path, length) if is_table(path) else self._networks(path, length)
+        if not envs.is_own_name(self.game) and Path(self.game).suffix in FILES:
+            raise FileNotFoundError(f"no such file: {self.game}")
         for name, value in (("epsilon", self.epsilon), ("lane", self.lane), ("env", self.env)):
             if value is not None:
                 raise ValueError(f"{name}: only a run has that; {self.game} is played at random")

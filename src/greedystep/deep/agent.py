@@ -385,6 +385,8 @@ class DQN:
         folder = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             os.replace(self.trainer.save(folder), path)
+        except OSError as problem:  # which names files of the folder
+            raise OSError(problem.errno, os.strerror(problem.errno or 0), str(path)) from problem
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from greedystep.checks import INT32_MAX
+from greedystep.checks import FLOAT32_MAX, INT32_MAX
 from greedystep.datasets import Dataset
 from greedystep.deep import cloning, target_pool
 from greedystep.deep.cloning import UpdateRange
@@ -313,6 +313,12 @@ def checked(learner: Learner, dataset: Dataset, first_action: int = 0) -> Iterat
             raise ValueError(f"{where}: expected observations of shape {spec.shape}, got {got}")
         if (unfit := first_unfit(spec, one.observations)) is not None:
             raise ValueError(f"{where}: expected observations to be {spec.expected}, got {unfit[1]} in step {unfit[0]}")
+        large = np.abs(one.rewards) > FLOAT32_MAX
+        if large.any():
+            at = int(large.argmax())
+            raise ValueError(
+                f"{where}: expected rewards to be finite numbers of float32, got {one.rewards[at]} in step {at}"
+            )
         wrong = one.actions >= actions
         if wrong.any():
             at = int(wrong.argmax())

@@ -56,7 +56,7 @@ def make_gymnasium(env_id: str, **options: Any) -> gymnasium.Env:
             return gymnasium.make(env_id, **options)
     except MissingExtraError:
         raise
-    except (gymnasium.error.Error, ImportError, TypeError, LookupError, ValueError) as problem:
+    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as problem:
         unknown = isinstance(problem, gymnasium.error.NamespaceNotFound | gymnasium.error.NameNotFound)
         hint = f" {MODULE_HINT}" if unknown and ":" not in env_id and "Did you mean" not in str(problem) else ""
         raise ValueError(f"env: gymnasium cannot make {env_id!r}: {problem}{hint}") from None

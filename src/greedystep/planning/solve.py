@@ -143,6 +143,8 @@ def solve(
     check_float("tolerance", tolerance, 0, above=True)
     if time_limit is not None:
         check_float("time_limit", time_limit, 0, above=True)
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback: expected a function of a SolveProgress, got {short_repr(callback)}")
     with Deadline(time_limit) as deadline:
         if isinstance(mdp, MatrixFreeMDP):
             task = _MatrixFreeTask(mdp, tolerance, initial, deadline)

@@ -30,7 +30,7 @@ def off_policy(
     traces[t] = c[t+1] is not negative, a number or `[T, ...]`; other arguments as in `greedystep.returns`.
     """
     s, (taken, traces) = segment(rewards, discounts, values, cuts, taken=taken, traces=traces)
-    return _corrected(s, taken, traces)
+    return _corrected(s, taken, _in_range(s, "traces", traces, np.inf))
 
 
 @accepts_tensors
@@ -56,7 +56,7 @@ def watkins(
     values[t] = max_a Q(s[t+1], a), and greedy[t] is true where a[t+1] attains that maximum (ties count).
     """
     s, (greedy, lambda_) = segment(rewards, discounts, values, cuts, greedy=greedy, lambda_=lambda_)
-    return _corrected(s, s.values, lambda_ * greedy)
+    return _corrected(s, s.values, lambda_ * _in_range(s, "greedy", greedy, 1))
 
 
 @accepts_tensors
@@ -89,7 +89,7 @@ def tree_backup(
     """
     others = {"taken": taken, "target_prob": target_prob, "lambda_": lambda_}
     s, (taken, target, lambda_) = segment(rewards, discounts, values, cuts, **others)
-    return _corrected(s, taken, lambda_ * target)
+    return _corrected(s, taken, lambda_ * _in_range(s, "target_prob", target, 1))
 
 
 @accepts_tensors
@@ -131,6 +131,7 @@ def q_sigma(
     """
     others = {"taken": taken, "target_prob": target_prob, "behaviour_prob": behaviour_prob, "sigma": sigma}
     s, (taken, target, behaviour, sigma) = segment(rewards, discounts, values, cuts, **others)
+    target = _in_range(s, "target_prob", target, 1)
     return _corrected(s, taken, sigma * _ratios(s, target, behaviour) + (1 - sigma) * target)
 
 
@@ -238,8 +239,20 @@ def _uncorrected(s: Segment, discounts: Array, n: int | None) -> Array:
 
 def _ratios(s: Segment, target_prob: Array, behaviour_prob: Array) -> Array:
     """Return ρₜ₊₁ = π(aₜ₊₁|sₜ₊₁) / μ(aₜ₊₁|sₜ₊₁), and 0 where there is no next action."""
-    xp, live = s.kernels.xp, s.live()
-    behaviour = xp.where(live, behaviour_prob, 1)
+    behaviour = s.kernels.xp.where(s.live(), behaviour_prob, 1)
     if isinstance(behaviour, np.ndarray) and not (behaviour > 0).all():
         raise ValueError(f"behaviour_prob must be positive wherever a next action was taken, got {behaviour.min()}")
-    return xp.where(live, target_prob, 0) / behaviour
+    return _in_range(s, "target_prob", target_prob, np.inf) / behaviour
+
+
+def _in_range(s: Segment, name: str, numbers: Array, high: float) -> Array:
+    """Return the numbers, 0 where there is no next action; ValueError if one is not in [0, high] (densities: inf).
+
+    A little above is in it: probabilities are often rounded.
+    """
+    numbers = s.kernels.xp.where(s.live(), numbers, 0)
+    if isinstance(numbers, np.ndarray) and numbers.size and not (numbers.min() >= 0 and numbers.max() <= high + 1e-5):
+        expected = "must not be negative" if high == np.inf else f"must lie in [0, {high}]"
+        where = "wherever a next action was taken"
+        raise ValueError(f"{name} {expected} {where}, got numbers from {numbers.min()} to {numbers.max()}")
+    return numbers

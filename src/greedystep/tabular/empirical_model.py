@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from greedystep.checks import check_int, check_memory
 from greedystep.envs.toy_task import END
 from greedystep.mdp import MDP
 from greedystep.tabular.episodes import Episodes, buffer_for, grown, load_episode
+from greedystep.trajectory import Trajectory
 
 NONE = -1  # the end of a list of edges
 SAME_REWARD = 1e-9  # rewards whose relative difference is at most this count as equal
@@ -71,8 +72,14 @@ class EmpiricalModel:
         self.counts = make_counts(S, A)
 
     @classmethod
-    def of(cls, log: Episodes, num_states: int | None = None, num_actions: int | None = None) -> EmpiricalModel:
-        """Return the model of one log of episodes; S and A are by default just large enough for it."""
+    def of(
+        cls,
+        log: Episodes | Iterable[tuple | Trajectory],
+        num_states: int | None = None,
+        num_actions: int | None = None,
+    ) -> EmpiricalModel:
+        """Return the model of one log of episodes (see `Episodes.of`); S and A are by default just large enough."""
+        log = Episodes.of(log)
         S = int(log.states.max()) + 1 if num_states is None else num_states
         A = int(log.actions.max()) + 1 if num_actions is None else num_actions
         return cls(S, A).add(log)

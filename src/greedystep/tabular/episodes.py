@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from greedystep import io
+from greedystep import io, trajectory
 from greedystep.trajectory import Trajectory, check_flags
 
 
@@ -23,8 +23,10 @@ class Episodes(NamedTuple):
     terminated: np.ndarray  # bool [E]: whether the episode terminated; a truncated one bootstraps from its last state
 
     @classmethod
-    def of(cls, episodes: Iterable[tuple | Trajectory], name: str = "log") -> Episodes:
+    def of(cls, episodes: Episodes | Iterable[tuple | Trajectory], name: str = "log") -> Episodes:
         """Make a log of `Trajectory`s, or of tuples (states [T + 1], actions [T], rewards [T], terminated[, μ [T]]).
+
+        A log itself is returned as it is.
 
         States and actions are whole numbers, also as floats or as columns [T, 1]. `terminated` is one flag, or one per
         step, of which only the last may be true.
@@ -32,15 +34,26 @@ class Episodes(NamedTuple):
         Args:
             name: the log's name in error messages.
         """
+        if isinstance(episodes, Episodes):
+            return episodes
+        if not isinstance(episodes, Iterable) or isinstance(episodes, Trajectory):
+            raise ValueError(f"{name}: expected a list of episodes, got {type(episodes).__name__}")
         first, parts = [0], []
         for number, episode in enumerate(episodes):
             columns: Any = episode
             if isinstance(episode, Trajectory):
                 columns = episode.observations, episode.actions, episode.rewards, episode.terminated
                 columns = (*columns, episode.behaviour_prob)
+            where = f"{name}, episode {number}"
+            if not isinstance(columns, tuple | list) or len(columns) not in (4, 5):
+                got = f"{len(columns)} of them" if isinstance(columns, tuple | list) else type(columns).__name__
+                raise ValueError(
+                    f"{where}: expected (states, actions, rewards, terminated[, behaviour_prob]), got {got}"
+                )
             states, actions, rewards, terminated, *rest = columns
-            T, where = len(actions), f"{name}, episode {number}"
-            behaviour_prob = np.full(T, np.nan) if not rest or rest[0] is None else rest[0]
+            states, actions = _integers("states", states, where), _integers("actions", actions, where)
+            T, rewards = len(actions), _floats("rewards", rewards, where)
+            behaviour_prob = _probabilities(rest[0], where) if rest and rest[0] is not None else np.full(T, np.nan)
             if len(states) != T + 1 or len(rewards) != T or len(behaviour_prob) != T:
                 raise ValueError(
                     f"{where} has {len(states)} states, {T} actions, {len(rewards)} rewards and "
@@ -49,8 +62,7 @@ class Episodes(NamedTuple):
             if T == 0:
                 raise ValueError(f"{where} has no steps")
             first.append(first[-1] + T)
-            numbers = _integers("states", states, where), _integers("actions", actions, where)
-            parts.append((*numbers, rewards, behaviour_prob, [_terminates(terminated, T, where)]))
+            parts.append((states, actions, rewards, behaviour_prob, [_terminates(terminated, T, where)]))
         if not parts:
             raise ValueError(f"{name}: expected at least one episode")
         states, actions, rewards, behaviour_prob, terminated = map(np.concatenate, zip(*parts, strict=True))
@@ -58,8 +70,8 @@ class Episodes(NamedTuple):
             np.array(first, np.int64),
             states.astype(np.int32),
             actions.astype(np.int32),
-            rewards.astype(np.float64),
-            behaviour_prob.astype(np.float64),
+            rewards,
+            behaviour_prob,
             terminated,
         )
 
@@ -113,12 +125,35 @@ def _place(first: np.ndarray, at: int, name: str) -> str:
     return f"{name}, episode {episode}, step {at - int(first[episode])}"
 
 
+def _column(given: Any) -> np.ndarray:
+    """Return an array, of which a column [T, 1] becomes [T]."""
+    array = np.asarray(given)
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+
+def _floats(name: str, given: Any, where: str) -> np.ndarray:
+    """Return float64 [T]; ValueError if these are no numbers, one per step."""
+    numbers = _column(trajectory.as_array(f"{where}: {name}", given))
+    if numbers.ndim != 1:
+        raise ValueError(f"{where}: {name}: expected one number per step, got shape {list(numbers.shape)}")
+    return numbers.astype(np.float64, copy=False)
+
+
+def _probabilities(given: Any, where: str) -> np.ndarray:
+    """Return behaviour probabilities, float64 [T]; nan where one is unknown."""
+    numbers = _floats("behaviour_prob", given, where)
+    wrong = (numbers <= 0) | (numbers > 1)
+    if wrong.any():
+        raise ValueError(f"{where}: behaviour_prob: expected probabilities in (0, 1], got {numbers[wrong.argmax()]}")
+    return numbers
+
+
 def _integers(name: str, given: Any, where: str) -> np.ndarray:
     """Return whole numbers as an array [T]; ValueError if they are none, or too large for int32."""
-    numbers = np.asarray(given)
+    numbers = _column(given)
     shape = list(numbers.shape[1:])
-    if shape == [1]:
-        numbers = numbers[:, 0]
+    if numbers.size == 0 and numbers.ndim == 1:  # NumPy takes an empty list for real numbers
+        return numbers.astype(np.int64)
     if numbers.dtype.kind not in "iuf" or numbers.ndim != 1:
         got = f"{numbers.dtype} {shape or ''}".rstrip()
         raise ValueError(f"{where}: {name} must be integers, one per step, got {got}")

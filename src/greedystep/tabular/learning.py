@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -40,6 +40,7 @@ from greedystep.tabular.methods import (
 )
 from greedystep.tabular.model_updates import backup_and_enqueue, expected_greedy_step, make_queue, process_queue
 from greedystep.tabular.stochasticity_warning import StochasticityDetector, check_episode, unseen_outcomes
+from greedystep.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from greedystep.envs import ToyEnvironment
@@ -148,7 +149,7 @@ def collect(
 
 
 def replay(
-    log: Episodes,
+    log: Episodes | Iterable[tuple | Trajectory],
     q: Any,
     method: str = "greedy-step",
     *,
@@ -164,6 +165,7 @@ def replay(
     it has stored again, `sweeps` times.
 
     Args:
+        log: logged episodes, or a list of them as `Episodes.of` takes it.
         q: the table to begin with, float [S, A]; it is not changed. -inf marks actions that a state does not have.
             Greedy-step, "model", and backward Q-learning with α = 1 may begin with -inf everywhere: then pairs (s, a)
             that are not in the log count as unavailable.
@@ -174,6 +176,7 @@ def replay(
     table = np.array(q, np.float64, order="C")
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"q: expected a table [S, A], got shape {list(table.shape)}")
+    log = Episodes.of(log)
     log.check(*table.shape)
     gamma = check_float("discount", discount, 0, 1, above=True)
     if method in NEEDS_BEHAVIOUR_PROB and not (log.behaviour_prob > 0).all():
