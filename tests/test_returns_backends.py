@@ -266,3 +266,8 @@ def test_bad_input_is_answered_by_a_sentence(call, message):
 def test_complex_weights_are_refused():
     with pytest.raises(ValueError, match="weights must be real numbers, got complex128"):
         returns.weighted(np.zeros(3), np.zeros(3), np.zeros(3), np.array([0.5 + 0j, 0.5]))
+
+
+def test_probabilities_that_rounding_puts_above_one_are_taken():
+    above = ONES * (1 + 1e-7)
+    np.testing.assert_allclose(returns.tree_backup(ONES, ONES, ONES, ONES, above), [4, 3, 2], atol=1e-5)
