@@ -15,10 +15,11 @@ from greedystep.signals import Deadline, TimeLimitError
 NEAR_ROUNDING = 4.0  # more iterations do not improve a bound within this factor of what rounding alone costs
 PROVE_EVERY = 200  # iterations without a Bellman backup after which the monitor makes one for a proof
 IDLE_PROOFS = 1000  # proofs in a row without a better bound after which a discounted solve stops
-IDLE_ITERATIONS = 5000  # iterations without one after which it stops if rounding alone costs the tolerance
+IDLE_ITERATIONS = 5000  # iterations in which the bound has to halve where rounding alone costs the tolerance
 UNBOUNDED_ITERATIONS = 100_000
 """Iterations after which a solve without any bound stops: values may grow for ever (a rewarding loop, discount 1)."""
 COARSE = "float64 cannot prove more for values of this size"
+STALLED = "more iterations hardly improve the bound"
 OVERFLOW = "the values, or the bounds on them, are too large for float64"
 
 
@@ -89,7 +90,8 @@ class ConvergenceMonitor:
         self.trace: list[float] = []
         self.sweeps = 0.0
         self._largest = 0.0  # the largest absolute value that the last proof backed up
-        self._unproved = self._idle_proofs = self._idle_since = 0
+        self._unproved = self._idle_proofs = self._halved_at = 0
+        self._to_halve = inf  # the bound when it had last halved, in iteration `_halved_at`
 
     def record(self, backup: BellmanBackup) -> Proof:
         """Prove a bound from this backup; return the best proof so far."""
@@ -99,9 +101,9 @@ class ConvergenceMonitor:
             lower, upper = -inf, inf
         shift = 0.5 * lower + 0.5 * upper if certificate.shift_is_free and isfinite(upper - lower) else 0.0
         bound = Proof(backup, lower, upper, shift).bound
-        self._idle_proofs += 1
-        if bound < self.error_bound:
-            self._idle_proofs, self._idle_since = 0, len(self.trace)
+        self._idle_proofs = 0 if bound < self.error_bound else self._idle_proofs + 1
+        if bound < 0.5 * self._to_halve:
+            self._to_halve, self._halved_at = bound, len(self.trace)
         if self.best is None or (bound <= self.error_bound and isfinite(backup.low) and isfinite(backup.high)):
             # A copy, because the method may go on in the array that it handed out.
             self.best = Proof(backup._replace(out=backup.out.copy()), lower, upper, shift)
@@ -111,6 +113,7 @@ class ConvergenceMonitor:
     def run(self, iterations: Iterator[Iteration]) -> tuple[Iteration | None, str]:
         """Iterate until there is a reason to stop; return (last iteration, reason), the reason empty when solved."""
         last, before = None, self.sweeps
+        self._idle_proofs, self._halved_at = 0, len(self.trace)
         try:
             for last in iterations:
                 residual = last.residual
@@ -145,11 +148,11 @@ class ConvergenceMonitor:
         if last.backup is not None and bounded:
             floor = NEAR_ROUNDING * certificate.floor(self._largest)
             only_rounding = certificate.discounted or residual <= certificate.rounding(self._largest)
-            idle = self._idle_proofs >= IDLE_PROOFS or (
-                floor >= self.tolerance and count - self._idle_since >= IDLE_ITERATIONS
-            )
-            if self.error_bound <= floor >= self.tolerance or (idle and only_rounding):
+            is_slow = floor >= self.tolerance and count - self._halved_at >= IDLE_ITERATIONS
+            if self.error_bound <= floor >= self.tolerance:
                 return COARSE
+            if only_rounding and (is_slow or self._idle_proofs >= IDLE_PROOFS):
+                return STALLED if certificate.discounted else COARSE
         if self._max_iterations is not None and count >= self._max_iterations:
             return f"stopped after {count} iterations"
         if last.backup is not None and not bounded:  # no bound may ever be proved

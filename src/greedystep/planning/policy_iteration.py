@@ -79,7 +79,7 @@ def _never_terminates(mdp: MDP, model: SparseModel | DenseModel) -> bool:
 
 
 def direct_policy_iteration(
-    model: DenseModel | UndiscountedModel, v: np.ndarray, sweeps: float, deadline: Deadline
+    model: SparseModel | DenseModel | UndiscountedModel, v: np.ndarray, sweeps: float, deadline: Deadline
 ) -> Iterator[Iteration]:
     """Policy iteration that solves v = r^π + γ T^π v by elimination."""
     share, seen = 1.0 / model.rows_per_state, set()
@@ -93,7 +93,7 @@ def direct_policy_iteration(
         if value is not None:
             v = value
             seen.add(backup.choice.tobytes())
-        elif isinstance(model, DenseModel):
+        elif not isinstance(model, UndiscountedModel):
             v = backup.out  # a system that rounding has made singular: one step of value iteration
         else:
             return  # every policy ends, but this one has values that float64 cannot hold

@@ -14,10 +14,18 @@ from numpy.typing import ArrayLike
 from greedystep.checks import check_float, check_float_array, check_int, check_memory, short_repr
 from greedystep.mdp import MDP, Policy
 from greedystep.planning import dynamic_programming, policy_iteration
-from greedystep.planning.backups import BellmanBackup, DenseModel, Iteration, SparseModel
+from greedystep.planning.backups import LARGE, BellmanBackup, DenseModel, Iteration, SparseModel
 from greedystep.planning.blocked_value_iteration import FunctionBlocks, without_matrix
 from greedystep.planning.certificate import Certificate, longest_episode
-from greedystep.planning.convergence import COARSE, OVERFLOW, ConvergenceMonitor, Proof, SolveProgress, largest
+from greedystep.planning.convergence import (
+    COARSE,
+    OVERFLOW,
+    STALLED,
+    ConvergenceMonitor,
+    Proof,
+    SolveProgress,
+    largest,
+)
 from greedystep.planning.matrix_free import MatrixFreeMDP
 from greedystep.planning.policy_evaluation import PolicyEvaluator
 from greedystep.planning.rational_arithmetic import rational_policy_iteration
@@ -162,9 +170,12 @@ def solve(
                 backs_up_again=task.on_table and method != "auto",
             )
             last, reason = monitor.run(task.prepare_and_iterate())
-            while reason == COARSE and (best := monitor.best) and best.much_smaller_than_backed_up:
+            while reason in (COARSE, STALLED) and (best := monitor.best) and best.much_smaller_than_backed_up:
                 # The values carry a constant that hides their differences, from a start far off: go on without it.
                 last, reason = monitor.run(task.iterate(best.values))
+            if reason == STALLED and monitor.best is not None:
+                exact = task.iterate_exactly(monitor.best.values)
+                last, reason = (last, reason) if exact is None else monitor.run(exact)
             if monitor.best is None or (last is not None and last.backup is None):
                 # Stopped between two proofs: prove a bound for the values as they are, and keep the better.
                 values = task.start if last is None else last.values()
@@ -230,6 +241,17 @@ class _Task:
         assert self._policies is not None
         return dynamic_programming.multi_step(mdp, q, self._policies, self._horizon, self._tolerance, deadline)
 
+    def iterate_exactly(self, v: np.ndarray) -> Iterator[Iteration] | None:
+        """Return policy iteration that solves each policy, for "auto" where nothing else helps; None if it does not.
+
+        It is for sparse models whose parts hardly lead to each other, with hardly any discount: every sweep, and every
+        round of BiCGSTAB, moves the values of the parts against each other by next to nothing.
+        """
+        model = self._model
+        if self._method != "auto" or not isinstance(model, SparseModel) or model.table.probability.size >= LARGE:
+            return None
+        return policy_iteration.direct_policy_iteration(model, v, 0.0, self._deadline)
+
     def backup(self, v: np.ndarray) -> BellmanBackup:
         """Return the Bellman backup of v, from which a bound is proved."""
         if self.on_table and self._model is not None:
@@ -243,7 +265,7 @@ class _Task:
         if self.on_table and self._model is not None:
             proof = proof._replace(backup=proof.backup._replace(choice=self._model.actions_of(proof.backup.choice)))
             proper = isinstance(self._model, UndiscountedModel) and self._model.improper_start is None
-            exhausted = reason in ("", COARSE) and not monitor.error_bound <= tolerance
+            exhausted = reason in ("", COARSE, STALLED) and not monitor.error_bound <= tolerance
             if proper and self._method == "auto" and exhausted:
                 exact = rational_policy_iteration(self._given, proof.backup.choice)
                 if exact is not None and (rounded := exact.rounded()) is not None:
@@ -299,6 +321,9 @@ class _MatrixFreeTask:
 
     def iterate(self, v: np.ndarray) -> Iterator[Iteration]:
         return without_matrix(self._model, v, self._tolerance, self._deadline)
+
+    def iterate_exactly(self, v: np.ndarray) -> None:
+        """Return None: without a matrix no policy can be solved."""
 
     def backup(self, v: np.ndarray) -> BellmanBackup:
         return self._model.backup(v)
