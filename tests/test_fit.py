@@ -191,6 +191,17 @@ def test_images_of_other_dtypes_are_stored_only_if_they_are_bytes():
         gs.DQN(Spaces(spaces.Box(0, 255, (9, 9, 1), np.uint8)), "one-step", **SMALL).values(images)
 
 
+def test_features_that_float32_blurs_are_told():
+    agent = gs.DQN(Spaces(spaces.Box(-np.inf, np.inf, (2,), np.float64)), "one-step", **SMALL)
+    seconds = np.column_stack([np.zeros(50), 1.7e9 + 60.0 * np.arange(50)])
+    with pytest.warns(UserWarning, match=r"dataset: feature 1 .* as large as 1.7e\+09 .* deviation of 8.7e\+02, which"):
+        agent.fit([log_of(seconds)], updates=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for clear in (seconds - seconds.mean(axis=0), np.full((50, 2), 1.7e9)):  # the second one is constant
+            agent.fit([log_of(clear)], updates=0)
+
+
 def test_actions_of_a_log_are_counted_from_0_and_who_counts_otherwise_is_told():
     agent = gs.DQN(Spaces(spaces.Box(-1, 1, (1,)), start=1), **SMALL)
     with pytest.raises(ValueError, match=r"got 2 in step 0; actions are counted from 0, this space starts at 1$"):

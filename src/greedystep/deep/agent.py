@@ -245,6 +245,7 @@ class DQN:
             data, held_out = data.split(offline.HELD_OUT_EVERY)
             score_heads = offline.head_scorer(learner, held_out, first_action)
         buffer, replay = offline.fill_replay(learner, data, first_action)
+        offline.warn_of_rounding(data, learner.observation)
         before, fit = self.trainer.state, offline.LogFit(learner, buffer)
         states, hyperparams, keys = before.lanes.learner, self.trainer.hyperparams, jax.random.key(seed)[None]
         if not self.steps:

@@ -24,7 +24,7 @@ from greedystep.deep.learner import Learner, LearnerState
 from greedystep.deep.networks import StandardisedMLP, as_float
 from greedystep.deep.targets import LaneHyperparams, discounts_and_cuts, within
 from greedystep.deep.train_loop import map_lanes
-from greedystep.envs.observation_spec import first_unfit
+from greedystep.envs.observation_spec import ObservationSpec, first_unfit
 from greedystep.replay import ReplayBuffer, ReplayState, RowIndex
 from greedystep.trajectory import Trajectory
 
@@ -35,6 +35,9 @@ SCORED_STEPS, SCORED_AT_ONCE = 4096, 512
 LEAST_VARIANCE = 1e-8
 LEAST_DEVIATION = 1e-6
 """A feature whose standard deviation in a log is smaller than this counts as constant, and is not divided by it."""
+MOST_BLUR, BLUR_STEPS = 0.01, 10_000
+"""Distance of float32 numbers from each other, as a share of a feature's standard deviation, above which a warning is
+given, and the steps of a log that are looked at for that."""
 MOMENT_ROWS = 4096
 """Rows of the replay buffer whose features are added up at a time."""
 POOL_PERIODS, POOL_BYTES = 8, 2**26
@@ -348,3 +351,28 @@ def fill_replay(learner: Learner, dataset: Any, first_action: int = 0) -> tuple[
     data, spec = Dataset.of(dataset), learner.observation
     episodes = checked(learner, data, first_action)
     return ReplayBuffer.from_episodes(episodes, data.steps, data.count, spec.shape, spec.dtype)
+
+
+def warn_of_rounding(dataset: Dataset, spec: ObservationSpec) -> None:
+    """Warn if a feature varies so little beside its size that float32, as which it is stored, blurs it.
+
+    So do times in seconds since 1970: their float32 numbers are 128 s apart. Looks at the first steps alone.
+    """
+    seen = np.zeros((0, *spec.shape))
+    for one in dataset:
+        if spec.dtype != np.float32 or np.can_cast(one.observations.dtype, np.float32):
+            return
+        seen = np.concatenate([seen, one.observations[: BLUR_STEPS - len(seen)]])
+        if len(seen) == BLUR_STEPS:
+            break
+    largest, deviation = np.abs(seen).max(axis=0), seen.std(axis=0)
+    blurred = (deviation > 0) & (np.finfo(np.float32).eps * largest > MOST_BLUR * deviation)
+    if blurred.any():
+        at = tuple(map(int, np.argwhere(blurred)[0]))
+        name = f"feature {', '.join(map(str, at))}" if at else "the only feature"
+        warnings.warn(
+            f"{dataset.name}: {name} of the observations is as large as {largest[at]:.3g} and has a standard deviation "
+            f"of {deviation[at]:.2g}, which numbers of float32 blur; subtract its mean",
+            UserWarning,
+            stacklevel=4,
+        )
