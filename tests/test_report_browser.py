@@ -84,10 +84,9 @@ def test_everything_is_drawn_from_the_page_alone(unfolded):
     browser = unfolded
     titles = every(browser, "#fig3-charts .panel", "e.querySelector('figcaption').textContent")
     quantities = len(every(browser, "#fig3-charts h3", "1"))
-    assert len(titles) == 3 * quantities
+    assert len(titles) == 2 * quantities  # Breakout has no trainings
     empty = every(browser, "#fig3-charts .panel", "e.querySelectorAll('path[d]:not([d=\"\"])').length === 0")
-    assert [title for title, is_empty in zip(titles, empty, strict=True) if is_empty] == ["Breakout"] * quantities
-    assert every(browser, "#fig3-charts .panel:first-child text", "e.textContent") == ["no data"] * quantities
+    assert not any(empty)
     for name in ("fig4", "fig5", "horizon"):
         paths = every(browser, f"#{name}-charts .panel", "e.querySelectorAll('path[d]:not([d=\"\"])').length")
         assert len(paths) >= 3
