@@ -2,6 +2,9 @@
 
 import dataclasses
 import math
+import os
+import subprocess
+import sys
 from functools import partial
 
 import equinox as eqx
@@ -401,3 +404,17 @@ def test_unknown_settings_and_presets_are_refused():
         make_config("minatar/breakout", learning_rat=1.0)
     with pytest.raises(ValueError, match=r"^preset: expected one of paper, fast, got 'slow'$"):
         make_config("minatar/breakout", "slow")
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_compiled_programs_are_kept_where_the_user_keeps_none(own, tmp_path):
+    script = """
+import jax
+from greedystep.deep.compilation_cache import keep_compiled_programs
+keep_compiled_programs()
+print(jax.config.values["jax_compilation_cache_dir"], jax.config.values["jax_persistent_cache_min_compile_time_secs"])
+"""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    env |= {"XDG_CACHE_HOME": str(tmp_path), **({"JAX_COMPILATION_CACHE_DIR": "/mine"} if own else {})}
+    said = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True).stdout
+    assert said.split() == (["/mine", "1.0"] if own else [f"{tmp_path}/greedystep/xla", "0.1"])
