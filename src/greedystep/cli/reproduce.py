@@ -133,7 +133,7 @@ class Reproduce:
             known |= dict.fromkeys(experiments.tasks_of(experiment, self.scale))
         for task in self.only:
             if task not in known:
-                raise BadInputError(f"only: {task!r} is not a task; there are {', '.join(known)}")
+                raise BadInputError(f"only: expected a task at scale {self.scale} ({', '.join(known)}), got {task!r}")
 
     def _kept(self) -> Found:
         """Return the full-size results that quick ones check."""
