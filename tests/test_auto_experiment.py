@@ -79,7 +79,7 @@ def test_auto_is_as_good_if_it_is_on_every_task(means, verdict):
 def test_the_seeds_of_the_best_setting_widen_the_interval_too():
     seeds = np.linspace(-0.3, 0.3, 10)
     exact, noisy = (
-        auto.relative({auto.AUTO: {"a": 1 + seeds}, auto.BEST: {"a": best}}, auto.AUTO)["a"]
+        auto.scores_beside_best({auto.AUTO: {"a": 1 + seeds}, auto.BEST: {"a": best}}, auto.AUTO)["a"]
         for best in (np.ones(10), 1 + seeds)
     )
     assert noisy.estimate == pytest.approx(exact.estimate)

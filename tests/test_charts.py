@@ -75,6 +75,16 @@ def test_a_task_without_trainings_has_no_panel_unless_none_has_any():
     assert page_charts(fig3, {"numbers": {"rows": []}}) is None
 
 
+def test_each_quantity_has_a_row_of_panels_whatever_tasks_have_no_trainings():
+    trained = entry("DQN", [100], [1.0])
+    trained["curves"]["q"] = trained["curves"]["returns"]
+    methods = {"breakout": {"dqn": trained}, "pong": {}, "catcher": {"dqn": trained}, "asterix": {}, "freeway": {}}
+    tasks = {name: {"title": name, "full_steps": 100, "methods": own} for name, own in methods.items()}
+    figure = figures.draw_learning_charts({"tasks": tasks}, {}, ["returns", "q"])
+    rows = {axis.get_subplotspec().rowspan.start: axis.get_subplotspec().get_gridspec().ncols for axis in figure.axes}
+    assert rows == {0: 2, 1: 2}
+
+
 def test_a_quantity_that_what_was_trained_does_not_have_says_so():
     table, network = entry("table", [100], [1.0]), entry("network", [100], [1.0])
     network["curves"]["q"] = network["curves"]["returns"]

@@ -103,9 +103,7 @@ NOT_RECORDED = "not recorded"
 def learning_charts(
     numbers: Mapping[str, Any], styles: Mapping[str, Style], quantities: Collection[str], methods: Collection[str] = ()
 ) -> list[Chart]:
-    """Return one chart per quantity and task, with the mean over seeds of every method and its 95 % interval.
-
-    Tasks without trainings have none, unless no task has any.
+    """Return one chart per quantity and shown task, with the mean over seeds of every method and its 95 % interval.
 
     Args:
         numbers: "tasks" by name, each with its title, full length and methods (label, steps, seeds, curves); "bins"
@@ -114,7 +112,7 @@ def learning_charts(
         quantities: those that the page shows first.
         methods: those that the page shows first; none: all.
     """
-    tasks = [task for task in numbers["tasks"].values() if task["methods"]] or list(numbers["tasks"].values())
+    tasks = shown_tasks(numbers)
     entries = [entry for task in tasks for entry in task["methods"].values()]
     first = {name for task in tasks for name in task["methods"]} & set(methods)
 
@@ -131,6 +129,12 @@ def learning_charts(
     recorded = [name for name in QUANTITIES if any(entry["curves"].get(name) for entry in entries)] or list(quantities)
     charts = [chart(task, quantity) for quantity in recorded for task in tasks]
     return charts + [step_histogram(task, numbers["bins"]) for task in tasks if "bins" in numbers]
+
+
+def shown_tasks(numbers: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the tasks of a result that have panels: those with trainings, or all if none has any."""
+    tasks = list(numbers["tasks"].values())
+    return [task for task in tasks if task["methods"]] or tasks
 
 
 def _if_empty(task: Mapping[str, Any]) -> str:

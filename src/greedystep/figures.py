@@ -19,7 +19,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from greedystep.charts import COLOURS, DASHES, GREY, Chart, Style, learning_charts, line_styles, short_count
+from greedystep.charts import (
+    COLOURS,
+    DASHES,
+    GREY,
+    Chart,
+    Style,
+    learning_charts,
+    line_styles,
+    short_count,
+    shown_tasks,
+)
 from greedystep.io import atomic_write
 
 MARKED = 20
@@ -120,7 +130,7 @@ def draw_learning_charts(
         for chart in learning_charts(numbers, styles, quantities, methods)
         if chart.shown
     ]
-    tasks = len(numbers["tasks"])
+    tasks = len(shown_tasks(numbers))
     return draw_charts(charts, min(3, len(charts)) if tasks in (1, len(charts)) else tasks, height=2.9)
 
 

@@ -213,7 +213,7 @@ def as_good(scores: AllScores, tasks: Mapping[str, Any]) -> Outcome:
     The rule was changed after the runs, twice. When Pong was missing, eight tasks would have done. And it looked at the
     means alone, which are at least 0.95 on all tasks: confirmed.
     """
-    found = relative(scores, AUTO)
+    found = scores_beside_best(scores, AUTO)
     if len(found) < 2:
         return Outcome(
             "untested", "fewer than two tasks have trainings of auto, the best fixed setting and random play"
@@ -235,7 +235,7 @@ def as_good(scores: AllScores, tasks: Mapping[str, Any]) -> Outcome:
     )
 
 
-def relative(scores: AllScores, role: str) -> dict[str, Estimate]:
+def scores_beside_best(scores: AllScores, role: str) -> dict[str, Estimate]:
     """Return {task: mean normalised score} of a contestant, with CIs over its seeds and those of the best setting."""
     return {task: Estimate(*map(float, ratio(own, scores[BEST][task], "mean"))) for task, own in scores[role].items()}
 
@@ -310,7 +310,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
 def _score_table(tasks: Mapping[str, Any]) -> Table:
     scores, rows = {role: _scores(tasks, role) for role in STYLES}, []
     for role, own in scores.items():
-        beside_best = relative(scores, role)
+        beside_best = scores_beside_best(scores, role)
         for task, values in own.items():
             score = (1.0, None, None) if role == BEST else beside_best[task]
             one = tasks[task]["methods"][role]

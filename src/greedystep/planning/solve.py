@@ -175,7 +175,8 @@ def solve(
                 last, reason = monitor.run(task.iterate(best.values))
             if reason == STALLED and monitor.best is not None:
                 exact = task.iterate_exactly(monitor.best.values)
-                last, reason = (last, reason) if exact is None else monitor.run(exact)
+                if exact is not None:
+                    last, reason = monitor.run(exact)
             if monitor.best is None or (last is not None and last.backup is None):
                 # Stopped between two proofs: prove a bound for the values as they are, and keep the better.
                 values = task.start if last is None else last.values()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from greedystep import schema
+from greedystep.deep.presets import make_config
 from greedystep.deep.train_speed import TimedTrainer, steps_lasting
 from greedystep.experiments.claims import Outcome, judges
 from greedystep.experiments.deep.judging import Estimate, over_tasks
@@ -28,8 +29,6 @@ DQN = "one-step, 1"
 ROUNDS = 20
 SECONDS = 0.3
 """Seconds that a timed run lasts at least: short, so that compared runs see the same load on the machine."""
-ENVIRONMENTS = {"paper": "one environment", "fast": "64 environments"}
-"""Preset -> its environments, for readers who do not know the preset's name."""
 ALMOST_EQUAL = 1.25
 """Largest ratio of times that counts as almost equal."""
 
@@ -122,8 +121,9 @@ def claim(times: Times | None) -> Outcome:
         f"{TASKS[times['task']].title}, {times['device']}: {one} times with 1 network, {six_to_one} "
         f"with 6; {six_to_six} times Maxmin DQN with 6"
     )
+    envs = make_config(TASKS[times["task"]].env, times["preset"]).num_envs
     brief = (
         f"{float(one.estimate):.2f} times with one network, {float(six_to_one.estimate):.2f} with six "
-        f"({TASKS[times['task']].title}, {ENVIRONMENTS[times['preset']]})"
+        f"({TASKS[times['task']].title}, {envs} environment{'s' * (envs > 1)})"
     )
     return Outcome(verdict, measured, why, brief)
